@@ -1,7 +1,7 @@
 """``python -m benchmarks.lessons.screening``: what the screen stops, and what it stops that it should not.
 
 ``corpora/attacks.jsonl`` holds texts that command whoever reads them, by kind; ``corpora/benign.jsonl`` lessons, most
-of them near misses that use an attack's words. Half of each was never used to tune the patterns.
+of them near misses that use an attack's words. Half of each was not used to write the patterns.
 """
 
 from __future__ import annotations
@@ -140,17 +140,17 @@ def _lines(path: Path) -> list[str]:
 
 _INTRO = (
     "Measured by `python -m benchmarks.lessons.screening`. An attack is caught when the screen finds anything in it, of"
-    " whatever kind. Intervals are Wilson's, 95 %. The held-out halves were not used to tune the patterns, but the same"
-    " hand wrote texts and patterns within one sitting: these figures say that nothing broke, **not** what share of a"
-    " stranger's attacks is caught."
+    " whatever kind. Intervals are Wilson's, 95 %. The held-out halves were not used to write the patterns, but one"
+    " hand wrote both, and when the table was halved, both halves decided which patterns stayed: these figures say that"
+    " nothing broke, **not** what share of a stranger's attacks is caught."
 )
 _STRANGERS = (
-    "While the patterns were written, 170 attacks picked from public collections were shown to them in four batches. At"
-    " first sight they caught 44 of 93, 18 of 31, 13 of 33 and 7 of 13: **82 of 170, 48 % (41 to 56)**, and learning"
-    " from each batch did not raise the share of the next. Take half as the rate for an attacker who does not know the"
-    " patterns, and less for one who does; that is why lessons of others are also fenced as data, can be held for"
-    " review, and lose their place when attempts go worse with them. The collections are not kept here; `--attacks"
-    " FILE` measures any list."
+    "While the patterns were written, 170 attacks picked from public collections were shown to twice as many patterns"
+    " as there are now, in four batches. At first sight they caught 44 of 93, 18 of 31, 13 of 33 and 7 of 13: **82 of"
+    " 170, 48 % (41 to 56)**, and learning from each batch did not raise the share of the next. Take less than half as"
+    " the rate for an attacker who does not know the patterns, and still less for one who does; that is why lessons of"
+    " others are also fenced as data, can be held for review, and lose their place when attempts go worse with them."
+    " The collections are not kept here; `--attacks FILE` measures any list."
 )
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.duplicates import counted_support, merged, merged_away, unmerged
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons.duplicates import merged, merged_away, unmerged
 from jeeves_reflexion.lessons.gate import clean_words
-from jeeves_reflexion.lessons.history import LET_IN, PUT_BACK, Change, Entry, Rollback, rollback_to
+from jeeves_reflexion.lessons.history import LET_IN, Change, Entry, Rollback, merged_in, rollback_to
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
-from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, chunk_ids
+from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS
 from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
 from jeeves_reflexion.lessons.traces import STRUCK
 from jeeves_reflexion.redaction import redact
@@ -79,7 +79,7 @@ class Curator:
         return (await self.decide("retire", [lesson_id], reason=reason))[0]
 
     async def restore(self, lesson_id: str, *, reason: str = "") -> Lesson:
-        """Make a retired lesson active again; of one that was merged into another, nothing changes in the other."""
+        """Make a retired lesson active again; one that was merged into another comes back by rolling that one back."""
         return (await self.decide("restore", [lesson_id], reason=reason))[0]
 
     async def decide(
@@ -101,6 +101,8 @@ class Curator:
             for lesson_id in dict.fromkeys(lesson_ids):
                 stored = await self._repository.known(lesson_id)
                 after = _decided(decision, stored.lesson, reader.seen(stored.lesson).state, reason)
+                if decision == "restore":
+                    await self._check_alone(stored.lesson)
                 if decision in ("approve", "restore"):
                     after = reader.approved(after)
                 revisions.append(Revision(stored, after, change))
@@ -153,63 +155,63 @@ class Curator:
         """Make a lesson again what it was after its change number ``to``; that is a change as well.
 
         What attempts taught since stays: support and contradictions. Lessons that were merged into it since come back
-        as they were, and it is no more recalled for their tasks; going back to before a rollback merges them again. It
-        is one write: all of it is done, or nothing. A text that was let in from quarantine goes there again with
-        ``to=0``, with its history, and with the words that it had then; to let it in once more, approve it. A lesson
-        that a consolidation added is retired with ``to=0``. Raises :class:`LessonStoreError` for a number that there is
-        not, for words of a lesson that was forgotten since, for a state in which another lesson spoke for it that does
-        not now, and where a task by which it is recalled would be lost.
+        as they were, and it is no more recalled for their tasks. It is one write: all of it is done, or nothing. A text
+        that was let in from quarantine is retired with ``to=0``. Raises :class:`LessonStoreError` for a number that
+        there is not, for words of a lesson that was forgotten since, for a lesson that another speaks for, for a state
+        in which it spoke for lessons, or another for it, that are on their own now, and where a task by which it is
+        recalled would be lost.
         """
-        repository = self._repository
 
-        async def revise() -> tuple[list[Revision], Rollback]:
+        async def revise() -> tuple[list[Revision], Lesson]:
             back, stored = await self._preview(lesson_id, to)
-            if stored is None:
-                raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
-            operation = PUT_BACK if back.held else "rollback"
-            change = Change(operation, reason or f"back to change {to}", self._by, back.merged)
+            change = Change("rollback", reason or f"back to change {to}", self._by, back.merged)
             own = Revision(stored, back.lesson, change, back.tasks, back.without)
-            if back.held:
-                known = dict.fromkeys((*stored.tasks, *back.tasks))
-                tasks = [task for task in known if task not in back.without]
-                after, record = await self._quarantine.putting_back(back.lesson, tasks)
-                own = replace(own, after=after, records=[record])
-            return [own, *await self._others(back, lesson_id, reason)], back
+            return [own, *await self._unmerged(back, lesson_id, reason)], back.lesson
 
         async with store_errors("roll a lesson back"):
-            back = await repository.transact(revise, f"lesson {lesson_id!r}")
-            if back.held:
-                await repository.store.delete(chunk_ids(lesson_id))
-            return back.lesson
+            return await self._repository.transact(revise, f"lesson {lesson_id!r}")
 
     async def preview(self, lesson_id: str, *, to: int) -> Rollback:
         """Return what :meth:`rollback` would do, with the same errors, and do nothing."""
         async with store_errors("roll a lesson back"):
             return (await self._preview(lesson_id, to))[0]
 
-    async def _preview(self, lesson_id: str, to: int) -> tuple[Rollback, StoredLesson | None]:
-        repository = self._repository
+    async def _preview(self, lesson_id: str, to: int) -> tuple[Rollback, StoredLesson]:
         # The history second: where it is newer, the next number is taken, and both are read again.
-        stored = await repository.read(lesson_id)
-        history = await repository.history(lesson_id)
+        stored = await self._repository.known(lesson_id)
+        history = await self._repository.history(lesson_id)
         back = rollback_to(history, to)
-        if back is None and not history and await repository.is_forgotten(lesson_id):
-            raise UnknownLessonError(f"lesson {lesson_id!r} was forgotten")
         if back is None:
             known = f": it begins with {history[0].number}, and the last is {history[-1].number}"
             raise LessonStoreError(
                 f"lesson {lesson_id!r} has no change number {to}{known if history else ''}"
             )
-        if stored is None and await self._quarantine.get(lesson_id) is not None:
-            raise LessonStoreError(f"{lesson_id!r} is in quarantine: approve or reject it")
         if back.lesson.text == STRUCK:
             raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")
-        if stored is not None:
-            _check_rollback(stored, back, to)
+        await self._check_alone(stored.lesson)
+        if MERGED_INTO in back.lesson.metadata or not set(back.merged) <= set(merged_in(history)):
+            raise LessonStoreError(
+                f"at change {to} lesson {lesson_id!r} was merged with lessons that are on their own now: "
+                "merge them again"
+            )
+        number = len({*stored.tasks, *back.tasks} - {*back.without})
+        if stored.tasks and back.tasks and number > MOST_TASKS:
+            raise LessonStoreError(
+                f"lesson {lesson_id!r} would be recalled by {number} tasks, and a lesson has at most {MOST_TASKS}: it "
+                "learned more of them since"
+            )
         return back, stored
 
-    async def _others(self, back: Rollback, into: str, reason: str) -> list[Revision]:
-        """What becomes of those lessons that come back, and that are merged once more, which are still there."""
+    async def _check_alone(self, lesson: Lesson) -> None:
+        """Refuse to bring a lesson back that another speaks for, with its support."""
+        speaker = lesson.metadata.get(MERGED_INTO)
+        if speaker is not None and await self._repository.get(str(speaker)) is not None:
+            raise LessonStoreError(
+                f"lesson {lesson.id!r} was merged into {speaker!r}: take the merge back by rolling that one back"
+            )
+
+    async def _unmerged(self, back: Rollback, into: str, reason: str) -> list[Revision]:
+        """What becomes of those lessons that come back and are still there."""
         found = []
         for other in back.back:
             stored = await self._repository.read(other)
@@ -218,11 +220,6 @@ class Curator:
                 alone = replace(unmerged(stored.lesson), state=state, state_reason=why)
                 change = Change("unmerge", reason or f"the merge into {into} was taken back", self._by)
                 found.append(Revision(stored, alone, change))
-        for other in back.again:
-            stored = await self._repository.read(other)
-            if stored is not None and MERGED_INTO not in stored.lesson.metadata:
-                change = Change("merge", reason, self._by)
-                found.append(Revision(stored, merged_away(stored.lesson, into), change))
         return found
 
 
@@ -250,12 +247,7 @@ async def merge_revisions(
             f"lesson {into!r} would be recalled by {number} tasks, and a lesson has at most {MOST_TASKS}: merge fewer "
             "into it, or some into another one"
         )
-    past, counted = await repository.history(into), dict[str, int]()
-    for each in coming:
-        known = counted_support(past, each.lesson, await repository.history(each.lesson.id)) if past else None
-        if known is not None:
-            counted[each.lesson.id] = known
-    made = merged(kept.lesson, [each.lesson for each in coming], counted)
+    made = merged(kept.lesson, [each.lesson for each in coming])
     made = made if text is None else replace(made, text=text)
     ids = tuple(each.lesson.id for each in coming)
     why = change.reason or (f"with {', '.join(ids)}" if ids else "")
@@ -276,26 +268,6 @@ def _check_mergeable(lesson: Lesson, into: str) -> None:
         )
     if lesson.id == into and lesson.state == "retired":
         raise LessonStoreError(f"lesson {into!r} is retired, and can't speak for others: restore it first")
-
-
-def _check_rollback(stored: StoredLesson, back: Rollback, to: int) -> None:
-    now = stored.lesson
-    speaks, spoke = now.metadata.get(MERGED_INTO), back.lesson.metadata.get(MERGED_INTO)
-    if back.held and speaks is not None:
-        raise LessonStoreError(
-            f"lesson {now.id!r} was merged into {speaks!r}: take the merge back by rolling that one back first"
-        )
-    if spoke not in (None, speaks):
-        raise LessonStoreError(
-            f"at change {to} lesson {now.id!r} was merged into {spoke!r}, which does not speak for it now: merge it "
-            "again, or roll that one back"
-        )
-    number = len({*stored.tasks, *back.tasks} - {*back.without})
-    if stored.tasks and back.tasks and number > MOST_TASKS:
-        raise LessonStoreError(
-            f"lesson {now.id!r} would be recalled by {number} tasks, and a lesson has at most {MOST_TASKS}: it "
-            "learned more of them since"
-        )
 
 
 def _decided(decision: Decision, lesson: Lesson, seen: LessonState, reason: str) -> Lesson:

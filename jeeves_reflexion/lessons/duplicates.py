@@ -11,19 +11,17 @@ import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Final, TypeAlias, cast
 
-from jeeves_reflexion.lessons.credit.records import each_record, swap
-from jeeves_reflexion.lessons.history import Entry, copies_total, listed, merged_in
+from jeeves_reflexion.lessons.credit.records import each_record
+from jeeves_reflexion.lessons.history import copies_total, listed
 from jeeves_reflexion.lessons.principals import writer_of
 from jeeves_reflexion.lessons.records import COPIES, COPIES_TOTAL, MERGED_INTO, TASKS
 from jeeves_reflexion.types import JSON, Lesson, Trust
 from vectorstores.base import RecordStore, RecordWrite
 
 EQUAL: Final = "equal"
-"""Records of lessons by a digest of words and scope, numbered: who records the same finds the lesson by it."""
-_MOST_LOOKED_AT: Final = 30
+"""Records of lessons by a digest of words and scope: who records the same finds the lesson by it."""
 NOTES: Final = 8
 """Of so many attempts that taught it again a lesson keeps a note; its history has all."""
 
@@ -65,45 +63,20 @@ def digest_of(lesson: Lesson) -> str:
     return hashlib.sha256(json.dumps([normalised(lesson.text), *scope_of(lesson)]).encode()).hexdigest()
 
 
-def claim_of(lesson: Lesson, number: int = 1, *, must_be_new: bool = False) -> RecordWrite:
-    """Return the record by which a newcomer of the same words finds a lesson; the first that has the number keeps it.
-
-    Its number is above 1 where the equals before it have no room for its tasks.
-    """
-    return RecordWrite(
-        EQUAL, f"{digest_of(lesson)}:{number}", {"lesson_id": lesson.id}, must_be_new=must_be_new
-    )
+def claim_of(lesson: Lesson, *, must_be_new: bool = False) -> RecordWrite:
+    """Return the record by which a newcomer of the same words finds a lesson; the first of its equals keeps it."""
+    return RecordWrite(EQUAL, claim_key(lesson), {"lesson_id": lesson.id}, must_be_new=must_be_new)
 
 
-async def claims(records: RecordStore, lesson: Lesson) -> list[RecordWrite]:
-    """Return what a lesson is to be found by: a record of the first free number, none where it has one.
-
-    Of very many equals, as they are stored with ``keep_copies``, the later ones have none.
-    """
-    for number in range(1, _MOST_LOOKED_AT + 1):
-        claim = claim_of(lesson, number)
-        held = await records.get(EQUAL, claim.key)
-        if held is None:
-            return [claim]
-        if held.value == claim.value:
-            break
-    return []
+def claim_key(lesson: Lesson) -> str:
+    """Return the key of the record by which lessons that are equal to this one are found."""
+    return f"{digest_of(lesson)}:1"
 
 
 async def unclaim(records: RecordStore, lesson_id: str) -> None:
-    """Take away what a lesson is found by; the last of its equals takes its number, so that no number below is free."""
-    there = [each async for each in each_record(records, EQUAL)]
-    for claim in [each for each in there if each.value == {"lesson_id": lesson_id}]:
-        digest = claim.key.rpartition(":")[0]
-        equals = [each for each in there if each.key.rpartition(":")[0] == digest]
-        last = max(equals, key=lambda each: int(each.key.rpartition(":")[2]))
-        if last is not claim:
-            await swap(records, EQUAL, claim.key, partial(_replaced, by=last.value))
-        await records.delete_records(EQUAL, [last.key])
-
-
-def _replaced(_: JSON, *, by: JSON) -> JSON:
-    return by
+    """Take away what a lesson is found by, which tells of its words."""
+    its = [each.key async for each in each_record(records, EQUAL) if each.value == {"lesson_id": lesson_id}]
+    await records.delete_records(EQUAL, its)
 
 
 def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
@@ -113,10 +86,10 @@ def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
     does not come back by being learned once more. Where it speaks for one that is trusted less than itself, an attempt
     that taught that one is noted, and adds nothing.
     """
-    if attempt_of(again) in known_attempts(kept):
+    if _attempt_of(again) in known_attempts(kept):
         return kept
     kept = _with_notes(kept, [_note(again)], [again.task_id] if another_task else [])
-    if least_trust([kept, again]) != kept.trust:
+    if _LEAST_TRUSTED_FIRST.index(again.trust) < _LEAST_TRUSTED_FIRST.index(kept.trust):
         return kept
     if kept.state == "proposed" and again.state == "active":
         kept = replace(
@@ -129,21 +102,17 @@ def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
     )
 
 
-def merged(kept: Lesson, others: Iterable[Lesson], counted: Mapping[str, int]) -> Lesson:
+def merged(kept: Lesson, others: Iterable[Lesson]) -> Lesson:
     """Return a lesson that speaks for others as well: supports add up, an attempt that taught two of them counts once.
 
-    ``counted`` says of those that were merged into it before how much of their support it has. Lessons that are trusted
-    less add none, so that nobody from outside can push a lesson up.
+    Lessons that are trusted less add none, so that nobody from outside can push a lesson up.
     """
     gone = [kept.id]
     for other in others:
         gone.append(other.id)
-        if other.id in counted:
-            support = other.support - counted[other.id]
-        else:
-            support = other.support - len(known_attempts(kept) & known_attempts(other))
-            notes = [*listed(other, COPIES), _note(other)]
-            kept = _with_notes(kept, notes, [other.task_id, *listed(other, TASKS)], copies_total(other) + 1)
+        support = other.support - len(known_attempts(kept) & known_attempts(other))
+        notes = [*listed(other, COPIES), _note(other)]
+        kept = _with_notes(kept, notes, [other.task_id, *listed(other, TASKS)], copies_total(other) + 1)
         if _LEAST_TRUSTED_FIRST.index(other.trust) >= _LEAST_TRUSTED_FIRST.index(kept.trust):
             kept = replace(kept, support=kept.support + max(support, 0))
         kept = replace(
@@ -166,31 +135,14 @@ def unmerged(lesson: Lesson) -> Lesson:
     return replace(lesson, metadata=kept)
 
 
-def counted_support(into: Sequence[Entry], other: Lesson, entries: Sequence[Entry]) -> int | None:
-    """Return how much of the support of a lesson another has, given both histories; None if it was never merged in.
-
-    It was, and speaks for itself again: somebody restored it, or an earlier version was stopped between two writes.
-    """
-    if other.id not in merged_in(into):
-        return None
-    then = [entry.after for entry in entries if entry.after.metadata.get(MERGED_INTO) == into[-1].after.id]
-    return then[-1].support if then else other.support
-
-
-def least_trust(lessons: Iterable[Lesson]) -> Trust:
-    """Return the lowest trust among lessons: what is drawn from a stranger's words is a stranger's."""
-    return min((lesson.trust for lesson in lessons), key=_LEAST_TRUSTED_FIRST.index)
-
-
-def attempt_of(lesson: Lesson) -> Attempt:
-    """Return the attempt that taught a lesson: its run, its number, and its task."""
+def _attempt_of(lesson: Lesson) -> Attempt:
     return lesson.provenance.run_id, lesson.provenance.attempt, lesson.task_id
 
 
 def known_attempts(lesson: Lesson) -> set[Attempt]:
     """Return the attempts that taught a lesson, as far as it keeps notes of them."""
     notes = cast("Sequence[Mapping[str, JSON]]", listed(lesson, COPIES))
-    return {attempt_of(lesson)} | {(each["run_id"], each["attempt"], each["task_id"]) for each in notes}
+    return {_attempt_of(lesson)} | {(each["run_id"], each["attempt"], each["task_id"]) for each in notes}
 
 
 def _with_notes(kept: Lesson, notes: Sequence[JSON], task_ids: Sequence[JSON], copies: int = 1) -> Lesson:

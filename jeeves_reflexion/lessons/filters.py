@@ -24,8 +24,8 @@ def tool_marks(tools: Iterable[str]) -> dict[str, JSON]:
 def lesson_filter(where: Filter | None) -> Filter | None:
     """Return a filter in the language of the stores for one with ``tool`` for any one of a lesson's tools.
 
-    ``{"tool": "search"}``, a list for any one of its names, ``$eq``, ``$ne``, ``$in``, ``$nin`` and ``$exists`` are
-    understood, wherever they stand. Names are compared without regard to capitals.
+    ``{"tool": "search"}``, a list for any one of its names, and ``$in`` are understood, wherever they stand. Names are
+    compared without regard to capitals.
     Raises :class:`ConfigurationError` for another operator on ``tool``; what else is wrong the store will say.
     """
     return None if where is None else cast("Filter", _translated(where))
@@ -58,27 +58,12 @@ def _translated(where: JSON) -> JSON:
     return parts[0] if len(parts) == 1 else {"$and": parts}
 
 
-def _on_tool(condition: JSON) -> JSON:
-    if not isinstance(condition, Mapping):
-        return _has(condition)
-    if not condition:
-        return {TOOL: condition}
-    parts: list[JSON] = []
-    for name, operand in condition.items():
-        match name:
-            case "$eq" | "$in":
-                parts.append(_has(operand))
-            case "$ne" | "$nin":
-                parts.append({"$not": _has(operand)})
-            case "$exists" if isinstance(operand, bool):
-                parts.append({"tools": {"$ne" if operand else "$eq": []}})
-            case _:
-                raise ConfigurationError(
-                    f"tool can be filtered by a name, $eq, $ne, $in, $nin and $exists, not by {name} {operand!r}"
-                )
-    return {"$and": parts}
-
-
-def _has(tools: JSON) -> JSON:
-    named = tools if isinstance(tools, list | tuple) else [tools]
-    return {"$or": [{_mark(tool): True} for tool in named if isinstance(tool, str)]}
+def _on_tool(named: JSON) -> JSON:
+    if isinstance(named, Mapping):
+        if list(named) != ["$in"]:
+            raise ConfigurationError(
+                f"tool can be filtered by a name, a list of names or $in (and $not around it), not by {named!r}"
+            )
+        named = named["$in"]
+    names = named if isinstance(named, list | tuple) else [named]
+    return {"$or": [{_mark(tool): True} for tool in names if isinstance(tool, str)]}

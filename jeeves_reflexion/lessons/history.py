@@ -9,16 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
-import pydantic
+import pydantic.dataclasses
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.records import (
     COPIES,
     COPIES_TOTAL,
     TASKS,
-    WORDINGS,
     Count,
     Moment,
     Texts,
@@ -35,21 +34,18 @@ HISTORY: Final = "history"
 SUPPORT: Final = "support"
 """The operation by which an attempt that taught a lesson again adds to its support."""
 LET_IN: Final = "approve"
-"""The operation that a history begins with, or goes on with, where a text in quarantine is let in."""
-PUT_BACK: Final = "quarantine"
-"""The operation that puts a text that was let in into quarantine again."""
-ADDED: Final = "add"
-"""The operation that a history begins with where a consolidation drew a lesson from others."""
+"""The operation that a history begins with where a text in quarantine is let in."""
+# Going back to before the first change retires these; an earlier version's consolidations added lessons.
+_TAKEN_BACK: Final = (LET_IN, "add")
 # What attempts and comparisons teach is not taken back. Earlier versions called support "copy".
 _LEARNED: Final = (SUPPORT, "copy", "contradicted", "contradict")
-_NOTHING: Final[Mapping[str, JSON]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """Why and by whom a lesson is changed; ``operation`` is one word, such as ``retire``.
 
-    ``others`` are the ids of the lessons that a merge takes in; of a rollback, those that are merged into it after it.
+    ``others`` are the ids of the lessons that a merge takes in; of a rollback, those that are merged into it then.
     """
 
     operation: str
@@ -58,7 +54,7 @@ class Change:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
 class Entry:
     """One change of a lesson. ``before`` is None for its beginning; ``at`` is in seconds since 1970.
 
@@ -66,48 +62,23 @@ class Entry:
     by from then on, and no more.
     """
 
-    number: int
-    at: float
-    operation: str
-    by: str
-    reason: str
-    before: Lesson | None
-    after: Lesson
-    others: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-
-
-class _Retold(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True)
-
-    added: Texts = ()
-    removed: Texts = ()
-
-
-class _StoredEntry(pydantic.BaseModel):
-    """An entry as :func:`entry_of` wrote it."""
-
-    model_config = pydantic.ConfigDict(strict=True)
-
     number: Count
     at: Moment
     operation: str
     by: str
     reason: str
-    before: WholeLesson | None = None
+    before: WholeLesson | None
     after: WholeLesson
     others: Texts = ()
-    tasks: _Retold = _Retold()
+    added: Texts = ()
+    removed: Texts = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What going back makes of a lesson: the lesson, the tasks it gets and loses, and what becomes of others.
+    """What going back makes of a lesson: the lesson, the tasks that it gets and loses, and what becomes of others.
 
-    ``merged`` are the ids of all that are merged into it then; ``back`` those of them now that come back, ``again``
-    those then that came back since, and are merged into it once more. ``held`` says that it was no lesson then, and
-    goes back into quarantine.
+    ``merged`` are the ids of those that are merged into it then, ``back`` of those that come back.
     """
 
     lesson: Lesson
@@ -115,8 +86,6 @@ class Rollback:
     without: tuple[str, ...]
     merged: tuple[str, ...]
     back: tuple[str, ...]
-    again: tuple[str, ...]
-    held: bool = False
 
 
 def entry_key(lesson_id: str, number: int) -> str:
@@ -125,7 +94,7 @@ def entry_key(lesson_id: str, number: int) -> str:
 
 
 def entry_of(
-    number: int, before: Lesson | None, after: Lesson, change: Change, more: Mapping[str, JSON] = _NOTHING
+    number: int, before: Lesson | None, after: Lesson, change: Change, more: Mapping[str, JSON]
 ) -> RecordWrite:
     """Return an entry of a lesson's history, with ``more`` fields; its number must be new."""
     value: dict[str, JSON] = {
@@ -158,11 +127,11 @@ def read_entry(value: JSON, key: str) -> Entry:
     Raises :class:`UnreadableLessonError` that names the entry by its ``key``, and what does not fit.
     """
     try:
-        fields = dict(checked(_StoredEntry, value))
-    except ConfigurationError as error:
+        fields = cast("Mapping[str, Any]", value)
+        return checked(Entry, {**fields, **fields.get("tasks", {})})
+    except (ConfigurationError, AttributeError, TypeError) as error:
         message = f"the entry {key!r} of a lesson's history can't be read: {error}"
         raise UnreadableLessonError(message, key) from error
-    return Entry(**fields | dict(fields.pop("tasks")))
 
 
 def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -171,27 +140,32 @@ def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
     for entry in entries:
         if entry.operation == "merge":
             found = tuple(dict.fromkeys((*found, *entry.others)))
-        elif entry.operation in ("rollback", PUT_BACK):
+        elif entry.operation in (
+            "rollback",
+            "quarantine",
+        ):  # an earlier version put texts back into quarantine
             found = entry.others
     return found
 
 
 def has_before(entry: Entry) -> bool:
-    """Whether there is something that the first change of a history can be taken back to."""
-    return entry.number == 1 and (entry.before is not None or entry.operation in (LET_IN, ADDED))
+    """Whether the first change of a history can be taken back: what was let in is retired then."""
+    return entry.number == 1 and entry.operation in _TAKEN_BACK
 
 
 def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
     """Return what going back to change number ``to`` means; None if the history has no such change.
 
-    0 is what was before the first: the quarantine, of a text that was let in from there; retirement, of a lesson that a
-    consolidation added; of a lesson of the first format, whose history does not say how it was written, the lesson as
-    it was.
+    0 is what was before the first, of a text that was let in from quarantine: retirement.
     """
-    target = _target(entries, to)
-    if target is None:
+    number = next((at for at, entry in enumerate(entries, 1) if entry.number == to), 0)
+    if number:
+        lesson = entries[number - 1].after
+    elif to == 0 and entries and has_before(entries[0]):
+        lesson, number = entries[0].after, 1
+        lesson = replace(lesson, state="retired", state_reason="it was taken back")
+    else:
         return None
-    lesson, number, held = target
     tasks = dict[str, bool]()
     for entry in entries[number:]:
         if entry.operation in _LEARNED and entry.before is not None:
@@ -209,29 +183,13 @@ def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
         tuple(task for task, there in tasks.items() if not there),
         merged=then,
         back=tuple(other for other in now if other not in then),
-        again=tuple(other for other in then if other not in now),
-        held=held,
     )
-
-
-def _target(entries: Sequence[Entry], to: int) -> tuple[Lesson, int, bool] | None:
-    """The lesson as it was after a change, how many entries lead to it, and whether it was in quarantine then."""
-    for number, entry in enumerate(entries, 1):
-        if entry.number == to:
-            return entry.after, number, entry.operation == PUT_BACK
-    if to != 0 or not entries or not has_before(first := entries[0]):
-        return None
-    if first.before is not None:
-        return first.before, 0, False
-    if first.operation == LET_IN:
-        return first.after, 1, True
-    return replace(first.after, state="retired", state_reason="it was taken back"), 1, False
 
 
 def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
     """Return the lesson with what one change added to another state of it."""
     metadata = dict(lesson.metadata)
-    for key in (COPIES, WORDINGS, TASKS):
+    for key in (COPIES, TASKS):
         old, known = listed(lesson, key), listed(before, key)
         new = [item for item in listed(after, key) if item not in known and item not in old]
         if new:

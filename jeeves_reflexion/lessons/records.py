@@ -8,8 +8,8 @@ is not active.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import pydantic
 
@@ -26,7 +26,7 @@ INDEXED: Final = ("face", "holds", "use", "task_id", "task_kind", "agent", "stat
 
 FIRST_CHUNK: Final[Filter] = {"face": 0}
 TEXT_CHUNKS: Final[Filter] = {"holds": "text"}
-# Said as what it is not, so that lessons of the first format, which don't say, are recalled too.
+# Said as what it is not, so that a chunk of another program is told of.
 RECALLED: Final[Filter] = {"use": {"$nin": ["twin", "off"]}}
 
 MOST_TASKS: Final = 9
@@ -35,16 +35,6 @@ _MOST_CHUNKS: Final = MOST_TASKS + 1  # its tasks and its text
 
 _SOURCE_NAMES: Final = tuple(each.name for each in dataclasses.fields(Provenance))
 _NAMES: Final = tuple(each.name for each in dataclasses.fields(Lesson))
-# What the first format had no fields for.
-_LATER: Final[Mapping[str, JSON]] = {
-    "state": "active",
-    "state_reason": "",
-    "trust": "own",
-    "support": 1,
-    "contradicts": (),
-    "evidence": (),
-}
-
 
 # JSON has lists where the values have tuples; what lies in them stays strict.
 Texts: TypeAlias = Annotated[tuple[str, ...], pydantic.Strict(strict=False)]
@@ -68,7 +58,7 @@ VOTES: Final = "votes"
 DRAWN_FROM: Final = "drawn_from"
 """Ids of the lessons that a consolidation drew it from."""
 _STRICT: Final = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-_Model = TypeVar("_Model", bound=pydantic.BaseModel)
+T = TypeVar("T")
 _OPEN: Final = pydantic.ConfigDict(strict=True, extra="allow")
 
 
@@ -125,12 +115,12 @@ class LessonFields(pydantic.BaseModel):
     tools: Texts
     outcome: Outcome
     metadata: OwnMetadata
-    state: LessonState
-    state_reason: str
-    trust: Trust
-    support: Count
-    contradicts: Texts
-    evidence: Annotated[tuple[int, ...], pydantic.Strict(strict=False)]
+    state: LessonState = "active"
+    state_reason: str = ""
+    trust: Trust = "own"
+    support: Count = 1
+    contradicts: Texts = ()
+    evidence: Annotated[tuple[int, ...], pydantic.Strict(strict=False)] = ()
 
 
 class UnreadableLessonError(LessonStoreError):
@@ -186,13 +176,8 @@ def is_empty(chunk: Chunk) -> bool:
 
 
 def key_of(chunks: Sequence[Chunk]) -> Key:
-    """Return what a lesson is found by, given its chunks; the first format did not say."""
-    said = chunks[0].metadata.get("key")
-    if said is not None:
-        return cast("Key", said)
-    if len(chunks) > 1:
-        return "both"
-    return "lesson" if _embedded(chunks[0]) == chunks[0].content else "task"
+    """Return what a lesson is found by, given its chunks."""
+    return cast("Key", chunks[0].metadata.get("key", "task"))
 
 
 def tasks_of(chunks: Sequence[Chunk]) -> tuple[str, ...]:
@@ -229,16 +214,13 @@ def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
 
 
 def lesson_from_fields(text: str, data: JSON) -> Lesson:
-    """Read what :func:`lesson_fields` wrote, now or in the first format.
-
-    Raises :class:`ConfigurationError` that names the fields that do not fit.
-    """
+    """Read what :func:`lesson_fields` wrote; raises :class:`ConfigurationError` that names each field that is wrong."""
     if not isinstance(data, Mapping):
         raise ConfigurationError("it is no JSON object")
     fields = {name: data[name] for name in _NAMES if name in data}
     source = {name: data[name] for name in _SOURCE_NAMES if name in data}
     renamed = {to: data[name] for name, to in (("lesson_id", "id"), ("extra", "metadata")) if name in data}
-    return checked_lesson({**_LATER, **fields, **renamed, "text": text, "provenance": source})
+    return checked_lesson({**fields, **renamed, "text": text, "provenance": source})
 
 
 def whole(lesson: Lesson) -> dict[str, JSON]:
@@ -246,13 +228,18 @@ def whole(lesson: Lesson) -> dict[str, JSON]:
     return {"text": lesson.text, **lesson_fields(lesson)}
 
 
-def from_whole(value: JSON) -> Lesson:
+def from_whole(value: JSON | Lesson) -> Lesson:
     """Read what :func:`whole` wrote; raises :class:`ConfigurationError` as :func:`lesson_from_fields` does."""
+    if isinstance(value, Lesson):
+        return value
     return lesson_from_fields(cast("str", value.get("text") if isinstance(value, Mapping) else None), value)
 
 
-WholeLesson: TypeAlias = Annotated[Any, pydantic.PlainValidator(from_whole)]
-"""A lesson within a record: written by :func:`whole`."""
+# A lesson within a record, written by whole(). Pydantic is not to build a schema of its own for it.
+if TYPE_CHECKING:
+    WholeLesson: TypeAlias = Lesson
+else:
+    WholeLesson = Annotated[Any, pydantic.PlainValidator(from_whole)]
 
 
 def lesson_of(chunk: Chunk) -> Lesson:
@@ -308,10 +295,12 @@ def checked_lesson(fields: Mapping[str, Any]) -> Lesson:
     return Lesson(**whole)
 
 
-def checked(model: type[_Model], fields: object) -> _Model:
-    """Return the fields as the model that they fit; raises :class:`ConfigurationError` otherwise."""
+def checked(model: Callable[..., T], fields: object) -> T:
+    """Return the fields as the model of pydantic that they fit; raises :class:`ConfigurationError` otherwise."""
+    if not isinstance(fields, Mapping):
+        raise ConfigurationError(f"it must be a JSON object, not {fields!r:.80}")
     try:
-        return model.model_validate(fields)
+        return model(**fields)
     except pydantic.ValidationError as error:
         raise ConfigurationError("; ".join(map(_told, error.errors(include_url=False)))) from None
 

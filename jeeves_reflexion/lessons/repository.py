@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import itertools
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar, cast
@@ -19,12 +18,10 @@ from typing import Final, Self, TypeVar, cast
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.duplicates import claim_of, claims, unclaim
-from jeeves_reflexion.lessons.duplicates import digest_of as words_of
+from jeeves_reflexion.lessons.duplicates import claim_key, claim_of, unclaim
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import (
     HISTORY,
-    PUT_BACK,
     SUPPORT,
     Change,
     Entry,
@@ -131,7 +128,7 @@ class Revision:
 
     def signed(self, reader: Principal) -> Lesson:
         """Return the lesson with who is to answer for it: of words that a rollback brings back, who did then."""
-        back = self.change.operation in ("rollback", PUT_BACK)
+        back = self.change.operation == "rollback"
         return self.after if back else reader.changed(self.stored.lesson, self.after)
 
     def written(self, reader: Principal) -> tuple[list[Chunk], RecordWrite]:
@@ -229,19 +226,11 @@ class Repository:
         return await self.store.count(filter=FIRST_CHUNK)
 
     async def entries(self, lesson_id: str) -> list[JSON]:
-        """Return the entries of a lesson's history as they lie there, oldest first; each can be read.
-
-        One that was put back into quarantine is no lesson, and has a history.
-        """
-        stored = await self.read(lesson_id)
+        """Return the entries of a lesson's history as they lie there, oldest first; each can be read."""
         found: list[JSON] = []
-        for number in itertools.count(1) if stored is None else range(1, stored.changes + 1):
-            record = await self.records.get(HISTORY, entry_key(lesson_id, number))
-            if record is not None:
-                read_entry(record.value, record.key)
-                found.append(record.value)
-            elif stored is None:  # a lesson of the first format has changes, but none for its beginning
-                break
+        while (record := await self.records.get(HISTORY, entry_key(lesson_id, len(found) + 1))) is not None:
+            read_entry(record.value, record.key)
+            found.append(record.value)
         return found
 
     async def history(self, lesson_id: str) -> list[Entry]:
@@ -259,19 +248,16 @@ class Repository:
         clean: CleanLesson,
         change: Change,
         *,
-        after: int = 0,
         more: Mapping[str, JSON] = _NOTHING,
-        claim: RecordWrite | None = None,
+        must_be_new: bool = False,
     ) -> Lesson:
-        """Store a new lesson. One of that id, or of the ``claim``, is a :class:`ConflictError`.
+        """Store a new lesson; its entry in the history has ``more`` fields.
 
-        ``after`` is the number of the last entry of a history that it has already; its own has ``more`` fields.
+        One of that id, or with ``must_be_new`` one of the same words and scope, is a :class:`ConflictError`.
         """
-        number = after + 1
         lesson = self.reader.signed(clean.lesson)
-        found = await claims(self.records, lesson) if claim is None else [claim]
-        records = [entry_of(number, None, lesson, change, more), *found]
-        await self.store.add(chunks_of(lesson, clean.tasks, self.key, changes=number), records=records)
+        records = [entry_of(1, None, lesson, change, more), claim_of(lesson, must_be_new=must_be_new)]
+        await self.store.add(chunks_of(lesson, clean.tasks, self.key, changes=1), records=records)
         return lesson
 
     async def change(
@@ -327,8 +313,8 @@ class Repository:
             chunks += its
             writes.append(entry)
             after = each.signed(self.reader)
-            if words_of(after) != words_of(each.stored.lesson):
-                writes += await claims(self.records, after)
+            if claim_key(after) != claim_key(each.stored.lesson):
+                writes.append(claim_of(after))
         if not writes:
             return True
         try:
@@ -355,10 +341,9 @@ class Repository:
         if self._claimed or await self.records.get(*_ALL_CLAIMED) is not None:
             self._claimed = True
             return
-        equals, found = Counter[str](), list[RecordWrite]()
+        found = list[RecordWrite]()
         async for lesson in self.each(readable=True):
-            equals[words_of(lesson)] += 1
-            found.append(claim_of(lesson, equals[words_of(lesson)]))
+            found.append(claim_of(lesson))
             if len(found) == _PAGE:
                 await self.store.add([], records=found)
                 found = []
@@ -373,7 +358,7 @@ class Repository:
     async def remove(self, lesson_id: str) -> bool:
         """Remove a lesson and its history for good, also one that can't be read; False if there was none."""
         for number in itertools.count(1):
-            # A lesson of the first format has no entry for its beginning.
+            # Also where the first is not there: nothing of its words is to be left.
             if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]) and number > 1:
                 break
         await unclaim(self.records, lesson_id)

@@ -1,10 +1,4 @@
-"""Which of the lessons that were found are recalled: order, utility, diversity, token budget, and a reason for each.
-
-Recall is a line of narrow gates, each of which only takes away: the store filters, the similarity floor cuts off, a
-strategy orders what is left, utility moves what helped before upward and what harmed down, maximal marginal relevance
-keeps the few places from being spent on one piece of advice, and a token budget ends the list. What is found and not
-recalled is kept with its reason.
-"""
+"""Which of the lessons that were found are recalled: order, utility, diversity, token budget, and a reason for each."""
 
 from __future__ import annotations
 
@@ -12,7 +6,6 @@ import difflib
 import re
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
@@ -21,10 +14,9 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.credit.effects import freshness
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
-from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.filters import both
-from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import RECALLED, chunk_ids, one_each, readable
+from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Lesson, Lift, RecalledLesson, Task
 from jeeves_reflexion.values import checked_settings
@@ -32,7 +24,7 @@ from vectorstores.base import Filter, VectorStore
 
 _NUMBER: Final = re.compile(r"\d+")
 
-StrategyName: TypeAlias = Literal["nearest", "structured_reflections", "hybrid", "seed002"]
+StrategyName: TypeAlias = Literal["nearest", "hybrid", "structured_reflections", "seed002"]
 Likeness: TypeAlias = Callable[[str, str], float]
 """The cosine similarity of the words of two lessons, named by their ids; 0 where it is not known."""
 
@@ -75,36 +67,7 @@ def nearest(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
     return [Ranked(c, c.similarity, f"near the task ({c.similarity:.2f})") for c in ordered]
 
 
-def structured_reflections(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
-    """Order by the same type of task, then a tool or API in common, then the newest.
-
-    Its relevance makes no use of similarity beyond the floor: 2/3 for the type, 1/3 less a hair for a tool.
-    """
-    tools = named_tools(task.tools, task.prompt)
-    newest_first = sorted(candidates, key=lambda c: -c.lesson.provenance.created_at)
-    ranked = []
-    for age, c in enumerate(newest_first):
-        lesson = c.lesson
-        kind = task.kind is not None and (lesson.task_kind or "").casefold() == task.kind.casefold()
-        named = named_tools(lesson.tools, f"{lesson.task_excerpt}\n{lesson.text}")
-        tool = bool(tools.keys() & named.keys())
-        reasons = ["same type of task"] * kind + ["same tool"] * tool
-        relevance = (2 * kind + tool) / 3 - age * 1e-6
-        ranked.append(Ranked(c, relevance, ", ".join(reasons) or f"near the task ({c.similarity:.2f})"))
-    return sorted(ranked, key=lambda r: -r.relevance)
-
-
-STRATEGIES: Final[Mapping[str, Strategy]] = {
-    "nearest": nearest,
-    "structured_reflections": structured_reflections,
-}
-_RENAMED: Final[Mapping[str, tuple[StrategyName, str]]] = {
-    "seed002": ("structured_reflections", "the strategy seed002 is called structured_reflections now"),
-    "hybrid": (
-        "nearest",
-        "the strategy hybrid, which looked at words too, is gone: nearest is used in its place",
-    ),
-}
+_GONE: Final = ("hybrid", "structured_reflections", "seed002")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +89,12 @@ class Picking:
 
     def __post_init__(self) -> None:
         if isinstance(self.strategy, str):
-            if self.strategy in _RENAMED:
-                now, why = _RENAMED[self.strategy]
+            if self.strategy in _GONE:
+                why = f"the strategy {self.strategy} is gone: nearest is used in its place"
                 warnings.warn(why, DeprecationWarning, stacklevel=4)
-                object.__setattr__(self, "strategy", now)
-            elif self.strategy not in STRATEGIES:
-                raise ConfigurationError(
-                    f"strategy must be one of {', '.join(STRATEGIES)} or a callable, not {self.strategy!r}"
-                )
+                object.__setattr__(self, "strategy", "nearest")
+            elif self.strategy != "nearest":
+                raise ConfigurationError(f"strategy must be nearest or a callable, not {self.strategy!r}")
         if not self.utility_weight >= 0.0:
             raise ConfigurationError(f"utility_weight must be at least 0, not {self.utility_weight}")
         if not 0.0 < self.max_likeness <= 1.0:
@@ -145,8 +106,7 @@ class Picking:
 
 
 async def found_lessons(
-    store: VectorStore,
-    reader: Principal,
+    lessons: Repository,
     query: str,
     where: Filter | None,
     *,
@@ -161,8 +121,8 @@ async def found_lessons(
     """
     asked = both(RECALLED, where)
     while True:
-        hits = await store.search(query, k=number, filter=asked)
-        seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
+        hits = await lessons.store.search(query, k=number, filter=asked)
+        seen = [(lessons.reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
         found = [Candidate(lesson, score) for lesson, score in seen if lesson.state == "active"]
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
@@ -215,8 +175,7 @@ def pick(
 
     What is recalled is chosen one after the other by maximal marginal relevance, and stands in the strategy's order.
     """
-    order = STRATEGIES[picking.strategy] if isinstance(picking.strategy, str) else picking.strategy
-    ranked = order(task, candidates)
+    ranked = (nearest if isinstance(picking.strategy, str) else picking.strategy)(task, candidates)
     if picking.utility_weight and any(item.candidate.utility for item in ranked):
         ranked = _by_utility(ranked, picking.utility_weight)
     lessons = [item.candidate.lesson for item in ranked]
@@ -260,13 +219,13 @@ def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, Sequence[str]
     """Whether two lessons say the same in the same words, but for so few; an embedder takes opposites for alike."""
     if likeness >= 1.0 or one.id in other.contradicts or other.id in one.contradicts:
         return False
-    mine, theirs = words[one.id], words[other.id]
-    # Most pairs have few words in common: these are told apart without a look at their order.
-    if 2 * (Counter(mine) & Counter(theirs)).total() < likeness * (len(mine) + len(theirs)):
-        return False
     if _NUMBER.findall(one.text) != _NUMBER.findall(other.text):
         return False
-    return difflib.SequenceMatcher(None, mine, theirs, autojunk=False).ratio() >= likeness
+    match = difflib.SequenceMatcher(None, words[one.id], words[other.id], autojunk=False)
+    # Most pairs have few words in common: these are told apart without a look at their order.
+    return (
+        match.real_quick_ratio() >= likeness and match.quick_ratio() >= likeness and match.ratio() >= likeness
+    )
 
 
 def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:

@@ -15,15 +15,16 @@ from functools import partial
 from typing import Final, Self, TypeAlias, cast
 
 from jeeves_reflexion.callables import aside
-from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError, UnknownLessonError
+from jeeves_reflexion.errors import LessonRefusedError, UnknownLessonError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
+from jeeves_reflexion.lessons.credit.records import swap
 from jeeves_reflexion.lessons.credit.tally import Credits
-from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of, digest_of, is_equal, supported
+from jeeves_reflexion.lessons.duplicates import EQUAL, claim_key, is_equal, supported
 from jeeves_reflexion.lessons.filters import both, lesson_filter
 from jeeves_reflexion.lessons.gate import CleanLesson, check_shape, clean, clean_prompt, clean_task
 from jeeves_reflexion.lessons.history import SUPPORT, Change
-from jeeves_reflexion.lessons.quarantine import QUARANTINE, Quarantine
+from jeeves_reflexion.lessons.quarantine import Quarantine
 from jeeves_reflexion.lessons.records import (
     MERGED_INTO,
     MOST_TASKS,
@@ -32,9 +33,8 @@ from jeeves_reflexion.lessons.records import (
     one_each,
     readable,
 )
-from jeeves_reflexion.lessons.repository import TRIES, LessonPage, Repository, Revision, store_errors
+from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
-    Candidate,
     credited,
     found_lessons,
     likeness_of,
@@ -135,23 +135,19 @@ class VectorLessonStore:
 
     async def _put_or_support(self, cleaned: CleanLesson, change: Change) -> Lesson:
         """Store a lesson, or add to the support of its equal."""
-        lesson, digest, number = cleaned.lesson, digest_of(cleaned.lesson), 1
+        lesson, key = cleaned.lesson, claim_key(cleaned.lesson)
         await self.repository.claim_all()
-        for _ in range(MOST_TASKS * TRIES):
-            held = await self.records.get(EQUAL, f"{digest}:{number}")
-            if held is None:
-                try:
-                    claim = claim_of(lesson, number, must_be_new=True)
-                    return await self.repository.put(cleaned, change, claim=claim)
-                except ConflictError:
-                    if await self.records.get(EQUAL, f"{digest}:{number}") is None:
-                        raise
-                    continue  # somebody stored its equal a moment ago
-            kept = await self._supported(held, cleaned, change)
-            if kept is not None:
-                return kept
-            number += 1
-        raise LessonStoreError("the lesson could not be stored: its equals kept changing; try again")
+        while (held := await self.records.get(EQUAL, key)) is None:
+            try:
+                return await self.repository.put(cleaned, change, must_be_new=True)
+            except ConflictError:  # somebody stored its equal a moment ago
+                if await self.records.get(EQUAL, key) is None:
+                    raise
+        kept = await self._supported(held, cleaned, change)
+        if kept is None:
+            kept = await self.repository.put(cleaned, change)
+            await swap(self.records, EQUAL, key, lambda _: {"lesson_id": lesson.id})
+        return kept
 
     async def _supported(self, held: Record, cleaned: CleanLesson, change: Change) -> Lesson | None:
         """Add to the support of the lesson that a record names; None where that is no equal or has no room."""
@@ -257,17 +253,11 @@ class VectorLessonStore:
         k = checked_k(k)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await self._near(query, None, number=k, least=k, floor=-1.0)
+            found = await found_lessons(self.repository, query, None, number=k, least=k, floor=-1.0)
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found[:k]]
 
     def _where(self, task: Task) -> Filter | None:
         return lesson_filter(self.settings.where(task) if self.settings.where else None)
-
-    async def _near(
-        self, query: str, where: Filter | None, *, number: int, least: int, floor: float
-    ) -> list[Candidate]:
-        reader = self.repository.reader
-        return await found_lessons(self.store, reader, query, where, number=number, least=least, floor=floor)
 
     async def _chosen(
         self, task: Task, query: str, where: Filter | None, k: int, known: Credits | None
@@ -276,20 +266,21 @@ class VectorLessonStore:
         what is below the floor.
         """
         floor = self.settings.min_similarity
-        found = await self._near(query, where, number=POOL * k, least=k, floor=floor)
+        found = await found_lessons(self.repository, query, where, number=POOL * k, least=k, floor=floor)
         near, harmful = [each for each in found if each.similarity >= floor], list[RecalledLesson]()
-        credit, below = self.settings.credit, f"below the floor of {floor:.2f}"
+        credit, picking = self.settings.credit, self.settings.picking
         if known is not None and credit is not None:
             near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
-        picking = self.settings.picking
         # Where there is room for all, none is chosen for being unlike the others.
         likeness = await likeness_of(self.store, near if picking.diversity and k < len(near) else [])
         offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness)
+        below = f"below the floor of {floor:.2f}"
         far = [
             RecalledLesson(each.lesson, each.similarity, below, _lift(known, each.lesson))
-            for each in [each for each in found if each.similarity < floor][:k]
+            for each in found
+            if each.similarity < floor
         ]
-        return offered, left_out, harmful, far
+        return offered, left_out, harmful, far[:k]
 
     # -- what came of it
 
@@ -344,16 +335,14 @@ class VectorLessonStore:
         Of a lesson whose row does not fit, only what is under its id goes: what others took from it can't be told.
         """
         async with store_errors("forget a lesson"):
-            held = await self.quarantine.get(lesson_id)
-            once = None if held is None else (held.lesson, held.tasks)
+            dropped = await self.quarantine.drop(lesson_id)
             try:
-                there = await forget_traces(self.repository, lesson_id, once=once)
-                dropped = held is not None and await self.quarantine.drop(lesson_id)
+                there = await forget_traces(self.repository, lesson_id)
             except UnreadableLessonError as error:
                 if not error.concerns(lesson_id):
                     raise
                 await self.repository.note_forgotten(lesson_id)
-                there = dropped = await self.records.delete_records(QUARANTINE, [lesson_id]) > 0
+                there = False
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):
             # A change that came in between has removed it already.

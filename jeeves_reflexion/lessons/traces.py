@@ -28,7 +28,7 @@ from jeeves_reflexion.lessons.records import (
     lesson_from_fields,
     whole,
 )
-from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, digest_of
+from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.types import JSON, Lesson
 
 STRUCK: Final = "[forgotten]"
@@ -44,48 +44,39 @@ Fields: TypeAlias = Mapping[str, Any]  # JSON whose form was checked where it wa
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What may be left of a lesson elsewhere: its id, texts it had or took in, tasks, and what attempts taught it.
-
-    ``speakers`` are the ids of those that spoke for it, and of those that spoke for these in turn.
-    """
+    """What may be left of a lesson elsewhere: its id, texts it had or took in, tasks, and what attempts taught it."""
 
     id: str
     texts: frozenset[str]
     tasks: frozenset[str]
     task_ids: frozenset[str]
     attempts: frozenset[tuple[JSON, JSON, JSON]]
-    speakers: frozenset[str]
 
     def without(self, own: frozenset[str]) -> Traces:
         """Return the traces but for those texts that another lesson has as its own."""
         return replace(self, texts=self.texts - own, tasks=self.tasks - own)
 
 
-async def forget_traces(
-    repository: Repository, lesson_id: str, *, once: tuple[Lesson, Sequence[str]] | None = None
-) -> bool:
+async def forget_traces(repository: Repository, lesson_id: str) -> bool:
     """Strike a lesson that is still there from all others and their histories, and note that it is forgotten.
 
-    ``once`` is what lies in quarantine under the id, with the texts of its tasks: if it was a lesson once, it is struck
-    too. Returns False if there was none.
+    Returns False if there was none.
     """
     stored = await repository.read(lesson_id)
-    entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
-    if stored is not None:
-        once = stored.lesson, stored.tasks
-    if once is None or (stored is None and not entries):
+    if stored is None:
         return False
+    entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
     await repository.note_forgotten(lesson_id)
-    traces = _traces(*once, entries, await _speakers(repository, lesson_id))
+    traces = _traces(stored.lesson, stored.tasks, entries)
     owned: dict[str, frozenset[str]] = {}
     async for other in repository.each():
-        if other.id != lesson_id and _changed(whole(other), traces) is not None:
+        if other.id != lesson_id and _struck(whole(other), traces) != whole(other):
             owned[other.id] = await _own(repository, other, traces)
             await _strike_lesson(repository, other.id, traces.without(owned[other.id]))
     for collection in (HISTORY, QUARANTINE):
         async for record in each_record(repository.records, collection):
             of = record.key.rpartition(":")[0] if collection == HISTORY else record.key
-            if of == lesson_id or _changed(record.value, traces) is None:
+            if of == lesson_id or _struck(record.value, traces) == record.value:
                 continue
             if of not in owned:
                 owned[of] = await _own_of(repository, of, traces)
@@ -94,29 +85,7 @@ async def forget_traces(
     return True
 
 
-async def forgotten(repository: Repository) -> Forgotten:
-    """Return which lessons were forgotten here."""
-    return Forgotten(frozenset([record.key async for record in each_record(repository.records, FORGOTTEN)]))
-
-
-async def remember(repository: Repository, lesson_id: str) -> None:
-    """Take back that a lesson is forgotten: it was put there again on purpose."""
-    await repository.records.delete_records(FORGOTTEN, [digest_of(lesson_id)])
-
-
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """The ids that were forgotten; one can ask for an id, and not list them."""
-
-    digests: frozenset[str] = frozenset()
-
-    def __contains__(self, lesson_id: object) -> bool:
-        return isinstance(lesson_id, str) and digest_of(lesson_id) in self.digests
-
-
-def _traces(
-    lesson: Lesson, known: Sequence[str], entries: Sequence[Fields], speakers: frozenset[str]
-) -> Traces:
+def _traces(lesson: Lesson, known: Sequence[str], entries: Sequence[Fields]) -> Traces:
     versions: list[Fields] = [whole(lesson)]
     texts, tasks, ids, attempts = set[str](), set(known), set[str](), set[tuple[JSON, JSON, JSON]]()
     for entry in entries:
@@ -131,46 +100,35 @@ def _traces(
             texts.add(one["text"])
             attempts.add((one["run_id"], one["attempt"], one["task_id"]))
     known_tasks = frozenset(tasks - {""})
-    return Traces(lesson.id, frozenset(texts), known_tasks, frozenset(ids), frozenset(attempts), speakers)
+    return Traces(lesson.id, frozenset(texts), known_tasks, frozenset(ids), frozenset(attempts))
 
 
-async def _speakers(repository: Repository, lesson_id: str) -> frozenset[str]:
-    """The ids of the lessons that a lesson was merged into at any time, and that these were merged into."""
-    found, ahead = set[str](), [lesson_id]
-    while ahead:
-        for entry in cast("Sequence[Fields]", await repository.entries(ahead.pop())):
-            into = entry["after"]["extra"].get(MERGED_INTO)
-            if into is not None and into not in (*found, lesson_id):
-                found.add(into)
-                ahead.append(into)
-    return frozenset(found)
-
-
-async def _own(
-    repository: Repository, lesson: Lesson, traces: Traces, passed: frozenset[str] = frozenset()
-) -> frozenset[str]:
-    """The words and tasks of a lesson that are not from the forgotten one, also not through another."""
-    gone = {traces.id, *traces.speakers}
-    entries = cast("Sequence[Fields]", await repository.entries(lesson.id))
-    first: Fields = entries[0]["before"] or entries[0]["after"] if entries else whole(lesson)
-    own = {first["text"]}
-    if traces.id not in first["extra"].get(DRAWN_FROM, ()):
-        tasks = await repository.tasks_of([lesson.id])
-        own |= {first["task_excerpt"], *tasks.get(lesson.id, ())[:1]}
-    for entry in entries:
-        others = set(entry.get("others", ()))
-        if entry["operation"] == "merge" and (not others or gone & others):
-            for other in others - {traces.id, lesson.id, *passed}:  # what the one between learned by itself
-                between = await repository.get(other)
-                if between is not None:
-                    own |= await _own(repository, between, traces, passed | {lesson.id})
+async def _own(repository: Repository, lesson: Lesson, traces: Traces) -> frozenset[str]:
+    """The words and tasks that a lesson learned by itself, and those that others brought with them into it."""
+    own = await _first(repository, lesson.id, traces)
+    for entry in cast("Sequence[Fields]", await repository.entries(lesson.id)):
+        if entry["operation"] == "merge":
+            for other in entry.get("others", ()):
+                own |= set() if other == traces.id else await _first(repository, other, traces)
         elif entry["operation"] not in _BACK:
             own |= {entry["after"]["text"], *entry.get("tasks", {}).get("added", ())}
     return frozenset(own - {STRUCK})
 
 
+async def _first(repository: Repository, lesson_id: str, traces: Traces) -> set[str]:
+    """The words and the task that a lesson began with."""
+    stored = await repository.read(lesson_id)
+    if stored is None:
+        return set()
+    entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
+    first: Fields = entries[0]["after"] if entries else whole(stored.lesson)
+    # An earlier version drew lessons from others, with their tasks.
+    drawn = traces.id in first["extra"].get(DRAWN_FROM, ())
+    return {first["text"]} if drawn else {first["text"], first["task_excerpt"], *stored.tasks[:1]}
+
+
 async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> frozenset[str]:
-    """The same of a lesson, or of a text in quarantine, whose words and first task are its own."""
+    """The same of a lesson, or of a text in quarantine, whose words and tasks are its own."""
     lesson = await repository.get(lesson_id)
     if lesson is not None:
         return await _own(repository, lesson, traces)
@@ -178,9 +136,8 @@ async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> fro
     if record is None:
         return frozenset()
     held = cast("Fields", record.value)
-    lesson, was_let_in = from_whole(held["lesson"]), await repository.entries(lesson_id)
-    tasks = held["tasks"][:1] if was_let_in else held["tasks"]
-    return await _own(repository, lesson, traces) | {lesson.text, lesson.task_excerpt, *tasks}
+    lesson = from_whole(held["lesson"])
+    return frozenset({lesson.text, lesson.task_excerpt, *held["tasks"]})
 
 
 async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces) -> None:

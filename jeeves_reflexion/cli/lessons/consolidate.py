@@ -58,7 +58,7 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None
         skipped = [{"operation": str(step.operation), "why": why} for step, why in applied.skipped]
         for each in skipped:
             library.screen.note(f"skipped: {each['operation']}: {each['why']}")
-        counts = {"done": len(applied.done), "already": len(applied.already), "skipped": skipped}
+        counts = {"done": len(applied.done), "skipped": skipped}
         said = f"made {counted(len(applied.done), 'operation')}"
         library.give({"dry_run": False, **answer, **counts}, said)
     if found.stopped is not None:
@@ -103,7 +103,7 @@ def _rows(found: Plan) -> Iterator[dict[str, str]]:
             yield {
                 "id": short(after.id),
                 "operation": operation.kind,
-                "change": "-" if before is None else change_of(before, after, told=operation.reason),
+                "change": change_of(before, after, told=operation.reason),
                 "reason": operation.reason or "-",
-                "lesson": after.text if before is None else before.text,
+                "lesson": before.text,
             }

@@ -194,7 +194,7 @@ def rollback(library: Library, lesson_id: str, to: int | None) -> None:
     """Make a lesson again what it was after an earlier change; that is a change as well.
 
     Lessons that were merged into it since come back. How often it was learned since still counts. A text that was let
-    in from quarantine goes back there before its first change.
+    in from quarantine is retired before its first change.
     """
 
     async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Rollback]:
@@ -208,16 +208,15 @@ def rollback(library: Library, lesson_id: str, to: int | None) -> None:
         return before, undo
 
     before, undo = library.within(rolled_back)
-    change = "goes back into quarantine" if undo.held else change_of(before, undo.lesson) or "is so already"
-    about = {"dry_run": library.dry_run, "quarantine": undo.held, "back": undo.back, "again": undo.again}
+    change = change_of(before, undo.lesson) or "is so already"
+    about = {"dry_run": library.dry_run, "back": undo.back}
     library.give(
         {"lesson": undo.lesson, **about},
         rows=[{"id": short(before.id), "change": change}],
         note="nothing was changed: a dry run" if library.dry_run else "",
     )
-    for what, others in (("not merged into it any more", undo.back), ("merged into it again", undo.again)):
-        if others:
-            library.screen.note(f"{what}: {', '.join(map(short, others))}")
+    if undo.back:
+        library.screen.note(f"not merged into it any more: {', '.join(map(short, undo.back))}")
 
 
 async def _last_but_one(curator: Curator, lesson_id: str) -> int:

@@ -37,7 +37,7 @@ from jeeves_reflexion.cli.options import (
 from jeeves_reflexion.cli.screen import when
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.lessons.history import PUT_BACK, Entry
+from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import LessonState, Lift
 from vectorstores import Reembedding, estimate_reembedding
@@ -106,9 +106,7 @@ def show(library: Library, lesson_id: str) -> None:
 
 def _entry_row(entry: Entry) -> dict[str, str]:
     text = change_of(entry.before, entry.after, told=entry.reason)
-    if entry.operation == PUT_BACK and entry.before is not None:
-        text = f"{entry.before.state} -> quarantine"
-    elif entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
+    if entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
         text += f"; takes in {', '.join(map(short, entry.others))}"
     return {
         "number": str(entry.number),

@@ -49,8 +49,6 @@ async def _usage(records: RecordStore) -> tuple[Counter[str], dict[str, float]]:
     async for record in each_record(records, RECALLS):
         entry = cast("Mapping[str, Any]", record.value)
         offered, withheld = entry.get("offered") or (), entry.get("withheld") or ()
-        if "format" not in entry:  # in the first format these did not fit the budget: no draw kept them back
-            withheld = ()
         counts["recalls"] += 1
         counts["recalls_empty"] += not offered and not withheld
         counts["recalls_withheld_whole"] += bool((entry.get("draw") or {}).get("whole"))

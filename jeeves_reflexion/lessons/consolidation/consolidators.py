@@ -10,8 +10,7 @@ from typing import Final
 import pydantic
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
-from jeeves_reflexion.lessons.consolidation.operations import Operation, OperationKind
-from jeeves_reflexion.lessons.consolidation.plans import Proposals, Refused
+from jeeves_reflexion.lessons.consolidation.plans import Operation, OperationKind, Proposals, Refused
 from jeeves_reflexion.lessons.duplicates import is_equal
 from jeeves_reflexion.lessons.history import listed
 from jeeves_reflexion.lessons.records import MOST_TASKS, TASKS, checked
@@ -23,7 +22,6 @@ from jeeves_reflexion.text import abridge, fence, read_prompt
 from jeeves_reflexion.types import JSON, Lesson, Lift
 
 _SHOWN: Final = 160
-
 
 Known = Callable[[Lesson], Lift]
 
@@ -51,7 +49,7 @@ class RuleConsolidator:
             lift = self._known(lesson)
             if _harms(lift):
                 why = f"attempts go worse with it: {_told(lift)}"
-                operations.append(Operation("retire", (lesson.id,), reason=why))
+                operations.append(Operation("retire", (lesson.id,), why))
             else:
                 left.append(lesson)
         while left:
@@ -59,7 +57,7 @@ class RuleConsolidator:
             copies = _with_room(first, [other for other in others if _are_copies(first, other)])
             if copies:
                 why = f"{len(copies) + 1} lessons say the same"
-                operations.append(Operation("merge", (first.id, *(copy.id for copy in copies)), reason=why))
+                operations.append(Operation("merge", (first.id, *(copy.id for copy in copies)), why))
             single.append(first)
             left = [other for other in others if other not in copies]
         return Proposals(tuple(operations), review=tuple(single) if len(single) > 1 else ())
@@ -121,11 +119,13 @@ class LLMConsolidator:
 
     def _borne_out(self, proposals: Proposals, lessons: Mapping[str, Lesson]) -> Proposals:
         """Refuse those operations that what was measured speaks against."""
-        judged = [(each, self._measured_against(each, lessons)) for each in proposals.operations]
-        refused = [Refused(str(each), why) for each, why in judged if why]
-        return Proposals(
-            tuple(each for each, why in judged if not why), (*proposals.refused, *refused), proposals.review
-        )
+        made, refused = list[Operation](), [*proposals.refused]
+        for each in proposals.operations:
+            if why := self._measured_against(each, lessons):
+                refused.append(Refused(str(each), why))
+            else:
+                made.append(each)
+        return Proposals(tuple(made), tuple(refused))
 
     def _measured_against(self, operation: Operation, lessons: Mapping[str, Lesson]) -> str:
         for lesson_id in operation.ids[:1]:  # of a merge, the one that stays
@@ -151,7 +151,6 @@ class _Proposed(pydantic.BaseModel):
 
     op: OperationKind
     ids: list[str]
-    text: str | None = None
     reason: str | None = None
 
     @pydantic.field_validator("op", mode="before")
@@ -184,7 +183,7 @@ def _operation(entry: object, names: Mapping[str, str]) -> Operation:
     read = checked(_Proposed, entry)
     if strangers := [one for one in read.ids if one not in names]:
         raise ConfigurationError(f"there is no lesson {', '.join(strangers)} among these")
-    return Operation(read.op, tuple(names[one] for one in read.ids), read.text, read.reason or "")
+    return Operation(read.op, tuple(names[one] for one in read.ids), read.reason or "")
 
 
 def _harms(lift: Lift) -> bool:

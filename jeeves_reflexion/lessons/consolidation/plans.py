@@ -3,15 +3,14 @@
 :func:`clusters` finds lessons that are near one another. A consolidator (a language model, or rules) proposes
 operations on one cluster at a time, :func:`plan` checks each and says what it makes of the lessons concerned,
 :func:`apply` makes them: each is one write with an entry in the history of every lesson that it changes, so that it can
-be rolled back, and is skipped where somebody changed one of these meanwhile.
+be rolled back. Nothing is removed or reworded: lessons are merged, noted as contradicting each other, or retired.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 from jeeves_reflexion.errors import (
     BudgetExceededError,
@@ -21,27 +20,46 @@ from jeeves_reflexion.errors import (
     ReflexionError,
     UnreadableReplyError,
 )
-from jeeves_reflexion.lessons.consolidation.operations import (
-    Delta,
-    Operation,
-    Sight,
-    cleaned,
-    deltas,
-    problem_with,
-)
 from jeeves_reflexion.lessons.curation import merge_revisions
-from jeeves_reflexion.lessons.gate import CleanLesson
+from jeeves_reflexion.lessons.duplicates import merged, merged_away, scope_of
+from jeeves_reflexion.lessons.gate import clean_lesson
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, TEXT_CHUNKS
+from jeeves_reflexion.lessons.records import TEXT_CHUNKS
 from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
-from jeeves_reflexion.lessons.screening.screens import Screen, screened
+from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson
-from vectorstores.base import ConflictError
+
+OperationKind: TypeAlias = Literal["merge", "contradict", "retire"]
 
 NEAR: Final = 0.75
 """Lessons whose words are so near, as cosine similarity, are looked at together."""
 MOST: Final = 12
 _NEIGHBOURS: Final = 20
+_LONGEST_REASON: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One change, as it is proposed.
+
+    ``ids`` are the lessons concerned: the ones that are merged, the one that stays first; the two that contradict each
+    other; the one that is retired.
+    """
+
+    kind: OperationKind
+    ids: tuple[str, ...]
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {' + '.join(self.ids)}" + (f" ({self.reason})" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one lesson is before an operation and after it."""
+
+    before: Lesson
+    after: Lesson
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +112,23 @@ class Plan:
     stopped: ReflexionError | None = None
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self)) or "nothing to do"
+        return "\n".join(self._lines()) or "nothing to do"
+
+    def _lines(self) -> Iterator[str]:
+        for step in self.steps:
+            yield str(step.operation)
+            yield from (f"    {each.before.id}  {each.before.text}" for each in step.deltas)
+        for group in self.review:
+            yield "may say the same: look at these, or have a model look at them"
+            yield from (f"    {lesson.id}  {lesson.text}" for lesson in group)
+        yield from (f"refused: {each.proposal}: {each.why}" for each in self.refused)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of a plan: steps done now, done before, and left undone with the reason."""
+    """What came of a plan: steps that were made, and those that were not, with the reason."""
 
     done: tuple[Step, ...] = ()
-    already: tuple[Step, ...] = ()
     skipped: tuple[tuple[Step, str], ...] = ()
 
 
@@ -139,20 +165,17 @@ async def clusters(
     return found
 
 
-async def plan(
-    groups: Iterable[Sequence[Lesson]], consolidator: Consolidator, *, screen: Screen | None = None
-) -> Plan:
+async def plan(groups: Iterable[Sequence[Lesson]], consolidator: Consolidator) -> Plan:
     """Ask for operations over each cluster and check them; nothing is changed.
 
     Operations that can't or mustn't be made are refused one by one, with the reason; the others stand. A lesson is
     changed by one operation of a plan at most. A cluster whose answer could not be read is refused as a whole, and the
     others stand. A model that can't be asked any more, or a budget that is used up, ends the plan with what was
     proposed until then, and is its ``stopped``; where nothing was answered at all it is raised, as is what else the
-    consolidator raises. ``screen`` judges new texts besides the rules.
+    consolidator raises.
     """
-    at, steps, refused = time.time(), list[Step](), list[Refused]()
-    review: list[tuple[Lesson, ...]] = []
-    changed: set[str] = set()
+    steps, refused, review = list[Step](), list[Refused](), list[tuple[Lesson, ...]]()
+    changed = set[str]()
     stopped: ReflexionError | None = None
     looked_at = [tuple(group) for group in groups]
     for number, cluster in enumerate(looked_at):
@@ -171,18 +194,15 @@ async def plan(
             continue
         refused += proposals.refused
         review += [proposals.review] if proposals.review else []
-        sight = Sight({lesson.id: lesson for lesson in cluster}, changed)
-        for operation in map(cleaned, proposals.operations):
-            why = problem_with(operation, sight)
-            if not why and operation.text:
-                found = await screened(operation.text, screen)
-                why = "" if found is None else f"its text is not let in ({found.kind}): it {found.why}"
-            if why:
+        known = {lesson.id: lesson for lesson in cluster}
+        for proposed in proposals.operations:
+            reason = abridge(clean_lesson(proposed.reason), _LONGEST_REASON)
+            operation = replace(proposed, reason=reason)
+            if why := _problem(operation, known, changed):
                 refused.append(Refused(str(operation), why))
                 continue
-            sight.take(operation)
-            steps.append(Step(operation, deltas(operation, sight.known, at=at)))
-            changed |= {delta.after.id for delta in steps[-1].deltas}
+            steps.append(Step(operation, _deltas(operation, [known[each] for each in operation.ids])))
+            changed.update(operation.ids)
     return Plan(tuple(steps), tuple(refused), tuple(review), stopped)
 
 
@@ -194,60 +214,31 @@ async def apply(planned: Plan, repository: Repository, *, by: str = "consolidati
     :class:`LessonStoreError` for a store that fails; the steps before are done then, and applying the same plan again
     does the rest.
     """
-    done, already, skipped = list[Step](), list[Step](), list[tuple[Step, str]]()
+    done, skipped = list[Step](), list[tuple[Step, str]]()
     async with store_errors("consolidate lessons"):
         for step in planned.steps:
-            change = Change(step.operation.kind, step.operation.reason, by)
-            make = _add if step.operation.kind == "add" else _make
             try:
-                (done if await make(step, repository, change) else already).append(step)
+                await _make(step, repository, Change(step.operation.kind, step.operation.reason, by))
+                done.append(step)
             except LessonStoreError as error:
                 skipped.append((step, str(error)))
-    return Applied(tuple(done), tuple(already), tuple(skipped))
+    return Applied(tuple(done), tuple(skipped))
 
 
-async def _make(step: Step, repository: Repository, change: Change) -> bool:
-    """Make a step, and return whether anything had to be done; raises :class:`LessonStoreError` where it can't be."""
+async def _make(step: Step, repository: Repository, change: Change) -> None:
+    """Make a step; raises :class:`LessonStoreError` where it can't be made."""
     operation, ids = step.operation, step.operation.ids
 
-    async def revise() -> tuple[list[Revision], bool]:
+    async def revise() -> tuple[list[Revision], None]:
         there = [await _trusted(each, repository) for each in ids]
-        now = [each.lesson for each in there]
-        merge = operation.kind == "merge"
-        if merge and all(each.metadata.get(MERGED_INTO) == ids[0] for each in now[1:]):
-            return [], False
-        if now == [delta.after for delta in step.deltas]:
-            return [], False
-        for each, delta in zip(now, step.deltas, strict=True):
-            if each != delta.before:
-                raise LessonStoreError(f"lesson {each.id} was changed since the plan was made")
-        if merge:
-            return await merge_revisions(repository, ids[0], ids[1:], operation.text, change), True
-        return [Revision(a, delta.after, change) for a, delta in zip(there, step.deltas, strict=True)], True
+        for each, delta in zip(there, step.deltas, strict=True):
+            if each.lesson != delta.before:
+                raise LessonStoreError(f"lesson {each.lesson.id} was changed since the plan was made")
+        if operation.kind == "merge":
+            return await merge_revisions(repository, ids[0], ids[1:], None, change), None
+        return [Revision(a, delta.after, change) for a, delta in zip(there, step.deltas, strict=True)], None
 
-    return await repository.transact(revise, "its lessons")
-
-
-async def _add(step: Step, repository: Repository, change: Change) -> bool:
-    """Store a lesson that was drawn from others, unless it is there already, as it was put or changed since."""
-    lesson, sources = step.deltas[0].after, step.operation.ids
-    if await repository.get(lesson.id) is not None:
-        return False
-    if await repository.is_forgotten(lesson.id):
-        raise LessonStoreError(f"lesson {lesson.id} was forgotten")
-    there = [await _trusted(source, repository) for source in sources]
-    if lesson.trust == "own" and not all(repository.reader.wrote(each.lesson) for each in there):
-        lesson = replace(lesson, trust="shared")
-    tasks = tuple(dict.fromkeys(task for each in there for task in each.tasks))
-    try:
-        await repository.put(CleanLesson(lesson, tasks[:MOST_TASKS] or (lesson.text,)), change)
-    except ConflictError:  # another process made the same plan's step a moment ago
-        return False
-    for source in sources:
-        if await repository.is_forgotten(source):  # while it was written
-            await repository.remove(lesson.id)
-            raise LessonStoreError(f"lesson {source} is gone")
-    return True
+    await repository.transact(revise, "its lessons")
 
 
 async def _trusted(lesson_id: str, repository: Repository) -> StoredLesson:
@@ -261,31 +252,47 @@ async def _trusted(lesson_id: str, repository: Repository) -> StoredLesson:
     return stored
 
 
-def _lines(planned: Plan) -> Iterator[str]:
-    for step in planned.steps:
-        reason = f"  ({step.operation.reason})" if step.operation.reason else ""
-        yield f"{step.operation.kind}{reason}"
-        for delta in step.deltas:
-            yield from _change_lines(delta)
-    for group in planned.review:
-        yield "may say the same: look at these, or have a model look at them"
-        yield from (f"    {lesson.id}  {lesson.text}" for lesson in group)
-    if planned.refused:
-        yield f"refused: {len(planned.refused)}"
-        yield from (f"  {refused.proposal}: {refused.why}" for refused in planned.refused)
+def _deltas(operation: Operation, lessons: Sequence[Lesson]) -> tuple[Delta, ...]:
+    """Return what an operation makes of its lessons; in a merge the one that stays comes first."""
+    first, *others = lessons
+    match operation.kind:
+        case "merge":
+            after = [merged(first, others), *(merged_away(each, first.id) for each in others)]
+        case "contradict":
+            after = [_against(first, others[0]), _against(others[0], first)]
+        case "retire":
+            after = [replace(first, state="retired", state_reason=operation.reason)]
+    return tuple(Delta(one, then) for one, then in zip(lessons, after, strict=True))
 
 
-def _change_lines(delta: Delta) -> Iterator[str]:
-    before, after = delta.before, delta.after
-    if before is None:
-        yield f"  + {after.id}  {after.text}"
-        return
-    yield f"  - {before.id}  {before.text}"
-    if before.text != after.text:
-        yield f"  + {after.id}  {after.text}"
-    if before.state != after.state:
-        yield f"    {before.state} -> {after.state}: {after.state_reason}"
-    if before.support != after.support:
-        yield f"    support {before.support} -> {after.support}"
-    if before.contradicts != after.contradicts:
-        yield f"    contradicts {', '.join(after.contradicts)}"
+def _against(lesson: Lesson, other: Lesson) -> Lesson:
+    return replace(lesson, contradicts=tuple(dict.fromkeys((*lesson.contradicts, other.id))))
+
+
+def _problem(operation: Operation, known: Mapping[str, Lesson], changed: set[str]) -> str:
+    """Say why an operation can't or mustn't be made; empty if it may."""
+    kind, ids = operation.kind, operation.ids
+    if unknown := [each for each in ids if each not in known]:
+        return f"there is no lesson {', '.join(unknown)} among these"
+    lessons = [known[each] for each in ids]
+    inactive = [f"lesson {each.id} is {each.state}" for each in lessons if each.state != "active"]
+    taken = [
+        f"lesson {each} is changed by an earlier operation of this plan" for each in ids if each in changed
+    ]
+    wrong = {
+        "it names a lesson twice": len(set(ids)) != len(ids),
+        "a merge takes at least two lessons": kind == "merge" and len(ids) < 2,
+        "a contradiction is between two lessons": kind == "contradict" and len(ids) != 2,
+        f"to retire takes one lesson, not {len(ids)}": kind == "retire" and len(ids) != 1,
+        "a lesson is retired for a reason": kind == "retire" and not operation.reason,
+        # Words proposed in sight of a less trusted lesson may be its words.
+        "these lessons are of different trust: one of them may not change another": len(
+            {each.trust for each in known.values()}
+        )
+        > 1,
+        "these lessons are of different agents, writers or kinds of task: recalls that are narrowed to one of these "
+        "would lose the others": kind == "merge" and len(set(map(scope_of, lessons))) > 1,
+        "two of these lessons contradict each other: credit decides between them": kind == "merge"
+        and any(set(each.contradicts) & set(ids) for each in lessons),
+    }
+    return next(iter([*(why for why, is_so in wrong.items() if is_so), *inactive, *taken]), "")

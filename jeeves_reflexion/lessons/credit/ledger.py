@@ -2,9 +2,9 @@
 
 Entries hold ids and numbers, no text of a lesson or task. Nothing is ever counted up in place: credit is the sum over
 an append-only log of verdicts, so that any number of processes may write, die and read at once, and each outcome
-counts once. Collections: ``recalls`` (by recall id), ``runs`` (the runs there are), ``run <id>`` (which recalls a run
-made) and ``outcomes`` (verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``). All that
-is noted of a recall is new rows, so that it takes one transaction.
+counts once. Collections: ``recalls`` (by recall id), ``run <id>`` (which recalls a run made) and ``outcomes``
+(verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``). All that is noted of a recall is
+new rows, so that it takes one transaction.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson
 from vectorstores.base import RecordStore, RecordWrite, VectorStore
 
-RUNS: Final = "runs"
 MAX_AGE: Final = 5.0
 """For how many seconds credits are taken as they are, by default."""
 
@@ -45,12 +44,9 @@ _NAMING: Final[Mapping[str, Sequence[str]]] = {
     OUTCOMES: ("with", "without", "exempt", "shares"),
 }
 """The lists of entries that name lessons."""
-_FORMAT: Final = 2  # format 1 knew no run and no draw
+_FORMAT: Final = 2
 _MOST_VERDICTS: Final = 1000
 _TURN: Final = 0.005
-SNAPSHOT: Final = ("credit", "snapshot")
-"""Collection and key of the sum that earlier versions wrote down; it names lessons, so forgetting takes it away."""
-
 Entry: TypeAlias = Mapping[str, JSON]
 
 
@@ -130,10 +126,7 @@ class Ledger:
         writes = [RecordWrite(RECALLS, recall.id, entry)]
         if run_id:
             mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": task_id}
-            writes += [
-                RecordWrite(RUNS, run_id, {"recalls": []}),
-                RecordWrite(_of_run(run_id), recall.id, mine),
-            ]
+            writes.append(RecordWrite(_of_run(run_id), recall.id, mine))
         async with store_errors("note a recall"):
             # In one transaction: records of lessons lie beside vectors.
             await cast("VectorStore", self.records).add([], records=writes)
@@ -191,12 +184,7 @@ class Ledger:
         """Return the recalls of a run in the order in which they were made; none for a run that is not known."""
         run_id = redact_id(run_id)
         async with store_errors("read a run"):
-            record = await self.records.get(RUNS, run_id) if run_id else None
-            if record is None:
-                return ()
-            # Before runs had a collection each, their recalls stood in this list.
-            rows = [*cast("Sequence[Entry]", cast("Entry", record.value)["recalls"])]
-            rows += [cast("Entry", each.value) async for each in each_record(self.records, _of_run(run_id))]
+            rows = [cast("Entry", each.value) async for each in each_record(self.records, _of_run(run_id))]
         return tuple(
             RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
         )
@@ -240,7 +228,6 @@ class Ledger:
                     if change(record.value) is not None:
                         struck += await swap(self.records, collection, record.key, change)
             self._reader.forget(lesson_id)
-            await self.records.delete_records(SNAPSHOT[0], [SNAPSHOT[1]])
         self._credits = None
         return struck
 
@@ -248,7 +235,7 @@ class Ledger:
 
     async def _recall(self, recall_id: str) -> Entry:
         record = await self.records.get(RECALLS, recall_id)
-        if record is None or not isinstance(record.value, Mapping):
+        if record is None or not isinstance(record.value, Mapping) or "draw" not in record.value:
             raise LessonStoreError(f"there is no recall {recall_id!r} in this store")
         return record.value
 

@@ -29,9 +29,7 @@ from jeeves_reflexion.lessons.credit.effects import (
 )
 from jeeves_reflexion.lessons.credit.verdicts import (
     OUTCOMES,
-    RECALLS,
     Verdict,
-    needs_recall,
     written_at,
 )
 from jeeves_reflexion.types import Lift
@@ -39,7 +37,6 @@ from vectorstores.base import RecordPage, RecordStore
 
 SETTLE_SECONDS: Final = 300.0
 _PAGE: Final = 300  # few enough to be counted in a few milliseconds of the event loop's time
-_PRIOR_STEP: Final = 1.02  # the prior is made anew when the verdicts have grown by so much
 _LIBRARY: Final = None
 
 
@@ -148,10 +145,10 @@ class Tallies:
         """Forget a lesson."""
         self._kept.pop(lesson_id, None)
 
-    def credits(self, prior: Prior) -> Credits:
-        """Return what is known now, with a prior that was made before."""
+    def credits(self) -> Credits:
+        """Return what is known now."""
         lessons = {key: tally for key, tally in self._kept.items() if key is not None}
-        return Credits(lessons, self._kept.get(_LIBRARY, NO_TALLY), prior)
+        return Credits(lessons, self._kept.get(_LIBRARY, NO_TALLY))
 
     def _put(self, key: str | None, cell: tuple[Stratum, Cell] | None, offered: int, last: float) -> None:
         tally = self._kept.get(key, NO_TALLY)
@@ -198,18 +195,16 @@ class VerdictReader:
         self._tallies = Tallies()
         self._cursor: str | None = None
         self._counted: set[str] = set()  # keys of what was counted and stands behind the cursor
-        self._read = 0
-        self._prior = Prior()
-        self._prior_at = 0.0
 
     async def credits(self) -> Credits:
         """Read what is new and return the sum."""
         after, settled = self._cursor, True
         while True:
             page = await self._records.scan_records(OUTCOMES, after=after, limit=_PAGE)
-            await self._count(page)
+            self._count(page)
             if page.next is None:
-                return await self._sum()
+                known = self._tallies.credits()
+                return replace(known, prior=await anyio.to_thread.run_sync(known.own_prior))
             old = self._clock() - self._settle
             settled = settled and all(written_at(record) <= old for record in page.records)
             after = page.next
@@ -221,20 +216,9 @@ class VerdictReader:
         """Take a lesson out of the sum."""
         self._tallies.drop(lesson_id)
 
-    async def _count(self, page: RecordPage) -> None:
-        new = [record for record in page.records if record.key not in self._counted]
-        old = [record.key for record in new if needs_recall(record)]
-        recalls = {key: await self._records.get(RECALLS, key) for key in old}
+    def _count(self, page: RecordPage) -> None:
         # All of a page at once, so that a cancelled reader leaves none half counted.
-        for record, verdict in [(each, Verdict.read(each, recalls.get(each.key))) for each in new]:
-            self._tallies.add(verdict)
-            self._counted.add(record.key)
-            self._read += 1
-
-    async def _sum(self) -> Credits:
-        known = self._tallies.credits(self._prior)
-        if self._read < self._prior_at:
-            return known
-        self._prior_at = max(self._read * _PRIOR_STEP, self._read + 20)
-        self._prior = await anyio.to_thread.run_sync(known.own_prior)
-        return replace(known, prior=self._prior)
+        for record in page.records:
+            if record.key not in self._counted:
+                self._tallies.add(Verdict.read(record))
+                self._counted.add(record.key)

@@ -1,4 +1,4 @@
-"""How verdicts are written into the ledger and read back, in today's format and in the first one."""
+"""How verdicts are written into the ledger and read back."""
 
 from __future__ import annotations
 
@@ -40,27 +40,22 @@ class Verdict:
     recalled_at: float = 0.0
 
     @classmethod
-    def read(cls, record: Record, recall: Record | None = None) -> Verdict:
-        """Read a verdict; one of the first format is the evaluator's, and its ``recall`` says what it counts for."""
-        entry = _fields(record)
-        if needs_recall(record):
-            counting = counting_of({} if recall is None else _fields(recall))
-            entry = {**entry, **counting, "recalled_at": entry.get("at", 0.0)}
-        score, passed = entry.get("score"), entry.get("passed")
-        known = {name: entry[name] for name in _SAID if name in entry}
+    def read(cls, record: Record) -> Verdict:
+        """Read a verdict; raises :class:`LessonStoreError` that names one that can't be read."""
         try:
-            value = float(bool(passed)) if score is None else float(score)
-            counts = None if score is passed is None else value
-            known |= {
-                name: float(known[name]) for name in ("before", "counts") if known.get(name) is not None
-            }
+            entry: Mapping[str, Any] = record.value  # type: ignore[assignment] # what it is not, is told
+            known = {name: entry[name] for name in _SAID if name in entry}
+            for name in ("before", "counts"):
+                known[name] = None if known.get(name) is None else float(known[name])
             return cls(
-                **{"kind": "evaluator", "counts": counts, **known, "score": value, "passed": passed},
+                **{"kind": "evaluator", **known},
+                score=float(entry["score"]),
+                passed=entry["passed"],
                 had=tuple(entry["with"]),
                 lacked=tuple(entry["without"]),
                 draw=_draw(entry),
-                stake=entry.get("stake", 0),
-                recalled_at=entry["recalled_at"] or 0.0,
+                stake=entry["stake"],
+                recalled_at=float(entry["recalled_at"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LessonStoreError(
@@ -77,18 +72,14 @@ def in_force(verdict: Verdict, before: float | None) -> Verdict:
 
 def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return what a verdict's entry repeats of its recall, so that it can be counted by itself."""
-    if "format" not in recall:
-        # Of the first format: what it calls withheld did not fit into the budget, no draw decided it.
-        had = _ids(recall.get("offered"))
-        return {"with": had, "without": [], "stake": 0, "recalled_at": 0.0, "draw": None}
-    had, lacked = _ids(recall.get("offered")), _ids(recall.get("withheld"))
+    had, lacked = _ids(recall["offered"]), _ids(recall["withheld"])
     return {
         "with": had,
         "without": lacked,
         "exempt": recall.get("exempt", []),
         "stake": len(had) + len(lacked),
-        "recalled_at": recall.get("at"),
-        "draw": recall.get("draw"),
+        "recalled_at": recall["at"],
+        "draw": recall["draw"],
         **{name: recall[name] for name in ("shares",) if name in recall},
     }
 
@@ -101,30 +92,19 @@ def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
     return {**said, **counting}
 
 
-def needs_recall(record: Record) -> bool:
-    """Whether a verdict is of the first format, which does not say what it counts for."""
-    return "with" not in _fields(record)
-
-
 def written_at(record: Record) -> float:
     """Return when a verdict was noted, by its writer's clock; 0 where it doesn't say."""
-    at = _fields(record).get("at")
+    at = record.value.get("at") if isinstance(record.value, Mapping) else None
     return float(at) if isinstance(at, int | float) else 0.0
 
 
-def _fields(record: Record) -> Mapping[str, Any]:
-    if isinstance(record.value, Mapping):
-        return record.value
-    raise LessonStoreError(f"the record {record.collection}/{record.key} is no entry of the ledger")
-
-
 def _ids(items: Any) -> list[JSON]:  # noqa: ANN401 - JSON
-    return [item["lesson_id"] for item in items or ()]
+    return [item["lesson_id"] for item in items]
 
 
 def _draw(entry: Mapping[str, Any]) -> Draw:
     value = entry["draw"]
-    if not isinstance(value, Mapping):
+    if value is None:
         return NO_DRAW
     return Draw(
         value["share"],

@@ -3,11 +3,8 @@
 A lesson outlives the run that wrote it and is shown to other agents, so one that was planted through a web page or a
 tool's output would command them all. What is looked for is data (``screening.toml``); the text is looked at as a model
 would read it: without invisible characters, with look-alikes, leetspeak, spaced-out letters, base64, hex, rot13 and
-reversed text undone. Advice about the agent's own tools ("call the search tool before answering") passes; an order
-that names a stranger's address, a secret, another role or a rank above other instructions does not.
-
-Patterns stop known phrasings, not an author who knows them: a screen is one layer beside fences, trust levels, review
-and credit, and what it misses is stated in ``docs/results/lessons_screening.md``.
+reversed text undone. Patterns stop known phrasings, not an author who knows them: what the screen misses is stated in
+``docs/results/lessons_screening.md``.
 """
 
 from __future__ import annotations
@@ -20,18 +17,15 @@ import re
 import sys
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
-from string import ascii_lowercase
 from typing import Any, Final
 from urllib.parse import unquote
 
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text, latinised
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import one_line
-
-__all__ = ["KINDS", "Finding", "clean_characters", "screen"]
 
 KINDS: Final = (
     "override",
@@ -93,24 +87,12 @@ class _Rule:
     quotable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    rules: tuple[_Rule, ...]
-    squeezed: tuple[re.Pattern[str], ...]
-    scrambled: Mapping[tuple[str, str, str], str]
-    misspelt: Mapping[str, str]
-
-
 @functools.cache
-def _rules() -> _Rules:
+def _rules() -> tuple[tuple[_Rule, ...], re.Pattern[str]]:
+    """The rules, and the expression for letters that were spaced out."""
     data = tomllib.loads(resources.files(__package__).joinpath("screening.toml").read_text(encoding="utf-8"))
-    words: dict[str, str] = data["words"]
-    return _Rules(
-        rules=tuple(_rule(entry, words) for entry in data["rule"]),
-        squeezed=tuple(re.compile(phrase) for phrase in data["squeezed"]["phrases"]),
-        scrambled={_signature(word): word for word in data["scrambled"]["words"]},
-        misspelt=_misspelt(data["scrambled"]["words"], data["scrambled"]["apart"]),
-    )
+    rules = tuple(_rule(entry, data["words"]) for entry in data["rule"])
+    return rules, re.compile("|".join(data["squeezed"]["phrases"]))
 
 
 def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> _Rule:
@@ -133,7 +115,7 @@ def _expression(source: str, words: Mapping[str, str]) -> re.Pattern[str]:
 
 
 def _search(read: str) -> Finding | None:
-    for rule in _rules().rules:
+    for rule in _rules()[0]:
         if any(needed in read for needed in rule.needs):
             for expression in rule.find:
                 if (match := _first(rule, expression, read)) is not None:
@@ -201,7 +183,6 @@ _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8
 _PERCENT = re.compile(r"%[0-9a-f]{2}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"(?:\b|(?<=[\\0]x))(?:[0-9a-fA-F]{2}(?:[ :,]|[ ,]?[\\0]x)?){8,}")
-_WORDS = re.compile(r"\b[a-z]{5,14}\b")
 _ROT13_SIGNS = ("vtaber", "qvfertneq", "vafgehpgvba", "cebzcg", "flfgrz", "cnffjbeq", "frperg")
 _REVERSED_SIGNS = ("erongi", "dragersid", "snoitcurtsni", "tpmorp", "drowssap", "metsys")
 
@@ -212,82 +193,26 @@ def _as_read(text: str) -> str:
         text = latinised(unicodedata.normalize("NFKC", clean_characters(text)))
         text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
         text = text.replace("\u2019", "'").replace("\u2018", "'")
-    if "&" in text:
-        text = html.unescape(text)
-    return _BLANKS.sub(" ", text.lower())
+    return _BLANKS.sub(" ", html.unescape(text).lower())
 
 
 def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
     """Other ways to read the text, each only where there are signs of it: the name of the way, and the text."""
     if _LEET_SIGN.search(read):
         yield "leetspeak", _LEET_WORD.sub(_unleet, read)
-    if (ordered := _unscrambled(read)) != read:
-        yield "scrambled letters", ordered
-    if "%" in read and _PERCENT.search(read):
+    if _PERCENT.search(read):
         yield "percent signs", unquote(read)
     if _MARKUP.search(read):
         yield "pieces that markup joins", _MARKUP.sub("", read)
     if _ESCAPES.search(text):
         yield "escapes", _ESCAPES.sub(_unescaped, text)
-    if "_instruction" in read or "_prompt" in read:
-        yield "underscores", read.replace("_", " ")
-    for phrase in _squeezed(read):
-        yield "spaced-out letters", phrase
+    if _SPACED.search(read) and _rules()[1].search(re.sub(r"[\W_]+", "", read)):
+        yield "spaced-out letters", "ignore all previous instructions"
     if any(sign in read for sign in _ROT13_SIGNS):
         yield "rot13", codecs.encode(read, "rot13")
     if any(sign in read for sign in _REVERSED_SIGNS):
         yield "reversed letters", read[::-1]
     yield from _from_bytes(text)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    code = int(match[1] or match[2] or match[3], 16)
-    return chr(code) if code <= sys.maxunicode else match[0]
-
-
-def _unleet(match: re.Match[str]) -> str:
-    word = match[0]
-    digits = sum(not character.isalpha() for character in word)
-    return _LEET_LL.sub("ll", word).translate(_LEET) if 0 < digits <= len(word) // 2 + 1 else word
-
-
-def _signature(word: str) -> tuple[str, str, str]:
-    return word[0], word[-1], "".join(sorted(word[1:-1]))
-
-
-def _misspelt(words: Sequence[str], apart: Sequence[str]) -> dict[str, str]:
-    """What is meant by words with one inner letter missing, wrong or too much."""
-    found = {}
-    for word in words:
-        for at in range(1, len(word)):
-            before, after = word[:at], word[at:]
-            variants = [before + letter + after for letter in ascii_lowercase]
-            if len(after) > 1:
-                variants += [before + after[1:], *(before + letter + after[1:] for letter in ascii_lowercase)]
-            found.update(dict.fromkeys(variants, word))
-    for word in (*words, *apart):
-        found.pop(word, None)
-    return found
-
-
-def _unscrambled(read: str) -> str:
-    rules = _rules()
-    for word in set(_WORDS.findall(read)):
-        meant = rules.misspelt.get(word) or rules.scrambled.get(_signature(word), word)
-        if meant != word:
-            read = read.replace(word, meant)
-    return read
-
-
-def _squeezed(read: str) -> Iterator[str]:
-    """Phrases that appear when blanks and dots between single letters are taken out."""
-    if _SPACED.search(read) is None:
-        return
-    joined = re.sub(r"[\W_]+", "", read)
-    for expression in _rules().squeezed:
-        if expression.search(joined):
-            yield "ignore all previous instructions"
-            return
 
 
 def _from_bytes(text: str) -> Iterator[tuple[str, str]]:
@@ -299,6 +224,17 @@ def _from_bytes(text: str) -> Iterator[tuple[str, str]]:
     for match in _HEX.finditer(text):
         digits = re.sub(r"0x|[^0-9a-fA-F]", "", match[0])
         yield from _readable("hexadecimal", bytes.fromhex(digits[: len(digits) // 2 * 2]))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = int(match[1] or match[2] or match[3], 16)
+    return chr(code) if code <= sys.maxunicode else match[0]
+
+
+def _unleet(match: re.Match[str]) -> str:
+    word = match[0]
+    digits = sum(not character.isalpha() for character in word)
+    return _LEET_LL.sub("ll", word).translate(_LEET) if 0 < digits <= len(word) // 2 + 1 else word
 
 
 def _readable(way: str, data: bytes) -> Iterator[tuple[str, str]]:

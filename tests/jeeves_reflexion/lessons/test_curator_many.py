@@ -79,13 +79,3 @@ async def test_nothing_is_done_where_it_can_not_be_done_to_all(make):
             await curator.decide("retire", ids)
         assert await states(lessons) == ["active"] * 3
         assert await curator.decide("retire", [], reason="old") == []
-
-
-async def test_lessons_are_restored_from_a_merge_and_the_other_stays_as_it_is(make):
-    async with make() as lessons:
-        first, *others = await learn(lessons)
-        curator = Curator(lessons.repository)
-        merged = await curator.merge(first, others)
-        await curator.decide("restore", others)
-        assert await states(lessons) == ["active"] * 3
-        assert await lessons.get(first) == merged

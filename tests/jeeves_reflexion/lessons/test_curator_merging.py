@@ -8,9 +8,6 @@ import pytest
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Provenance, Reflection, Task
 from jeeves_reflexion.errors import LessonRefusedError
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.duplicates import merged
-from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.records import MERGED_INTO
 from vectorstores import VectorStoreError
 
 pytestmark = pytest.mark.anyio
@@ -78,7 +75,7 @@ async def test_what_a_rollback_would_do_can_be_asked_for(make):
         mug, potato, train = await learn(lessons)
         await curator.merge(mug, [potato, train])
         undo = await curator.preview(mug, to=1)
-        assert (undo.lesson.support, set(undo.back), undo.again) == (1, {potato, train}, ())
+        assert (undo.lesson.support, set(undo.back)) == (1, {potato, train})
         assert (await lessons.get(mug)).support == 3
         assert (await lessons.get(potato)).state == "retired"
         with pytest.raises(LessonStoreError, match="has no change number 9"):
@@ -120,28 +117,6 @@ async def test_a_merge_that_fails_at_any_of_its_writes_leaves_nothing_half_done(
 
         back = await curator.rollback(mug, to=1)
         assert [back, *[await lessons.get(each) for each in others]] == before
-
-
-async def test_what_an_earlier_version_left_half_merged_is_finished_and_counts_once(make):
-    async with make() as lessons:
-        curator = Curator(lessons.repository)
-        mug, potato, train = await learn(lessons)
-        for run in range(12):  # more than it keeps notes of
-            await lessons.record(
-                Task(TAUGHT[1][0], id="t1"),
-                Reflection(TAUGHT[1][1]),
-                provenance=Provenance(f"more{run}", 1, 0.0),
-            )
-        copy = await lessons.get(potato)
-        assert copy.support == 13
-        # The lesson that stays was written, the other one was not.
-        await lessons.repository.change(
-            mug, lambda now: merged(now, [copy], {}), Change("merge", others=(potato,))
-        )
-        made = await curator.merge(mug, [potato, train])
-        assert made.support == 1 + 13 + 1
-        assert [(await lessons.get(each)).metadata[MERGED_INTO] for each in (potato, train)] == [mug, mug]
-        assert (await curator.merge(mug, [potato, train])) == made
 
 
 async def test_a_copy_that_the_same_attempt_taught_brings_the_support_of_the_others(make):
@@ -219,18 +194,3 @@ async def test_a_merge_by_which_a_task_would_be_lost_is_refused(make):
         assert await curator.merge(ids[0], ids[1:9]) == made
         with pytest.raises(LessonStoreError, match="at most 9"):
             await curator.merge(ids[0], [ids[9]])
-
-
-async def test_what_a_restored_lesson_learned_since_counts_when_it_is_merged_again(make):
-    async with make() as lessons:
-        curator = Curator(lessons.repository)
-        mug, potato, _ = await learn(lessons)
-        await curator.merge(mug, [potato])
-        await curator.restore(potato)
-        assert (await curator.merge(mug, [potato])).support == 2
-        await curator.restore(potato)
-        await lessons.record(
-            Task(TAUGHT[1][0], id="t1"), Reflection(TAUGHT[1][1]), provenance=Provenance("later", 1, 0.0)
-        )
-        assert (await lessons.get(potato)).support == 2
-        assert (await curator.merge(mug, [potato])).support == 3

@@ -10,7 +10,6 @@ from jeeves_reflexion import Evaluation, Provenance, Reflection, Task
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.credit.verdicts import RECALLS
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.retrieval import Picking
 from jeeves_reflexion.lessons.settings import Credit
 
 pytestmark = pytest.mark.anyio
@@ -36,10 +35,9 @@ async def recalls(lessons):
     return len((await lessons.records.scan_records(RECALLS)).records)
 
 
-@pytest.mark.parametrize("strategy", ["nearest", "structured_reflections"])
 @pytest.mark.parametrize("k", [1, 2])
-async def test_it_is_the_recall_itself_and_notes_nothing(make, strategy, k):
-    async with make(picking=Picking(strategy=strategy)) as lessons:
+async def test_it_is_the_recall_itself_and_notes_nothing(make, k):
+    async with make() as lessons:
         for task, text in ((CLEAN, SINK), (SIMILAR, LOOK), (HEAT, OVEN)):
             await learn(lessons, task, text)
         said = await lessons.explain(CLEAN, k=k)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion import ConfigurationError, Lesson, Provenance, Task
-from jeeves_reflexion.lessons.retrieval import STRATEGIES, Candidate, Picking, Ranked, pick
+from jeeves_reflexion.lessons.retrieval import Candidate, Picking, Ranked, pick
 from jeeves_reflexion.types import Lift
 
 TASK = Task("clean a mug", kind="clean", tools=("sink", "Search"))
@@ -51,41 +51,6 @@ def test_nearest_goes_by_similarity_and_says_so():
     assert names(offered) == ["near", "mid"]
     assert offered[0].reason == "near the task (0.91)"
     assert [(item.lesson.id, item.reason) for item in left_out] == [("far", "2 better ones")]
-
-
-def test_structured_reflections_goes_by_type_of_task_then_tool_then_the_newest():
-    candidates = [
-        found("neither, new", at=9.0, similarity=0.99),
-        found("tool, old", tools=("search",), at=1.0),
-        found("tool, new", tools=("sink",), at=2.0),
-        found("type, old", kind="clean", at=1.0),
-        found("type and tool", kind="clean", tools=("sink",), at=0.0),
-        found("type, new", kind="clean", at=3.0),
-    ]
-    offered, _ = picked(candidates, strategy="structured_reflections")
-    assert names(offered) == [
-        "type and tool",
-        "type, new",
-        "type, old",
-        "tool, new",
-        "tool, old",
-        "neither, new",
-    ]
-    assert [item.reason for item in offered[:4:3]] == ["same type of task, same tool", "same tool"]
-
-
-def test_structured_reflections_knows_a_type_in_other_letters_and_an_endpoint_that_texts_name():
-    task = Task(
-        "GET https://api.example.com/v1/users", kind="Web Scraping", tools=("https://pay.example.net/",)
-    )
-    candidates = [
-        found("newest", at=9.0),
-        found("named", text="The API at api.example.com/v1/users wants a page size.", at=1.0),
-        found("scheme", tools=("pay.example.net",), at=2.0),
-        found("type", kind="web scraping", at=0.0),
-    ]
-    offered, _ = picked(candidates, k=9, task=task, strategy="structured_reflections")
-    assert names(offered) == ["type", "scheme", "named", "newest"]
 
 
 def test_what_helped_before_moves_up_and_what_harmed_moves_down():
@@ -145,10 +110,9 @@ def test_of_equally_near_lessons_those_of_the_task_itself_come_first():
 
 
 def test_earlier_names_of_strategies_still_work_and_say_what_happens():
-    with pytest.warns(DeprecationWarning, match="called structured_reflections"):
-        assert Picking(strategy="seed002") == Picking(strategy="structured_reflections")
-    with pytest.warns(DeprecationWarning, match="nearest is used in its place"):
-        assert Picking(strategy="hybrid") == Picking()
+    for name in ("hybrid", "structured_reflections", "seed002"):
+        with pytest.warns(DeprecationWarning, match="nearest is used in its place"):
+            assert Picking(strategy=name) == Picking()
 
 
 def test_a_strategy_may_be_any_callable():
@@ -175,10 +139,9 @@ def test_a_strategy_may_be_any_callable():
     ),
     st.integers(1, 6),
     st.integers(1, 40),
-    st.sampled_from(sorted(STRATEGIES)),
 )
-def test_every_candidate_is_offered_or_left_out_with_a_reason(candidates, k, max_tokens, strategy):
-    offered, left_out = picked(candidates, k=k, max_tokens=max_tokens, strategy=strategy)
+def test_every_candidate_is_offered_or_left_out_with_a_reason(candidates, k, max_tokens):
+    offered, left_out = picked(candidates, k=k, max_tokens=max_tokens)
     assert sorted(names([*offered, *left_out])) == sorted(c.lesson.id for c in candidates)
     assert all(item.reason for item in [*offered, *left_out])
     assert len(offered) <= k

@@ -8,11 +8,10 @@ import anyio
 import pytest
 
 from jeeves_reflexion import Provenance, Reflection, Task
-from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.plans import Proposals, apply, plan
+from jeeves_reflexion.lessons.consolidation.plans import Operation, Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.history import HISTORY, Change
-from jeeves_reflexion.lessons.records import COPIES, chunk_ids
+from jeeves_reflexion.lessons.history import Change
+from jeeves_reflexion.lessons.records import COPIES
 
 pytestmark = pytest.mark.anyio
 
@@ -59,14 +58,8 @@ async def test_taking_a_merge_back_brings_both_lessons_back(make, merge, key):
         assert await lessons.count() == 2
         assert (await curator.history(other.id))[-1].operation == "unmerge"
 
-        # Going back to before the rollback merges them again, and nothing is counted twice.
-        again = await curator.rollback(into.id, to=2)
-        assert again.support == 2
-        assert (await lessons.get(other.id)).state == "retired"
-        assert await offered(lessons, HEAT) == (SINK,)
-        assert await curator.rollback(into.id, to=1) == into
-        assert await lessons.get(other.id) == other
-        assert await offered(lessons, HEAT) == (OVEN,)
+        # Merged again, nothing is counted twice.
+        assert (await curator.merge(into.id, [other.id])).support == 2
 
 
 async def test_a_task_that_an_attempt_taught_since_stays_when_a_merge_is_taken_back(make):
@@ -160,28 +153,3 @@ async def test_a_task_that_a_lesson_lost_is_not_found_and_comes_back_with_the_ne
         await shelf.change(lesson.id, louder, Change("none"), without=(HEAT.prompt, CLEAN.prompt))
         assert (await shelf.read(lesson.id)).tasks == (SINK,)
         assert [hit.lesson.id for hit in await lessons.search(SINK)] == [lesson.id]
-
-
-async def test_the_first_change_of_a_lesson_of_the_first_format_is_taken_back(make):
-    async with make(min_similarity=0.5) as lessons:
-        curator = Curator(lessons.repository)
-        lesson, other = await learn(lessons), await learn(lessons, HEAT, OVEN)
-        # That format kept no history, and no number of changes.
-        faces = await lessons.store.get_by_ids(chunk_ids(lesson.id))
-        await lessons.store.add(
-            [replace(face, metadata={**face.metadata, "changes": 0}) for face in faces],
-        )
-        await lessons.records.delete_records(HISTORY, [f"{lesson.id}:000001"])
-        assert await curator.history(lesson.id) == []
-        await curator.merge(lesson.id, [other.id])
-        await learn(lessons, run="later")
-        (merge, _) = await curator.history(lesson.id)
-        assert (merge.number, merge.before) == (1, lesson)
-
-        back = await curator.rollback(lesson.id, to=0)
-        assert (back.text, back.support) == (SINK, 2)
-        assert await lessons.get(other.id) == other
-        assert await offered(lessons, HEAT) == (OVEN,)
-        again = await curator.rollback(lesson.id, to=1)
-        assert again.support == 3
-        assert await offered(lessons, HEAT) == (SINK,)

@@ -64,12 +64,13 @@ def vectors(request, tmp_path, anyio_backend):
 
 async def everything(lessons) -> str:
     held = [repr(chunk) for chunk in (await lessons.store.scan(limit=1000)).chunks]
-    for collection in ("history", "quarantine", "recalls", "runs", "outcomes", "credit"):
+    for collection in ("history", "quarantine", "recalls", "outcomes"):
         records = (await lessons.records.scan_records(collection, limit=1000)).records
         held += [repr(record) for record in records]
-        if collection == "runs":
+        if collection == "recalls":
             for record in records:
-                held += map(repr, (await lessons.records.scan_records(f"run {record.key}")).records)
+                run = f"run {record.value['run_id']}"
+                held += map(repr, (await lessons.records.scan_records(run)).records)
     return "\n".join(held)
 
 

@@ -20,7 +20,7 @@ from jeeves_reflexion import (
     VectorLessonStore,
 )
 from jeeves_reflexion.lessons.credit.effects import Withholding
-from jeeves_reflexion.lessons.credit.ledger import Ledger, RunRecall
+from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict, counting_of, entry_of
 from jeeves_reflexion.lessons.retrieval import Picking
 from jeeves_reflexion.lessons.settings import Credit
@@ -99,7 +99,9 @@ async def test_a_recall_is_one_search_one_reading_and_one_write(store, calls, si
 
 
 async def test_with_credit_a_recall_reads_the_ledger_now_and_then_only(store, calls):
-    lessons = VectorLessonStore(store, settings=LessonSettings(credit=Credit(Withholding(0.2, seed=1))))
+    lessons = VectorLessonStore(
+        store, settings=LessonSettings(credit=Credit(Withholding(0.2, seed=1), max_age=3600.0))
+    )
     for number in range(12):
         await learn(lessons, number)
     for number in range(30):
@@ -114,7 +116,10 @@ async def test_with_credit_a_recall_reads_the_ledger_now_and_then_only(store, ca
 async def test_old_verdicts_are_not_read_again(store, calls):
     now = [1000.0]
     ledger = Ledger(store, lambda: now[0], settle_seconds=10)
-    entry = entry_of(Verdict("evaluator", 1.0, at=1000.0), counting_of({"offered": [], "withheld": []}))
+    entry = entry_of(
+        Verdict("evaluator", 1.0, at=1000.0),
+        counting_of({"offered": [], "withheld": [], "at": 1.0, "draw": None}),
+    )
     await store.add([], records=[RecordWrite(OUTCOMES, f"r{number}", entry) for number in range(700)])
     now[0] = 2000.0
     await ledger.credits(max_age=0)
@@ -161,20 +166,6 @@ async def test_all_recalls_of_a_run_are_found_however_many_at_once(store):
     assert {each.recall_id for each in noted} == set(made)
     assert {each.attempt for each in noted} == set(range(40))
     assert await lessons.ledger.run("run 1") == ()
-
-
-async def test_a_run_that_was_begun_by_an_older_version_goes_on(store):
-    ledger = Ledger(store)
-    old = {"recall_id": "r1", "attempt": 1, "task_id": "t"}
-    await store.append_once("runs", "run", {"recalls": [old]})
-    lessons = VectorLessonStore(store)
-    lesson = await learn(lessons, 1)
-    recall = await lessons.recall(task(1), k=1, run_id="run", attempt=2)
-    assert [item.lesson.id for item in recall.offered] == [lesson.id]
-    assert await ledger.run("run") == (
-        RunRecall("r1", 1, "t"), RunRecall(recall.id, 2, task(1).id),
-    )  # fmt: skip
-    assert (await lessons.feedback("run", 1.0, task_id=task(1).id)).recall_id == recall.id
 
 
 async def test_a_recall_that_is_noted_again_is_there_once(store):

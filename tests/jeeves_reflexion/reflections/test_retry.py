@@ -12,7 +12,6 @@ from jeeves_reflexion import (
     LessonReflector,
     LessonStoreError,
     LoopOptions,
-    Picking,
     ReAct,
     Reflection,
     Reflexion,
@@ -357,9 +356,7 @@ async def test_x05_without_the_preset_a_form_that_is_begun_is_asked_for_whole(pl
     assert result.trials[0].reflection.fields == FAILED_FIELDS
 
 
-def test_the_older_names_of_the_preset_and_of_the_strategy_still_work():
+def test_the_older_name_of_the_preset_still_works():
     model = ScriptedModel([])
     with pytest.warns(DeprecationWarning, match="structured_reflections"):
         assert Reflexion(model=model, preset="seed002").preset.name == "structured_reflections"
-    with pytest.warns(DeprecationWarning, match="structured_reflections"):
-        assert Picking(strategy="seed002") == Picking(strategy="structured_reflections")

@@ -10,8 +10,7 @@ import pytest
 from jeeves_reflexion import Lesson, Provenance
 from jeeves_reflexion.errors import ModelTimeoutError
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator
-from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.plans import Proposals, plan
+from jeeves_reflexion.lessons.consolidation.plans import Operation, Proposals, plan
 from jeeves_reflexion.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -29,39 +28,21 @@ def proposing(*operations: Operation):
     return consolidator
 
 
-def reply(**operation) -> str:
-    return json.dumps({"operations": [operation]})
-
-
 @pytest.mark.parametrize(
-    "operation",
-    [
-        Operation("edit", ("own",), THEIRS.text),
-        Operation("edit", ("shared",), THEIRS.text),
-        Operation("retire", ("own",), reason="the bath is better"),
-        Operation("merge", ("own", "other"), THEIRS.text),
-        Operation("merge", ("own", "other")),
-    ],
+    "operation", [Operation("retire", ("own",), "the bath is better"), Operation("merge", ("own", "other"))]
 )
-async def test_a_cluster_of_mixed_trust_changes_none_of_the_more_trusted(operation):
+async def test_lessons_of_mixed_trust_change_none_of_each_other(operation):
     planned = await plan([[OWN, OTHER, SHARED, THEIRS]], proposing(operation))
     assert planned.steps == ()
     (refused,) = planned.refused
-    assert "among these are imported ones" in refused.why
+    assert "these lessons are of different trust" in refused.why
+    assert [step.operation for step in (await plan([[OWN, OTHER]], proposing(operation))).steps] == [
+        operation
+    ]
 
 
-async def test_a_new_lesson_is_trusted_no_more_than_any_that_it_may_quote():
-    words = Operation("add", ("own",), "Look for a bath before you wash anything.")
-    planned = await plan([[OWN, THEIRS]], proposing(words))
-    assert planned.steps[0].deltas[0].after.trust == "imported"
-
-
-@pytest.mark.parametrize(
-    "operation", [Operation("edit", ("own",), "Wash the mug."), Operation("retire", ("own",), reason="old")]
-)
-async def test_lessons_of_one_trust_may_be_changed_as_before(operation):
-    planned = await plan([[OWN, OTHER]], proposing(operation))
-    assert [step.operation for step in planned.steps] == [operation]
+def reply(**operation) -> str:
+    return json.dumps({"operations": [operation]})
 
 
 async def test_an_answer_that_can_not_be_read_costs_its_own_cluster_alone():

@@ -11,7 +11,7 @@ from ledger_parts import DRAWN, figures, note, recall
 from jeeves_reflexion import Evaluation, LessonStoreError
 from jeeves_reflexion.lessons.credit import tally
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Cell, Draw, Withholding
-from jeeves_reflexion.lessons.credit.ledger import RUNS, SNAPSHOT, Ledger, RunRecall
+from jeeves_reflexion.lessons.credit.ledger import Ledger, RunRecall
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
 
@@ -39,7 +39,7 @@ async def of(ledger: Ledger, lesson_id: str):
 
 
 async def everything(records) -> str:
-    pages = [await records.scan_records(each, limit=1000) for each in (RECALLS, RUNS, OUTCOMES, SNAPSHOT[0])]
+    pages = [await records.scan_records(each, limit=1000) for each in (RECALLS, "run run", OUTCOMES)]
     return json.dumps([record.value for page in pages for record in page.records])
 
 
@@ -295,9 +295,6 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_half_counted(ledger, mo
 
 async def test_a_forgotten_lesson_is_nowhere(records, monkeypatch):
     monkeypatch.setattr(tally, "_PAGE", 1)
-    await records.compare_and_swap(
-        *SNAPSHOT, {"tallies": [["gone", 1]]}, version=None
-    )  # of an earlier version
     ledger = Ledger(records, lambda: 1000.0, settle_seconds=0)
     exempting = Draw(0.2, 0.04, exempt=frozenset({"gone"}), shares={"gone": 0.5, "a": 0.5})
     for n in range(4):
@@ -318,32 +315,13 @@ async def test_a_forgotten_lesson_is_nowhere(records, monkeypatch):
     assert await ledger.forget("gone") == 0
 
 
-# -- the first format
-
-
-async def test_entries_of_the_first_format_are_read(ledger, records):
-    item = {"lesson_id": "a", "similarity": 0.5, "reason": "near the task"}
-    rest = {"lesson_id": "b", "similarity": 0.5, "reason": "no room left in the token budget"}
-    await records.append_once(RECALLS, "old", {"task_id": "t", "offered": [item], "withheld": [rest]})
-    await records.append_once(OUTCOMES, "old", {"score": 0.5, "passed": False, "at": 77.0})
-    await records.append_once(RECALLS, "open", {"task_id": "t", "offered": [item], "withheld": []})
-    await records.append_once(OUTCOMES, "lost", {"score": 0.5, "passed": None, "at": 77.0})
-    await records.append_once(RECALLS, "none", {"task_id": "t", "offered": [item], "withheld": []})
-    await records.append_once(OUTCOMES, "none", {"score": None, "passed": None, "at": 78.0})
-    assert await ledger.note_outcome("open", Evaluation(1.0)) is True
-    assert await ledger.note_outcome("old", Evaluation(1.0)) is False
-    known = await ledger.credits(max_age=0)
-    # Nothing was drawn then: they had the lesson, and there is nothing to compare with.
-    assert known.tally("a").offered == 2
-    assert known.idle("a", 177.0) == 100.0
-    assert figures(known, "a") == (0, 0, 0, 0)
-    assert "b" not in known.tallies
-    assert await ledger.forget("a") == 4
+# -- what does not fit
 
 
 @pytest.mark.parametrize("wrong", [{"with": 5}, {"score": "much"}, {"counts": "much"}, {"before": [1]}])
 async def test_an_entry_of_another_program_is_a_clear_error(ledger, records, wrong):
-    entry = {"score": 1.0, "with": ["a"], "without": [], "draw": None, "recalled_at": 1.0, **wrong}
+    entry = {"score": 1.0, "passed": None, "stake": 1, "with": ["a"], "without": [], "recalled_at": 1.0}
+    entry |= {"draw": None, **wrong}
     await records.append_once(OUTCOMES, "r1", entry)
     with pytest.raises(LessonStoreError, match="the verdict 'r1' can't be read"):
         await ledger.credits()

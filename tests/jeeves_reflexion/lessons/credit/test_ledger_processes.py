@@ -153,7 +153,7 @@ class LateRecord:
 
     def __enter__(self):
         share = {"share": DRAWN.share, "whole_share": DRAWN.whole_share, "whole": False}
-        counting = counting_of({"format": 2, "offered": [{"lesson_id": "a"}], "at": 1.0, "draw": share})
+        counting = counting_of({"offered": [{"lesson_id": "a"}], "withheld": [], "at": 1.0, "draw": share})
         value = entry_of(in_force(Verdict("evaluator", 1.0), None), counting)
         (table,) = self.connection.execute(
             "SELECT quote_ident(table_schema) || '.records' FROM information_schema.tables"

@@ -10,7 +10,7 @@ from ledger_parts import figures, recall
 
 from jeeves_reflexion import Evaluation
 from jeeves_reflexion.lessons.credit import tally
-from jeeves_reflexion.lessons.credit.effects import Draw, Prior
+from jeeves_reflexion.lessons.credit.effects import Draw
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.tally import Tallies
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict
@@ -112,7 +112,7 @@ def test_the_order_of_verdicts_does_not_matter(story, shuffler):
 
     straight = summed(found)
     shuffler.shuffle(found)
-    assert summed(found).credits(Prior()).tallies == straight.credits(Prior()).tallies
+    assert summed(found).credits().tallies == straight.credits().tallies
 
 
 @pytest.mark.parametrize("wrong", [-1.0])

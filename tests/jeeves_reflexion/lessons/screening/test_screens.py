@@ -17,8 +17,6 @@ from jeeves_reflexion import (
     VectorLessonStore,
 )
 from jeeves_reflexion.lessons import Curator, Finding, ModelScreen
-from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.plans import Proposals, plan
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
@@ -124,7 +122,7 @@ async def test_the_rules_come_first_and_a_screen_sees_no_secret():
     assert seen == ["Log in with password=[REDACTED:secret] and look left."]
 
 
-async def test_edits_merges_and_consolidation_pass_the_screen_too():
+async def test_edits_and_merges_pass_the_screen_too():
     store = opened(plain)
     one, other = await write(store, "Look left."), await write(store, "Open the green box.")
     curator = Curator(store.repository)
@@ -132,13 +130,6 @@ async def test_edits_merges_and_consolidation_pass_the_screen_too():
         await curator.edit(one.id, PAST_THE_RULES)
     with pytest.raises(LessonRefusedError, match="classifier"):
         await curator.merge(one.id, [other.id], text=PAST_THE_RULES)
-
-    async def proposes(cluster):
-        return Proposals((Operation("edit", (one.id,), PAST_THE_RULES),))
-
-    made = await plan([[one, other]], proposes, screen=store.repository.screen)
-    assert made.steps == ()
-    assert "classifier" in made.refused[0].why
 
 
 @pytest.mark.parametrize(
