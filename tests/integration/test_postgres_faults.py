@@ -29,7 +29,7 @@ psycopg = pytest.importorskip("psycopg")
 from creators import kill_one_of_two_creators  # noqa: E402
 from postgres_parts import DIM, Proxy, always, at_commit, chunk, in_write, store_at  # noqa: E402
 
-from vectorstores.postgres import pool  # noqa: E402
+from vectorstores.postgres import embedded, pool  # noqa: E402
 from vectorstores.postgres.embedded import embedded_conninfo, leave  # noqa: E402
 
 SEED = 5
@@ -50,14 +50,10 @@ class OwnServer:
 
     def stop_for(self, seconds: float) -> None:
         """Stop the server as ``pg_ctl stop -m immediate`` does, and let it be started after some time."""
-        supervisor = int((self.folder / "supervisor.lock").read_text())
         server = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
-        os.kill(supervisor, signal.SIGSTOP)
-        try:
+        with embedded._locked(self.folder / "start.lock"):
             os.kill(server, signal.SIGQUIT)
             time.sleep(seconds)
-        finally:
-            os.kill(supervisor, signal.SIGCONT)
 
     def kill_one_process(self) -> bool:
         """Kill a process that serves a client, as a system short of memory does: the server drops all, and recovers."""
