@@ -2,20 +2,6 @@
 
 ``vectorstores`` knows nothing of agents or lessons: it keeps texts with metadata and finds them again by
 meaning.
-
-Errors::
-
-    VectorStoreError
-      x  StoreClosedError          used after close()
-      x  StoreUnavailableError     the folder, file or server can't be opened, read or written
-      x  StoreCorruptError         what is on disk is not, or no longer, a store
-      x  EmbedderMismatchError     the store was made with another embedder
-      x  FormatVersionError        the store was written by another version of the format
-      x  InvalidChunkError         a chunk, vector or metadata that can't be stored; nothing of the call was
-      x  InvalidFilterError        a metadata filter that can't be read
-      x  ConflictError             compare_and_swap met a newer version
-      x  MissingDependencyError    an optional package is not installed; names the extra to install
-      x  EmbeddingError            an embedder failed or gave something that is no embedding
 """
 
 from __future__ import annotations

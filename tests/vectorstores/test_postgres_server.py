@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -120,8 +119,6 @@ def test_a_server_with_pgvector_runs_in_a_folder_of_the_user_alone(folder):
     try:
         assert answer(dsn, "SHOW listen_addresses") == ""
         assert answer(dsn, "SHOW server_encoding") == "UTF8"
-        megabytes = answer(dsn, "SELECT setting::int / 128 FROM pg_settings WHERE name = 'shared_buffers'")
-        assert megabytes == server.shared_buffers()
         assert answer(dsn, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'") == 1
         assert place.stat().st_mode & 0o777 == 0o700
         assert embedded_conninfo(place) == dsn
@@ -281,17 +278,6 @@ def test_root_is_told_of_a_folder_that_the_stand_in_cannot_reach(folder):
     with pytest.raises(StoreUnavailableError, match=r"refuses to run as root.*can't reach .*closed/postgres"):
         embedded_conninfo(place)
     assert not (place / "data").exists()
-
-
-@pytest.mark.parametrize(("limit", "megabytes"), [("max", 3072), (str(2 * 2**30), 256), (str(2**28), 128)])
-def test_its_buffers_are_an_eighth_of_what_the_machine_or_its_container_has(
-    tmp_path, monkeypatch, limit, megabytes
-):
-    names = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 24 * 2**30 // 4096}
-    monkeypatch.setattr(server.os, "sysconf", names.__getitem__)
-    (tmp_path / "limit").write_text(f"{limit}\n")
-    monkeypatch.setattr(server, "_MEMORY_LIMIT", tmp_path / "limit")
-    assert server.shared_buffers() == megabytes
 
 
 @pytest.mark.usefixtures("data_is_made")

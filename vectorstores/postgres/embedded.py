@@ -46,10 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SOCKET: Final = ".s.PGSQL.5432"
-# The last three are those of earlier versions.
 _OURS: Final = frozenset(
-    ("data", "data.new", "log", "log.1", "start.lock", "users.lock", _SOCKET, f"{_SOCKET}.lock")
-    + ("supervisor.lock", "programs", "programs.new")
+    f"data data.new log log.1 start.lock users.lock supervisor.lock programs {_SOCKET} {_SOCKET}.lock".split()
 )
 _START_TIMEOUT: Final = 120.0
 _PAUSE: Final = 0.05
@@ -57,7 +55,6 @@ _MAX_LOG: Final = 4_000_000
 _MAX_SOCKET_PATH: Final = 100  # sockaddr_un: 108 bytes on Linux, 104 on macOS
 # What a new server says while a process of one that was killed, or that ends, is still at work.
 _LINGERING: Final = re.compile(r'pre-existing shared memory block|lock file "[^"]*" already exists')
-_MEMORY_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 _users: dict[Path, int] = {}
 _users_lock = threading.Lock()
@@ -323,23 +320,13 @@ def make_data(folder: Path, programs: Path, account: Account) -> None:
     draft = folder / "data.new"
     if draft.exists():
         shutil.rmtree(draft)
-    command = [str(programs / "initdb"), "-D", "data.new", "-U", "postgres", "--encoding=UTF8", "--locale=C"]
-    # These are what the file says: a user may change them there, or by ALTER SYSTEM.
-    settings = (f"shared_buffers={shared_buffers()}MB", "max_connections=200", "jit=off")
-    set_to = [part for setting in settings for part in ("--set", setting)]
-    said = _run([*command, "--auth=trust", "--no-instructions", *set_to], account, folder)
+    # What is set is what the file says: a user may change it there, or by ALTER SYSTEM.
+    options = "-D data.new -U postgres --encoding=UTF8 --locale=C --auth=trust --no-instructions"
+    settings = "--set max_connections=200 --set jit=off"
+    said = _run([str(programs / "initdb"), *options.split(), *settings.split()], account, folder)
     if said is not None:
         raise StoreUnavailableError(f"no PostgreSQL could be made in {folder}, initdb failed:\n{said}")
     draft.replace(folder / "data")
-
-
-def shared_buffers() -> int:
-    """Return an eighth of the machine's or container's memory, in megabytes; taken as pages come in."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _MEMORY_LIMIT.read_text(encoding="ascii").strip() if _MEMORY_LIMIT.exists() else ""
-    if limit.isdecimal():
-        memory = min(memory, int(limit))
-    return max(128, memory // 8 // 2**20)
 
 
 def _socket_folder(folder: Path, account: Account) -> Path:

@@ -11,7 +11,7 @@ import click
 from jeeves_reflexion.cli.connections import embedder_for, existing, lesson_store_errors
 from jeeves_reflexion.cli.lessons.library import Library
 from jeeves_reflexion.cli.options import NamedEmbedder, Where, debug_option, json_option, lessons_or_place
-from vectorstores import Reembedding, ReembeddingEstimate, estimate_reembedding
+from vectorstores import Reembedding
 from vectorstores import reembed as move
 
 
@@ -22,13 +22,10 @@ from vectorstores import reembed as move
     required=True,
     help="What is to find lessons from now on.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Say what would be embedded and what room it needs, and do nothing."
-)
 @lessons_or_place
 @json_option
 @debug_option
-def reembed(embedder: NamedEmbedder, address: str | None, *, dry_run: bool, as_json: bool) -> None:
+def reembed(embedder: NamedEmbedder, address: str | None, *, as_json: bool) -> None:
     """Have everything at an address found by another embedder.
 
     All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
@@ -45,30 +42,10 @@ def reembed(embedder: NamedEmbedder, address: str | None, *, dry_run: bool, as_j
             tenths.add(tenth)
             screen.note(text)
 
-    about: dict[str, object] = {"place": library.shown, "address": library.shown, "embedder": embedder}
-    with lesson_store_errors():
-        if not dry_run:
-            with screen.busy():
-                done = anyio.run(partial(move, library.address, embedder=new, on_progress=show))
-            answer = about | {"embedded": done.total}
-        else:
-            found = anyio.run(partial(estimate_reembedding, library.address, embedder=new))
-            answer = about | {"dry_run": True} | _document(found)
+    with lesson_store_errors(), screen.busy():
+        done = anyio.run(partial(move, library.address, embedder=new, on_progress=show))
     if as_json:
-        screen.document(answer)
-    elif dry_run:
-        screen.details({"address": library.shown}, _document(found))
+        about = {"place": library.shown, "address": library.shown, "embedder": embedder}
+        screen.document(about | {"embedded": done.total})
     else:
-        screen.result(f"all {answer['embedded']} entries of {library.shown} are found by {embedder} now")
-
-
-def _document(found: ReembeddingEstimate) -> dict[str, object]:
-    return {
-        "texts": found.texts,
-        "total": found.total,
-        "begun": found.begun,
-        "from": {"embedder": found.before.embedder_name, "dim": found.before.dim},
-        "to": {"embedder": found.after.embedder_name, "dim": found.after.dim},
-        "bytes_needed": found.bytes_needed,
-        "bytes_free": found.bytes_free,
-    }
+        screen.result(f"all {done.total} entries of {library.shown} are found by {embedder} now")
