@@ -248,6 +248,20 @@ async def test_lost_connections_leave_no_noise_in_the_log(postgres_database, cap
     assert caplog.records == []
 
 
+async def write_some(store: Store, name: str, steps: int, journal: Journal) -> None:
+    """Make some steps; a new lane begins where nobody knows what became of a step."""
+    for life in count():
+        lane = Lane(f"{name}.{life}", SEED, DIM)
+        journal.note(lane=lane.name, began=True)
+        try:
+            await run_lane(store, lane, DIM, journal, steps=steps)
+        except StoreUnavailableError as error:
+            assert "not known" in str(error)  # noqa: PT017 - one of many lanes
+            journal.note(lane=lane.name, refused=str(error))
+        else:
+            return
+
+
 @pytest.mark.anyio
 async def test_connections_that_are_terminated_under_load_lose_nothing(postgres_database, tmp_path):
     journals, killed, done = Journals(), 0, False
@@ -269,8 +283,7 @@ async def test_connections_that_are_terminated_under_load_lose_nothing(postgres_
         try:
             async with anyio.create_task_group() as tasks:
                 for number in range(6):
-                    lane, journal = Lane(f"r.{number}", SEED, DIM), Journal(tmp_path / str(number))
-                    tasks.start_soon(lambda lane=lane, j=journal: run_lane(store, lane, DIM, j, steps=30))
+                    tasks.start_soon(write_some, store, f"r.{number}", 30, Journal(tmp_path / str(number)))
         finally:
             done = True
             await terminator
@@ -278,7 +291,7 @@ async def test_connections_that_are_terminated_under_load_lose_nothing(postgres_
             journals.read(tmp_path / str(number))
         verdict = await verify(store, journals, {}, SEED, DIM)
     assert verdict.faults == 0, f"{killed} connections terminated: {verdict.say()}"
-    assert verdict.calls == 180
+    assert verdict.calls >= 180
     assert killed > 3, "too few to say anything"
 
 
@@ -351,20 +364,6 @@ async def test_a_write_cut_at_its_commit_is_made_once_or_said_to_be_unknown(post
         assert found == (others if made else {"swapped": (0, 1), "with it": (1, 1)})
 
 
-async def write_twenty(store: Store, name: str, journal: Journal) -> None:
-    """Make twenty steps; a new lane begins where nobody knows what became of a step."""
-    for life in count():
-        lane = Lane(f"{name}.{life}", SEED, DIM)
-        journal.note(lane=lane.name, began=True)
-        try:
-            await run_lane(store, lane, DIM, journal, steps=20)
-        except StoreUnavailableError as error:
-            assert "not known" in str(error)  # noqa: PT017 - one of many lanes
-            journal.note(lane=lane.name, refused=str(error))
-        else:
-            return
-
-
 @pytest.mark.anyio
 async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_server, tmp_path):
     journals, kills, done = Journals(), 0, False
@@ -383,7 +382,7 @@ async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_
         try:
             async with anyio.create_task_group() as tasks:
                 for number in range(8):
-                    tasks.start_soon(write_twenty, store, f"r.{number}", Journal(tmp_path / str(number)))
+                    tasks.start_soon(write_some, store, f"r.{number}", 20, Journal(tmp_path / str(number)))
         finally:
             done = True
             await killer

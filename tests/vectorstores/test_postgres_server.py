@@ -308,6 +308,7 @@ def test_a_missing_package_names_the_extra(folder, monkeypatch):
         embedded_conninfo(folder)
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_the_users_settings_of_other_servers_do_not_reach_it(folder, monkeypatch):
     monkeypatch.setenv("PGDATA", "/nonexistent")
     monkeypatch.setenv("PGPORT", "1")

@@ -172,23 +172,9 @@ async def append_record(connection: Connection, namespace: str, record: RecordRo
 
 async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
     """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
-    # In one order for everybody, so that two writers don't wait for each other in a circle.
-    ordered = sorted(records, key=_place)
-    written = set()
-    for record in ordered:
-        if await append_record(connection, namespace, record):
-            written.add(_place(record))
-        elif record.must_be_new:
+    for record in records:
+        if not await append_record(connection, namespace, record) and record.must_be_new:
             raise ConflictError(taken_message(record))
-    if ordered != list(records):
-        # New numbers, while nobody else sees them yet: the order of the call is what a scan shows.
-        for place in dict.fromkeys(place for place in map(_place, records) if place in written):
-            renumber = b"UPDATE records SET number = DEFAULT" + _RECORD
-            await connection.execute(renumber, (namespace, *place), prepare=True)
-
-
-def _place(record: RecordRow) -> tuple[str, str]:
-    return record.collection, record.key
 
 
 async def get_record(

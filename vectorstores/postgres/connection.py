@@ -68,7 +68,6 @@ class Connection(AsyncConnection[Any]):
 class About:
     """What a store and its server say about themselves."""
 
-    store: str
     dim: int
     generation: int
     indexed: tuple[str, ...]

@@ -43,11 +43,6 @@ MAX_HALF_DIM: Final = 4000
 # Vectors up to this dimension stay in the row: a page holds it, and a search does not gather them from elsewhere.
 INLINE_DIM: Final = 1024
 
-# By the catalogue's rows: to_regclass() may answer from a cache that has not yet heard of another's tables.
-_RELATIONS: Final = (
-    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relkind IN ('r', 'S')"
-)
 _OWNER: Final = (
     "SELECT pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE') FROM pg_class c"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'chunks'"
@@ -134,7 +129,6 @@ async def describe(connection: Connection, place: Place, said: Mapping[str, str]
     """Return what a store and its server say about themselves."""
     oids, vector_schema = await extension(connection, place)
     return About(
-        store=said["store"],
         dim=int(said["dim"]),
         generation=int(said["generation"]),
         indexed=tuple(json.loads(said["indexed"])),
@@ -183,10 +177,11 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
 
     Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` where something is missing.
     """
-    if "meta" not in await _names(connection, place):
-        return None
     table = sql.Identifier(place.schema, "meta")
-    found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
+    try:
+        found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
+    except (pg.UndefinedTable, pg.InvalidSchemaName):
+        return None
     said: dict[str, str] = dict(await found.fetchall())
     version = said.get("format")
     if version != str(FORMAT):
@@ -201,11 +196,6 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
             f"{place} does not say its {', '.join(sorted(missing))}; restore it from a backup"
         )
     return said
-
-
-async def _names(connection: Connection, place: Place) -> set[str]:
-    cursor = await connection.execute(_RELATIONS, (place.schema,))
-    return {name for (name,) in await cursor.fetchall()}
 
 
 def _check_embedder(said: Mapping[str, str], place: Place, wanted: Wanted) -> None:
@@ -306,14 +296,6 @@ def require_vector(generation: int) -> sql.Composed:
     return sql.SQL("ALTER TABLE chunks ADD CONSTRAINT {} CHECK ({} IS NOT NULL) NOT VALID").format(
         sql.Identifier(f"{column}_is_there"), sql.Identifier(column)
     )
-
-
-async def one(
-    connection: Connection, query: str | sql.SQL | sql.Composed, parameters: tuple[object, ...] = ()
-) -> Any:  # noqa: ANN401 - any value of SQL
-    """Return the first column of the first row of a query."""
-    found: Any = await (await connection.execute(query, parameters or None)).fetchone()
-    return found[0]
 
 
 async def extension(connection: Connection, place: Place) -> tuple[tuple[int, int], str]:
