@@ -438,6 +438,20 @@ async def test_a_host_that_vanishes_is_an_error_in_time_and_then_a_new_connectio
 
 
 @pytest.mark.anyio
+async def test_a_commit_that_is_not_answered_in_time_is_not_made_a_second_time(
+    postgres_database, monkeypatch
+):
+    monkeypatch.setattr(pool, "GRACE", 0.3)
+    async with Proxy(postgres_database) as proxy, store_at(proxy.dsn, statement_timeout=0.3) as store:
+        await store.count()
+        proxy.arm(at_commit("stall"))
+        with pytest.raises(StoreUnavailableError, match="not known"):
+            await store.append_once("r", "new", 1)
+        assert proxy.done == 1
+        assert await store.get("r", "new") is None
+
+
+@pytest.mark.anyio
 async def test_calls_that_are_cancelled_at_any_moment_leave_all_or_nothing(postgres_database):
     chance, size, rounds = random.Random(SEED), 20, 40
     async with store_at(postgres_database, pool_size=3, checkout_timeout=10.0) as store:

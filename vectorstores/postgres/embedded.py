@@ -205,19 +205,8 @@ def _start(folder: Path, place: Path, account: Account) -> None:
             left.unlink()
     settings = f"-c listen_addresses= -c unix_socket_permissions=0700 -c unix_socket_directories={place}"
     # A shell reads these, so no path that may have odd characters is among them.
-    command = [
-        str(programs / "pg_ctl"),
-        "start",
-        "-w",
-        "-t",
-        "120",
-        "-D",
-        "data",
-        "-l",
-        "log",
-        "-o",
-        settings,
-    ]
+    options = "start -w -t 120 -D data -l log -o"
+    command = [str(programs / "pg_ctl"), *options.split(), settings]
     end = time.monotonic() + _START_TIMEOUT
     while _run(command, account, folder) is not None:
         if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:

@@ -43,9 +43,7 @@ def is_lost(error: BaseException) -> bool:
 
 def is_unanswered(error: BaseException) -> bool:
     """Say whether a statement that ended so may have been carried out: its server did not refuse it."""
-    return isinstance(error, TimeoutError) or (
-        is_lost(error) and getattr(error, "sqlstate", None) in {None, "57P02"}
-    )
+    return not isinstance(error, psycopg.Error) or (is_lost(error) and error.sqlstate in {None, "57P02"})
 
 
 def is_passing(error: BaseException) -> bool:

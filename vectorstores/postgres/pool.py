@@ -224,7 +224,8 @@ class Transactions:
             try:
                 async with asyncio.timeout(GRACE):
                     await connection.execute(b"COMMIT")
-            except (psycopg.Error, TimeoutError) as error:
+            # Cancelled by the time limit of the whole call: its caller waits for this.
+            except (psycopg.Error, TimeoutError, asyncio.CancelledError) as error:
                 if repeatable or not is_unanswered(error):
                     raise
                 raise StoreUnavailableError(

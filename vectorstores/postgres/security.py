@@ -121,10 +121,11 @@ async def _protect(connection: Connection, place: Place) -> None:
     """Make the policies, unless they are there: those who work with the tables would wait for this."""
     cursor = await connection.execute(_SECURED, (place.schema,))
     there = {table for (table,) in await cursor.fetchall()}
-    for table in _POLICIES.keys() - there:
-        policy = (
-            "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; DROP POLICY IF EXISTS own ON {table};"
-            " CREATE POLICY own ON {table} " + _POLICIES[table]
-        )
-        names = {"schema": sql.Identifier(place.schema), "table": sql.Identifier(place.schema, table)}
-        await connection.execute(sql.SQL(policy).format(**names))
+    for table, policy in _POLICIES.items():
+        if table not in there:
+            statements = (
+                "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; DROP POLICY IF EXISTS own ON {table};"
+                f" CREATE POLICY own ON {{table}} {policy}"
+            )
+            names = {"schema": sql.Identifier(place.schema), "table": sql.Identifier(place.schema, table)}
+            await connection.execute(sql.SQL(statements).format(**names))
