@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -141,6 +142,13 @@ def unit_vector(vector: object, dim: int, place: str) -> FloatArray:
         array = np.asarray(vector)
     except ValueError as error:
         raise InvalidChunkError(f"{place}: expected a row of numbers: {error}") from error
+    if array.dtype == np.float32 and array.shape == (dim,):
+        # The same steps as for many, at a fiftieth of the cost: most calls bring one vector.
+        wide = array.astype(np.float64)
+        square = float(wide.dot(wide))
+        if 0.0 < square < math.inf:
+            is_unit = abs(square - 1.0) < _UNIT
+            return array.copy() if is_unit else (wide / math.sqrt(square)).astype(np.float32)
     row: FloatArray = unit_rows(array[np.newaxis], dim, lambda _: place)[0]
     return row
 
