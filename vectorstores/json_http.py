@@ -292,7 +292,7 @@ def _without(secrets: Sequence[str], text: str) -> str:
     """
     for secret in secrets:
         pattern = re.escape(secret)
-        if not _COMMON_BEGINNING.search(secret):
+        if len(secret) > _TOLD_BY and not _COMMON_BEGINNING.search(secret):
             pattern += "|" + re.escape(secret[:_TOLD_BY]) + _REST_OF_WORD
         text = re.sub(pattern, "[REDACTED:api_key]", text, flags=re.IGNORECASE)
     return text
