@@ -150,7 +150,6 @@ from vectorstores import SearchHit as SearchHit
 from vectorstores import SentenceTransformerEmbedder as SentenceTransformerEmbedder
 from vectorstores import VectorStore as VectorStore
 from vectorstores import VectorStoreError as VectorStoreError
-from vectorstores import estimate_reembedding as estimate_reembedding
 from vectorstores import open_store as open_store
 from vectorstores import reembed as reembed
 

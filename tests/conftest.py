@@ -128,15 +128,11 @@ def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     import psycopg
 
     from vectorstores import StoreUnavailableError
-    from vectorstores.postgres import cluster
     from vectorstores.postgres.embedded import embedded_conninfo, leave
 
     with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
         try:
-            with pytest.MonkeyPatch.context() as patch:
-                # Many small databases: making and dropping one looks through all buffers.
-                patch.setattr(cluster, "shared_buffers", lambda: 128)
-                dsn = embedded_conninfo(Path(folder))
+            dsn = embedded_conninfo(Path(folder))
         except StoreUnavailableError as error:
             if "refuses to run as root" not in str(error):
                 raise

@@ -1,4 +1,7 @@
+from vectorstores.address import AbsentEmbedder as AbsentEmbedder
+from vectorstores.address import Origin as Origin
 from vectorstores.address import open_store as open_store
+from vectorstores.address import origin_of as origin_of
 from vectorstores.base import JSON as JSON
 from vectorstores.base import Chunk as Chunk
 from vectorstores.base import ConflictError as ConflictError
@@ -32,12 +35,7 @@ from vectorstores.embedders.sentence_transformers import (
 from vectorstores.embedders.word_hashes import HashingEmbedder as HashingEmbedder
 from vectorstores.memory import InMemoryVectorStore as InMemoryVectorStore
 from vectorstores.migration import Reembedding as Reembedding
-from vectorstores.migration import ReembeddingEstimate as ReembeddingEstimate
-from vectorstores.migration import estimate_reembedding as estimate_reembedding
 from vectorstores.migration import reembed as reembed
-from vectorstores.origin import AbsentEmbedder as AbsentEmbedder
-from vectorstores.origin import Origin as Origin
-from vectorstores.origin import origin_of as origin_of
 from vectorstores.postgres import PostgresOptions as PostgresOptions
 from vectorstores.postgres import PostgresVectorStore as PostgresVectorStore
 from vectorstores.sqlite_faiss import FaissVectorStore as FaissVectorStore

@@ -46,19 +46,13 @@ class Engine(Protocol):
 
     async def open(self) -> Opened:
         """Open what is not open yet; cheap when it is."""
-        ...
 
-    async def close(self) -> None:
-        """Release everything; later calls raise StoreClosedError."""
-        ...
+    async def close(self) -> None: ...
 
-    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        """Return the embeddings that are known by these keys."""
-        ...
+    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]: ...
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         """Keep embeddings, as far as there is room for them."""
-        ...
 
     async def write(
         self,
@@ -68,51 +62,34 @@ class Engine(Protocol):
         embeddings: Mapping[bytes, FloatArray],
     ) -> None:
         """Store rows that have their vectors, records, and embeddings to remember."""
-        ...
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """Delete rows and append records; return how many rows there were."""
-        ...
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """Return what is nearest to the query."""
-        ...
 
     async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
         """Return chunks in the order of the ids, with their vectors where these are asked for."""
-        ...
 
-    async def count(self, namespace: str, where: Node | None) -> int:
-        """Count the chunks that are admitted."""
-        ...
+    async def count(self, namespace: str, where: Node | None) -> int: ...
 
-    async def update(self, namespace: str, id: str, patch: str) -> bool:
-        """Merge a JSON object into a chunk's metadata."""
-        ...
+    async def update(self, namespace: str, id: str, patch: str) -> bool: ...
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         """Return the chunks that follow row ``after``."""
-        ...
 
-    async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        """Write a record unless the key exists."""
-        ...
+    async def append_once(self, namespace: str, record: RecordRow) -> bool: ...
 
-    async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
-        """Return a record."""
-        ...
+    async def get_record(self, namespace: str, collection: str, key: str) -> Record | None: ...
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
         """Write a record if it is still at ``version``."""
-        ...
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         """Return the records that follow row ``after``."""
-        ...
 
-    async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
-        """Delete records."""
-        ...
+    async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int: ...
 
 
 def taken_message(record: RecordRow) -> str:

@@ -17,31 +17,24 @@ _MAX_INT: Final = 2**63 - 1
 _NUMBER: Final = 8
 
 
-def weigh(values: Iterable[object], limit: int) -> int:
-    """Return about how many bytes of JSON these values, chunks and records are, or a number above ``limit``."""
-    total = 0
+def is_heavy(values: Iterable[object], limit: int) -> bool:
+    """Whether values, chunks and records are more than about so many bytes of JSON; reads no more of them than that."""
     waiting = list(values)
-    while waiting and total <= limit:
+    while waiting and limit >= 0:
         value = waiting.pop()
-        total += _NUMBER
+        limit -= _NUMBER
         if isinstance(value, str):
-            total += len(value)
-        elif value is None or isinstance(value, int | float):
-            pass  # before the costly question what else it may be
+            limit -= len(value)
         elif isinstance(value, Chunk):
             waiting += (value.id, value.content, value.embed_text, value.metadata)
         elif isinstance(value, RecordWrite):
             waiting.append(value.value)
-        elif isinstance(value, Mapping):
-            if len(value) > limit // _NUMBER:
-                return limit + 1
-            waiting += value.keys()
-            waiting += value.values()
-        elif isinstance(value, list | tuple):
-            if len(value) > limit // _NUMBER:
-                return limit + 1
+        elif isinstance(value, dict | list | tuple):
+            if len(value) * _NUMBER > limit:
+                return True
             waiting += value
-    return total
+            waiting += value.values() if isinstance(value, dict) else ()
+    return limit < 0
 
 
 def check_json(value: object, place: str, error: type[VectorStoreError], depth: int = 0) -> JSON:

@@ -1,17 +1,21 @@
-"""A store by its address."""
+"""A store by its address, and what made it, read without its embedder."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Final
 
-from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreUnavailableError
-from vectorstores.postgres.address import is_postgres, split_schema
+from vectorstores.base import DEFAULT_INDEXED, Embedder, EmbeddingError, StoreUnavailableError
+from vectorstores.postgres.address import is_postgres, require_psycopg, split_schema
 from vectorstores.store import Store
+
+if TYPE_CHECKING:
+    from vectorstores.base import FloatArray
 
 _KINDS: Final = "a folder, memory://, postgresql://… or postgresql+embedded:///folder"
 # A slip that would else name a folder. One of that name, if there is one, is ./memory:
@@ -30,7 +34,7 @@ def open_store(
 
     ==================================  ======================================================================
     ``memory://``                       in this process's memory
-    a path, ``file:///path``            a folder of this machine; ``~`` is the user's home
+    a path                              a folder of this machine; ``~`` is the user's home
     ``postgresql://user@host/db``       PostgreSQL with pgvector (``postgres://`` too); the parameter ``schema``
                                         names another schema than ``vectorstores``: ``…/db?schema=lessons``
     ``postgresql+embedded:///folder``   PostgreSQL in a folder of this machine, started when it is needed
@@ -68,11 +72,9 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
     Raises :class:`~vectorstores.StoreUnavailableError` for an address of another kind.
     """
     address = os.fspath(url)
-    scheme, separator, rest = address.partition("://")
+    scheme, separator, _ = address.partition("://")
     if not separator:
-        return _folder(_plain_path(address))
-    if scheme == "file":
-        return _folder(_path_of(rest))
+        return _folder(address)
     if scheme == "memory":
         return None
     if is_postgres(address):
@@ -83,29 +85,79 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
 def _folder(path: str) -> Path:
     if not path.strip() or "\0" in path:
         raise StoreUnavailableError(f"{path!r} is no address of a store; expected {_KINDS}")
-    return Path(path)
-
-
-def _plain_path(address: str) -> str:
-    if address.startswith("file:/"):
-        return unquote(address.removeprefix("file:"))
-    found = _HALF.match(address)
+    found = _HALF.match(path)
     if found:
         # Not the address: a password may be in it.
-        raise StoreUnavailableError(
-            f"an address that begins with {found[0]} goes on with //; expected {_KINDS}"
-        )
+        raise StoreUnavailableError(f"{found[0]} begins no address of a store; expected {_KINDS}")
     try:
-        return str(Path(address).expanduser()) if address.startswith("~") else address
+        return Path(path).expanduser() if path.startswith("~") else Path(path)
     except RuntimeError as error:
-        raise StoreUnavailableError(f"{address}: {error}; name the folder by its whole path") from error
+        raise StoreUnavailableError(f"{path}: {error}; name the folder by its whole path") from error
 
 
-def _path_of(rest: str) -> str:
-    """Return the path of what follows ``file://`` (RFC 8089)."""
-    host, slash, path = rest.partition("/")
-    if host not in ("", "localhost"):
-        raise StoreUnavailableError(
-            f"file://{rest} names the host {host!r}; a folder of this machine is file:///path, with three slashes"
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The embedder that a store was made with: its id, how it called itself, the length of its vectors."""
+
+    embedder_id: str
+    embedder_name: str
+    dim: int
+
+
+def origin_of(url: str | os.PathLike[str]) -> Origin | None:
+    """Return what made the store at an address; None where there is no store, and for ``memory://``.
+
+    Creates nothing, and loads no library but PostgreSQL's driver for a store there; blocks while it reads.
+    Raises :class:`~vectorstores.StoreCorruptError`,
+    :class:`~vectorstores.FormatVersionError` and :class:`~vectorstores.StoreUnavailableError`.
+    """
+    address = os.fspath(url)
+    if is_postgres(address):
+        require_psycopg()
+        from vectorstores.postgres.schema import read_about  # noqa: PLC0415 - optional dependency
+
+        about = read_about(address)
+        return None if about is None else Origin(about["embedder"], about["embedder_name"], int(about["dim"]))
+    folder = folder_of(address)
+    if folder is None:
+        return None
+    from vectorstores.sqlite_faiss import schema  # noqa: PLC0415 - one backend does not load the other's library
+    from vectorstores.sqlite_faiss.database import Database  # noqa: PLC0415
+    from vectorstores.sqlite_faiss.folder import DATABASE  # noqa: PLC0415
+
+    path = folder / DATABASE
+    if not path.exists():
+        return None
+    with closing(Database(path)) as database:
+        said = database.read(lambda connection: schema.about(connection, path))
+    return Origin(said["embedder"], said["embedder_name"], int(said["dim"]))
+
+
+class AbsentEmbedder:
+    """Stands for the embedder that a store was made with, where nothing will be embedded.
+
+    With it a store can be listed, counted and weeded on a machine that doesn't have the embedder. Embedding
+    a text raises :class:`~vectorstores.EmbeddingError`.
+    """
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+
+    def __repr__(self) -> str:
+        return self._origin.embedder_name
+
+    @property
+    def id(self) -> str:
+        """The id that the store names."""
+        return self._origin.embedder_id
+
+    @property
+    def dim(self) -> int:
+        """The length of a vector that the store names."""
+        return self._origin.dim
+
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """Raise :class:`~vectorstores.EmbeddingError`."""
+        raise EmbeddingError(
+            f"{len(texts)} texts can't be embedded: the store was opened without its embedder, {self!r}"
         )
-    return unquote(slash + path)

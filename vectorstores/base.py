@@ -2,20 +2,6 @@
 
 ``vectorstores`` knows nothing of agents or lessons: it keeps texts with metadata and finds them again by
 meaning.
-
-Errors::
-
-    VectorStoreError
-      x  StoreClosedError          used after close()
-      x  StoreUnavailableError     the folder, file or server can't be opened, read or written
-      x  StoreCorruptError         what is on disk is not, or no longer, a store
-      x  EmbedderMismatchError     the store was made with another embedder
-      x  FormatVersionError        the store was written by another version of the format
-      x  InvalidChunkError         a chunk, vector or metadata that can't be stored; nothing of the call was
-      x  InvalidFilterError        a metadata filter that can't be read
-      x  ConflictError             compare_and_swap met a newer version
-      x  MissingDependencyError    an optional package is not installed; names the extra to install
-      x  EmbeddingError            an embedder failed or gave something that is no embedding
 """
 
 from __future__ import annotations
@@ -163,16 +149,13 @@ class Embedder(Protocol):
     @property
     def id(self) -> str:
         """Identity of the vectors that this embedder makes."""
-        ...
 
     @property
     def dim(self) -> int:
         """Length of a vector."""
-        ...
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
         """Return a float32 array of shape ``(len(texts), dim)``, rows of unit length in the texts' order."""
-        ...
 
 
 @runtime_checkable
@@ -186,19 +169,15 @@ class VectorStore(Protocol):
     @property
     def namespace(self) -> str:
         """The scope that every call of this object is held to."""
-        ...
 
     def scoped(self, namespace: str) -> VectorStore:
         """Return a view of the same store in another namespace; closing the view leaves the store open."""
-        ...
 
     async def add(self, chunks: Sequence[Chunk], *, records: Sequence[RecordWrite] = ()) -> list[str]:
         """Store chunks, replacing those of the same id, and ``records`` with them; return the ids."""
-        ...
 
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
         """Delete chunks by id and return how many there were; unknown ids are passed over."""
-        ...
 
     async def search(
         self,
@@ -212,26 +191,21 @@ class VectorStore(Protocol):
         """Return the ``k`` chunks nearest to a text, or to an embedding of shape ``(dim,)``, best first, among those
         that the filter admits.
         """
-        ...
 
     async def get_by_ids(self, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
         """Return the chunks with these ids, in the order of the ids; those that don't exist are left out.
 
         With their ``vectors``, if asked: those of one embedder are compared by their inner product.
         """
-        ...
 
     async def count(self, *, filter: Filter | None = None) -> int:
         """Count the chunks that the filter admits."""
-        ...
 
     async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:
         """Return chunks in the order of their first insertion, a page at a time."""
-        ...
 
     async def close(self) -> None:
         """Release files, connections and memory. Closing twice is fine."""
-        ...
 
 
 @runtime_checkable
@@ -240,11 +214,9 @@ class RecordStore(Protocol):
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
         """Write a record unless the key exists; return whether it was written. Never replaces."""
-        ...
 
     async def get(self, collection: str, key: str) -> Record | None:
         """Return a record, or None."""
-        ...
 
     async def compare_and_swap(
         self, collection: str, key: str, value: JSON, *, version: int | None
@@ -253,14 +225,11 @@ class RecordStore(Protocol):
 
         Raises :class:`ConflictError` otherwise; nothing is written then.
         """
-        ...
 
     async def scan_records(
         self, collection: str, *, after: str | None = None, limit: int = 100
     ) -> RecordPage:
         """Return the records of a collection in the order of their first write, a page at a time."""
-        ...
 
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
         """Delete records by key and return how many there were."""
-        ...

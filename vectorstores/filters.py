@@ -26,6 +26,7 @@ refuses one, as it refuses a value of another type.
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -69,10 +70,24 @@ def canonical(value: JSON | Missing) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
-    """The value of ``key`` is one of ``values``, or none of them when ``negated``."""
+class Leaf(ABC):
+    """A condition on the value of one key."""
 
     key: str
+
+    @abstractmethod
+    def admits(self, value: JSON | Missing) -> bool:
+        """Decide about one value of the key, or about its absence."""
+
+    def matches(self, metadata: Mapping[str, JSON]) -> bool:
+        """Decide about the metadata of a chunk."""
+        return self.admits(metadata.get(self.key, MISSING))
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(Leaf):
+    """The value of ``key`` is one of ``values``, or none of them when ``negated``."""
+
     values: tuple[JSON, ...]
     negated: bool = False
     _forms: frozenset[Hashable] = field(init=False, repr=False, compare=False)
@@ -89,16 +104,11 @@ class OneOf:
         """Decide about one value of the key, or about its absence."""
         return (canonical(value) in self._forms) is not self.negated
 
-    def matches(self, metadata: Mapping[str, JSON]) -> bool:
-        """Decide about the metadata of a chunk."""
-        return self.admits(metadata.get(self.key, MISSING))
-
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class Ordered(Leaf):
     """The value of ``key`` has the type of ``bound`` and stands in this order to it."""
 
-    key: str
     order: Order
     bound: float | str
 
@@ -110,25 +120,16 @@ class Ordered:
             return False
         return _ORDERS[self.order](value, self.bound)
 
-    def matches(self, metadata: Mapping[str, JSON]) -> bool:
-        """Decide about the metadata of a chunk."""
-        return self.admits(metadata.get(self.key, MISSING))
-
 
 @dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(Leaf):
     """``key`` is there, with any value; or it is not, when ``present`` is false."""
 
-    key: str
     present: bool = True
 
     def admits(self, value: JSON | Missing) -> bool:
         """Decide about one value of the key, or about its absence."""
         return (value is not MISSING) is self.present
-
-    def matches(self, metadata: Mapping[str, JSON]) -> bool:
-        """Decide about the metadata of a chunk."""
-        return (self.key in metadata) is self.present
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +165,7 @@ class Not:
         return not self.part.matches(metadata)
 
 
-Leaf: TypeAlias = OneOf | Ordered | Exists
-Node: TypeAlias = Leaf | And | Or | Not
+Node: TypeAlias = OneOf | Ordered | Exists | And | Or | Not
 
 
 def parse(filter: Filter) -> Node:

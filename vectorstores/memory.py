@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -90,14 +88,6 @@ class _Space:
     entries: dict[int, _Entry] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     records: dict[str, dict[str, _Kept]] = field(default_factory=dict)
-
-
-def _number(item: tuple[int, _Entry]) -> int:
-    return item[0]
-
-
-def _row_of(item: tuple[str, _Kept]) -> int:
-    return item[1].row
 
 
 class _MemoryEngine:
@@ -268,10 +258,8 @@ class _MemoryEngine:
         def work() -> Page:
             chunks: list[Chunk] = []
             last = after
-            entries = list(self._space(namespace).entries.items())
-            start = bisect.bisect_right(entries, after, key=_number)
-            for row, entry in itertools.islice(entries, start, None):
-                if where is not None and not entry.admitted_by(where):
+            for row, entry in self._space(namespace).entries.items():
+                if row <= after or (where is not None and not entry.admitted_by(where)):
                     continue
                 if len(chunks) == limit:
                     return Page(tuple(chunks), str(last))
@@ -308,11 +296,11 @@ class _MemoryEngine:
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         def work() -> RecordPage:
-            kept = list(self._space(namespace).records.get(collection, {}).items())
-            start = bisect.bisect_right(kept, after, key=_row_of)
-            some = kept[start : start + limit]
+            kept = self._space(namespace).records.get(collection, {})
+            rest = [(key, r) for key, r in kept.items() if r.row > after]
+            some = rest[:limit]
             records = tuple(Record(collection, key, json.loads(r.value), r.version) for key, r in some)
-            return RecordPage(records, str(some[-1][1].row) if len(kept) > start + limit else None)
+            return RecordPage(records, str(some[-1][1].row) if len(rest) > limit else None)
 
         return await self._run(work, 1)
 

@@ -24,7 +24,7 @@ from vectorstores._checks import (
     unit_vector,
 )
 from vectorstores._engine import Engine, Opened, Query, embed_checked
-from vectorstores._json import weigh
+from vectorstores._json import is_heavy
 from vectorstores.base import (
     JSON,
     Chunk,
@@ -287,7 +287,7 @@ class Store:
 
 async def _checked(work: Callable[[], R], *items: object, light: int = _LIGHT) -> R:
     """Do work over these items; off the event loop where it would be felt there."""
-    if len(items) > _INLINE or weigh(items, light) > light:
+    if len(items) > _INLINE or is_heavy(items, light):
         return await anyio.to_thread.run_sync(work)
     return work()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -37,12 +38,20 @@ async def _server(run: Run, address: str) -> AsyncIterator[str]:
     folder = run.folder / "server"
     # Started by root, the server runs under an account of its own, which must get there.
     run.folder.chmod(0o711)
-    server = await anyio.to_thread.run_sync(embedded_conninfo, folder)
+    server = await anyio.to_thread.run_sync(_large_server, folder)
     try:
         yield server
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(leave, folder)
+
+
+def _large_server(folder: Path) -> str:
+    """Start a server whose buffers hold the graph of a million rows, and return its address."""
+    with psycopg.connect(embedded_conninfo(folder), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET shared_buffers = '3GB'")
+    leave(folder)
+    return embedded_conninfo(folder)
 
 
 @asynccontextmanager

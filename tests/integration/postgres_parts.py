@@ -54,7 +54,7 @@ def always(traffic: Traffic) -> str:
 
 def at_commit(when: str) -> Cut:
     """Cut ``before`` the server hears of COMMIT, or ``after`` it has answered, so that nobody hears of that."""
-    return lambda traffic: when if traffic.since(b"COMMIT") > 0 else None
+    return lambda traffic: when if traffic.seen.endswith(b"COMMIT\0") else None
 
 
 _STARTING = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"

@@ -56,18 +56,14 @@ def log_of(folder: Path) -> str:
     return (folder / "log").read_text(errors="replace")
 
 
-def has_supervisor(folder: Path) -> bool:
-    return not server._is_free(folder / "supervisor.lock")
+def answers(folder: Path) -> bool:
+    return server._answers(folder)
 
 
 async def until(condition, seconds: float = 60.0) -> None:
     with anyio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - other processes don't set events
             await anyio.sleep(0.02)
-
-
-def end_supervisor(folder: Path) -> None:
-    os.kill(int((folder / "supervisor.lock").read_text()), signal.SIGKILL)
 
 
 async def test_a_process_of_a_killed_server_that_lingers_is_waited_for(folder):
@@ -81,10 +77,10 @@ async def test_a_process_of_a_killed_server_that_lingers_is_waited_for(folder):
             try:
                 before = log_of(folder).count(LINGERING)
                 os.kill(pid_of(folder), signal.SIGKILL)
-                await until(lambda: server._address(folder) is None)
+                await until(lambda: not answers(folder))
                 waiting = asyncio.create_task(store.count())
                 with anyio.fail_after(60):
-                    while log_of(folder).count(LINGERING) < before + 3:
+                    while log_of(folder).count(LINGERING) < before + 1:
                         if waiting.done():  # a process that the killed server left has answered once more
                             waiting = asyncio.create_task(store.count())
                         await anyio.sleep(0.02)
@@ -95,21 +91,21 @@ async def test_a_process_of_a_killed_server_that_lingers_is_waited_for(folder):
 
 async def test_a_server_that_could_not_start_is_started_when_it_can(folder):
     settings = folder / "data" / "postgresql.conf"
-    async with store_in(folder, retry_for=4.0) as store, store_in(folder) as patient:
+    async with store_in(folder, retry_for=1.0) as store, store_in(folder) as patient:
         assert await store.add([Chunk("kept", "a")]) == ["a"]
         assert await patient.count() == 1
         right = settings.read_bytes()
         # As any other reason not to start, such as a full disk, it is told by the log alone.
         settings.write_bytes(right + b"\nno_such_setting = 1\n")
         os.kill(pid_of(folder), signal.SIGKILL)
-        await until(lambda: not has_supervisor(folder))
+        await until(lambda: not answers(folder))
         with pytest.raises(StoreUnavailableError, match=r'(?s)end of its log:.*"no_such_setting"'):
             await store.count()
         with pytest.raises(StoreUnavailableError, match='"no_such_setting"'):
             await store.add([Chunk("new", "b")])
         # It counts as a user still: else the server would be stopped under it, when another process that has it
         # started again leaves.
-        assert not server._is_free(folder / "users.lock")
+        assert server._try_lock(folder / "users.lock") is None
 
         async def mend() -> None:
             await anyio.sleep(1.0)
@@ -123,34 +119,8 @@ async def test_a_server_that_could_not_start_is_started_when_it_can(folder):
         assert await store.count() == 2
 
 
-async def test_a_server_is_started_again_when_its_supervisor_was_killed_first(folder):
-    async with store_in(folder) as store:
-        await store.add([Chunk("kept", "a")])
-        end_supervisor(folder)
-        await until(lambda: not has_supervisor(folder))
-        os.kill(pid_of(folder), signal.SIGKILL)
-        with anyio.fail_after(60):
-            while not has_supervisor(folder):  # a process that the killed server left may answer once more
-                assert (await store.get_by_ids(["a"]))[0].content == "kept"
-        assert (await store.get_by_ids(["a"]))[0].content == "kept"
-
-
-async def test_a_supervisor_that_is_asked_to_end_leaves_no_server_behind(folder):
-    async with store_in(folder) as store:
-        count = await store.count()
-        server_id = pid_of(folder)
-        os.kill(int((folder / "supervisor.lock").read_text()), signal.SIGTERM)
-        await until(lambda: not has_supervisor(folder))
-        assert server._address(folder) is None
-        with pytest.raises(ProcessLookupError):
-            os.kill(server_id, 0)
-        assert await store.count() == count  # started again for who needs it still
-
-
 async def test_nobody_starts_a_server_again_that_was_left(folder):
     server.embedded_conninfo(folder)
     server.leave(folder)
-    assert not has_supervisor(folder)
     server.revive(folder)
-    assert not has_supervisor(folder)
-    assert server._address(folder) is None
+    assert not answers(folder)

@@ -22,7 +22,6 @@ from vectorstores import (
     StoreUnavailableError,
     open_store,
 )
-from vectorstores.address import folder_of
 from vectorstores.sqlite_faiss import database, index, rows
 from vectorstores.sqlite_faiss import store as folder
 from vectorstores.sqlite_faiss.database import Database
@@ -335,15 +334,12 @@ async def test_a_store_is_not_used_across_a_fork(tmp_path, monkeypatch):
 async def test_addresses(tmp_path):
     embedder = HashingEmbedder(dim=DIM)
     assert isinstance(open_store("memory://", embedder=embedder, namespace="a"), InMemoryVectorStore)
-    for address in (tmp_path / "one", str(tmp_path / "two"), f"file://{tmp_path}/three"):
+    for address in (tmp_path / "one", str(tmp_path / "two")):
         async with open_store(address, embedder=embedder, namespace="a") as store:
             await store.add([Chunk("x")])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "three", "two"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
     with pytest.raises(StoreUnavailableError, match="redis"):
         open_store("redis://localhost", namespace="a")
-    with pytest.raises(StoreUnavailableError, match="three slashes"):
-        open_store("file://elsewhere/folder", namespace="a")
-    assert folder_of("file://localhost/a%20b") == folder_of("file:///a%20b") == Path("/a b")
     with pytest.raises(TypeError, match="namespace"):
         open_store("memory://")
 

@@ -21,7 +21,6 @@ from vectorstores import (
     StoreUnavailableError,
 )
 from vectorstores._checks import unit_rows
-from vectorstores._json import weigh
 from vectorstores.sqlite_faiss import index, rows, upkeep
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.namespace import Namespace
@@ -70,13 +69,6 @@ def test_normalising_is_done_once(count, seed):
     once = unit_rows(np.random.default_rng(seed).standard_normal((count, DIM)) * 10, DIM, str)
     assert np.array_equal(unit_rows(once, DIM, str), once)
     assert np.array_equal(np.concatenate([unit_rows(row[np.newaxis], DIM, str) for row in once]), once)
-
-
-def test_what_is_heavy_is_seen_without_reading_it_all():
-    assert weigh(["a" * 10, {"b": [1, 2.5, None]}], 1000) < 100
-    assert weigh([{"b": ["a" * 2000]}], 1000) > 1000
-    assert weigh([range(10)], 1000) < 100
-    assert weigh([list(range(10**6))], 1000) == 1001
 
 
 DAMAGES = {

@@ -25,7 +25,6 @@ async def test_a_store_says_what_made_it_and_opens_without_it(tmp_path):
         await store.add([Chunk("one"), Chunk("two", id="2")])
     origin = origin_of(folder)
     assert origin == Origin(made.id, repr(made), 64)
-    assert origin_of(f"file://{folder}") == origin
     async with FaissVectorStore(
         folder, embedder=AbsentEmbedder(origin), namespace="n", create=False
     ) as store:

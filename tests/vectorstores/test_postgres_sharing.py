@@ -60,7 +60,6 @@ async def test_a_role_sees_and_writes_its_own_namespaces_alone(postgres_database
             thief.execute("SET search_path = vectorstores")
             assert thief.execute("SELECT DISTINCT namespace FROM chunks").fetchall() == [("own",)]
             assert thief.execute("SELECT DISTINCT namespace FROM records").fetchall() == [("own",)]
-            assert thief.execute("SELECT DISTINCT owner FROM commits").fetchall() == [(name,)]
             assert thief.execute("UPDATE chunks SET content = 'x' WHERE namespace = 'secret'").rowcount == 0
             for statement in (
                 "UPDATE chunks SET namespace = 'secret'",
@@ -125,7 +124,7 @@ async def test_rights_that_a_role_is_given_besides_open_no_other_namespace(postg
             connection.execute(give)
             await owner.secure(name, ["own"])
             with psycopg.connect(url, autocommit=True) as thief:
-                for table in ("chunks", "records", "scopes", "commits", "meta"):
+                for table in ("chunks", "records", "scopes", "meta"):
                     with pytest.raises(psycopg.errors.InsufficientPrivilege):
                         thief.execute(f"TRUNCATE vectorstores.{table}")
                 connection.execute(give)

@@ -8,9 +8,7 @@ from vectorstores import (
     EmbedderMismatchError,
     EmbeddingError,
     HashingEmbedder,
-    Origin,
     StoreUnavailableError,
-    estimate_reembedding,
     open_store,
     origin_of,
     reembed,
@@ -201,36 +199,3 @@ async def test_what_is_no_store_is_refused(tmp_path):
         with pytest.raises(TypeError, match="batch"):
             await reembed(tmp_path, embedder=NEW, batch=batch)
     assert not (tmp_path / "nothing").exists()
-
-
-async def test_what_a_move_takes_is_said_beforehand(place):
-    async with open_store(place, embedder=OLD, namespace="a") as store:
-        await store.add(chunks(20))
-        await store.scoped("b").add(chunks(3))
-    told = await estimate_reembedding(place, embedder=NEW)
-    assert (told.before, told.after) == (Origin(OLD.id, repr(OLD), 64), Origin(NEW.id, repr(NEW), 128))
-    assert (told.texts, told.total, told.begun) == (23, 23, False)
-    assert told.bytes_needed > 23 * 128 * 4
-    assert origin_of(place) == told.before
-    assert (await estimate_reembedding(place, embedder=OLD)).texts == 0
-
-    async def fail_at_third(count):
-        if count > 16:
-            raise EmbeddingError("no power")
-
-    with pytest.raises(EmbeddingError, match="no power"):
-        await reembed(place, embedder=Slow(128, fail_at_third), batch=8)
-    begun = await estimate_reembedding(place, embedder=NEW)
-    assert (begun.texts, begun.total, begun.begun) == (7, 23, True)
-    other = await estimate_reembedding(place, embedder=HashingEmbedder(256))
-    assert (other.texts, other.begun) == (23, False)
-
-    await reembed(place, embedder=NEW)
-    done = await estimate_reembedding(place, embedder=NEW)
-    assert (done.texts, done.total, done.bytes_needed, done.begun) == (0, 23, 0, False)
-
-
-async def test_there_is_nothing_to_estimate_where_there_is_no_store(tmp_path):
-    with pytest.raises(StoreUnavailableError, match="no store at"):
-        await estimate_reembedding(tmp_path / "none", embedder=NEW)
-    assert not (tmp_path / "none").exists()

@@ -86,13 +86,9 @@ DELETE: Final = (
 )
 
 
-async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str], about: About) -> int:
+async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str]) -> int:
     """Delete chunks that exist and return how many there were."""
-    wanted = sorted(known(ids))
-    if about.deletes:
-        return len(await rows(connection, DELETE, (wanted, namespace, namespace)))
-    statement = b"SELECT remove_chunks(%b::text, %b::text[])"
-    return len(await rows(connection, statement, (namespace, wanted)))
+    return len(await rows(connection, DELETE, (sorted(known(ids)), namespace, namespace)))
 
 
 async def patch_metadata(connection: Connection, namespace: str, id: str, patch: str, about: About) -> bool:
@@ -176,23 +172,9 @@ async def append_record(connection: Connection, namespace: str, record: RecordRo
 
 async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
     """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
-    # In one order for everybody, so that two writers don't wait for each other in a circle.
-    ordered = sorted(records, key=_place)
-    written = set()
-    for record in ordered:
-        if await append_record(connection, namespace, record):
-            written.add(_place(record))
-        elif record.must_be_new:
+    for record in records:
+        if not await append_record(connection, namespace, record) and record.must_be_new:
             raise ConflictError(taken_message(record))
-    if ordered != list(records):
-        # New numbers, while nobody else sees them yet: the order of the call is what a scan shows.
-        for place in dict.fromkeys(place for place in map(_place, records) if place in written):
-            renumber = b"UPDATE records SET number = DEFAULT" + _RECORD
-            await connection.execute(renumber, (namespace, *place), prepare=True)
-
-
-def _place(record: RecordRow) -> tuple[str, str]:
-    return record.collection, record.key
 
 
 async def get_record(
@@ -238,14 +220,10 @@ async def scan_records(
     return RecordPage(tuple(records), str(found[limit - 1][0]) if len(found) > limit else None)
 
 
-async def delete_records(
-    connection: Connection, namespace: str, collection: str, keys: Sequence[str], about: About
-) -> int:
+async def delete_records(connection: Connection, namespace: str, collection: str, keys: Sequence[str]) -> int:
     """Delete records and return how many there were."""
     statement = (
         b"DELETE FROM records WHERE namespace = %b AND collection = %b AND key = ANY(%b::text[]) RETURNING 1"
-        if about.deletes
-        else b"SELECT remove_records(%b::text, %b::text, %b::text[])"
     )
     return len(await rows(connection, statement, (namespace, collection, known(keys))))
 

@@ -7,15 +7,12 @@ is tried for some seconds only; and what a server or a name service says no to, 
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
-from uuid import UUID, uuid4
 
 import anyio
 import anyio.to_thread
@@ -40,6 +37,7 @@ _PLANS: Final = {
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
     "work_mem": "32MB",
+    "hnsw.iterative_scan": "relaxed_order",
     **dict.fromkeys(("enable_sort", "enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
     **dict.fromkeys(
         ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop"), "on"
@@ -61,30 +59,21 @@ class NotConnectedError(psycopg.OperationalError):
 
 
 class Connection(AsyncConnection[Any]):
-    """A connection with its row in the table ``commits``, and its setting of ``hnsw.ef_search``."""
+    """A connection with its setting of ``hnsw.ef_search``."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - psycopg's own
-        super().__init__(*arguments, **named)
-        self.key: UUID = uuid4()
-        self.writes = 0
-        self.effort = 0
+    effort = 0
 
 
 @dataclass(frozen=True, slots=True)
 class About:
     """What a store and its server say about themselves."""
 
-    store: str
     dim: int
     generation: int
     indexed: tuple[str, ...]
     vector_oids: tuple[int, int]
     """The numbers of pgvector's type, and of arrays of it."""
     vector_schema: str
-    iterative: bool
-    """Whether a walk through an index goes on until enough admitted rows are found: from pgvector 0.8 on."""
-    deletes: bool
-    """Whether this role may DELETE; else it deletes by the functions of :mod:`vectorstores.postgres.security`."""
 
     @property
     def column(self) -> str:
@@ -137,9 +126,7 @@ def session_settings(options: PostgresOptions, about: About, schema: str) -> sql
     """Return the statements that set up a connection of the store."""
     # 0 would be no limit.
     limit = f"{max(1, round(options.statement_timeout * 1000))}ms"
-    settings = {**_PLANS, "statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
-    if about.iterative:
-        settings["hnsw.iterative_scan"] = "relaxed_order"
+    settings = _PLANS | dict.fromkeys(("statement_timeout", "idle_in_transaction_session_timeout"), limit)
     return sql.SQL("; ").join(
         [
             search_path(schema, about.vector_schema),
@@ -242,21 +229,6 @@ async def on_connection(
             return await work(connection)
 
     return await repeated(patience, attempt)
-
-
-def on_connection_blocking(
-    place: Place, timeout: float, work: Callable[[Connection], Coroutine[None, None, T]]
-) -> T:
-    """Do the same for who has no event loop, or can't wait in it. ``timeout`` bounds connecting and each statement."""
-    options = PostgresOptions(connect_timeout=timeout, retry_for=timeout)
-
-    async def limited(connection: Connection) -> T:
-        await connection.execute(f"SET statement_timeout = '{round(timeout)}s'".encode())
-        return await work(connection)
-
-    # A thread may have a loop already, which can't run another.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, on_connection(place, options, limited)).result()
 
 
 def resolve(conninfo: str, schema: str, *, create: bool) -> Place | None:

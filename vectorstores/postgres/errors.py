@@ -24,7 +24,7 @@ _COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet ac
 # where it speaks another language than English, these statements are the advice that is left.
 _GRANTS: Final = (
     "GRANT USAGE ON SCHEMA {0} TO {1}; GRANT SELECT ON {0}.meta, {0}.scopes TO {1};"
-    " GRANT SELECT, INSERT, UPDATE, DELETE ON {0}.chunks, {0}.records, {0}.commits TO {1};"
+    " GRANT SELECT, INSERT, UPDATE, DELETE ON {0}.chunks, {0}.records TO {1};"
 )
 
 
@@ -39,6 +39,11 @@ def is_lost(error: BaseException) -> bool:
         return False
     state = error.sqlstate
     return state is None or state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
+
+
+def is_unanswered(error: BaseException) -> bool:
+    """Say whether a statement that ended so may have been carried out: its server did not refuse it."""
+    return not isinstance(error, psycopg.Error) or (is_lost(error) and error.sqlstate in {None, "57P02"})
 
 
 def is_passing(error: BaseException) -> bool:
@@ -60,10 +65,6 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
         )
     if isinstance(error, TimeoutError):
         told = "the server did not answer in time; is it running?"
-    elif isinstance(error, pg.UndefinedTable) and "commits" in said:
-        told = (
-            f"the store is of an earlier version; its owner has to open it once before others write ({said})"
-        )
     elif isinstance(error, pg.UndefinedTable | pg.InvalidSchemaName | pg.UndefinedColumn):
         told = f"the tables of the store are gone, changed, or not for this role ({said}); open it again"
     elif isinstance(error, pg.InsufficientPrivilege):

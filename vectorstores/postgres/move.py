@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import anyio
 import anyio.to_thread
 from psycopg import sql
 
@@ -26,12 +25,9 @@ from vectorstores.postgres.schema import (
     add_index,
     describe,
     lock_schema,
-    one,
     read_meta,
-    renew,
     require_vector,
 )
-from vectorstores.postgres.security import grant_columns
 from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
@@ -47,10 +43,6 @@ _NEXT: Final = ["next_embedder", "next_embedder_name", "next_dim", "next_generat
 # Generations are never used twice, so that who still writes for a move that was given up meets an error.
 _LAST: Final = "last_generation"
 _SAY: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-# So many rows may be left to the end, where writers wait for their vectors: else a store that many write to without a
-# pause would never be done. They are left when so many rounds in a row found less than a batch.
-_LEFT: Final = 64
-_SHORT_ROUNDS: Final = 3
 _TRIGGER: Final = """
     CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog
         AS $$ BEGIN NEW.{column} := NULL; RETURN NEW; END $$;
@@ -58,11 +50,11 @@ _TRIGGER: Final = """
         WHEN (coalesce(OLD.embed_text, OLD.content) IS DISTINCT FROM coalesce(NEW.embed_text, NEW.content))
         EXECUTE FUNCTION {name}();
 """
-_PENDING: Final = "CREATE INDEX IF NOT EXISTS {} ON chunks (number) WHERE {} IS NULL"
+_DROP_TRIGGER: Final = "DROP TRIGGER IF EXISTS {0} ON chunks; DROP FUNCTION IF EXISTS {0}()"
 
 
 class PostgresMove:
-    """See :class:`vectorstores.migration.Move`. Needs the owner of the tables."""
+    """A store whose vectors are being replaced, by the owner of its tables."""
 
     _place: Place
     _target: Opened
@@ -71,7 +63,6 @@ class PostgresMove:
     def __init__(self, address: str) -> None:
         self._conninfo, self._schema = split_schema(address)
         self._opened: Transactions | None = None
-        self._short = 0
         self._counted: Reembedding | None = None
 
     @property
@@ -88,58 +79,50 @@ class PostgresMove:
             raise StoreUnavailableError(f"there is no store at {self._conninfo}")
         if opened.dim > MAX_DIM:
             raise StoreUnavailableError(f"{place}: pgvector holds vectors up to dimension {MAX_DIM}")
-        options = PostgresOptions(pool_size=2, retry_for=60.0)
+        # Each statement may look through the whole table, which takes as long as it takes.
+        options = PostgresOptions(pool_size=2, retry_for=60.0, statement_timeout=86_400.0)
         self._place = place
 
         async def look(connection: Connection) -> About:
-            said = await self._said(connection)
-            await renew(connection, place)
-            return await describe(connection, place, said)
+            return await describe(connection, place, await self._said(connection))
 
         about = await on_connection(place, options, look)
-        self._opened = Transactions(Pool(place, options, about), about)
-        moving = await self._transactions.write(self._prepare)
-        if moving:
-            # A large table takes as long as it takes.
-            await self._transactions.write(self._add_indexes, size=(await self.progress()).total)
-        return moving
+        self._opened = Transactions(Pool(place, options, about))
+        return await self._transactions.write(self._prepare, repeatable=True)
 
     async def _prepare(self, connection: Connection) -> bool:
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
         said, target = await self._said(connection), self._target
-        if said.get("next_embedder") == target.embedder_id:
+        moving = said.get("next_embedder") == target.embedder_id
+        if moving:
             self._generation = int(said["next_generation"])
-            return True
-        if "next_generation" in said:
-            given_up = int(said["next_generation"])
-            await _drop_trigger(connection, given_up)
-            await connection.execute(
-                f"ALTER TABLE chunks DROP COLUMN IF EXISTS {column_name(given_up)}".encode()
-            )
-            await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
-        if said["embedder"] == target.embedder_id:
-            return False
-        self._generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
-        await connection.execute(add_column(self._generation, target.dim))
-        await grant_columns(connection, self._place)
-        names = {"name": _trigger_name(self._generation), "column": self._column}
-        await connection.execute(sql.SQL(_TRIGGER).format(**names))
-        values = (target.embedder_id, repr(target.embedder), str(target.dim), str(self._generation))
-        for item in (*zip(_NEXT, values, strict=True), (_LAST, str(self._generation))):
-            await connection.execute(_SAY, item)
+        else:
+            if "next_generation" in said:
+                await self._give_up(connection, int(said["next_generation"]))
+            if said["embedder"] == target.embedder_id:
+                return False
+            self._generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
+            await self._make_room(connection)
+        # Now, when there is nothing to put in; a move that an earlier version began may have none.
+        await connection.execute(add_index(self._generation, target.dim))
         return True
 
-    async def _add_indexes(self, connection: Connection) -> None:
-        """Make the indexes now, when there is nothing to put in: writers wait while the table is looked through."""
-        await connection.execute(_LOCK_WAIT)
-        await lock_schema(connection, self._place)
-        if self._is_done(await self._said(connection)):
-            return
-        await connection.execute("SET LOCAL statement_timeout = 0")
-        pending = sql.Identifier(f"chunks_pending_{self._generation}")
-        await connection.execute(sql.SQL(_PENDING).format(pending, self._column))
-        await connection.execute(add_index(self._generation, self._target.dim))
+    async def _give_up(self, connection: Connection, generation: int) -> None:
+        await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(generation)))
+        await connection.execute(
+            f"ALTER TABLE chunks DROP COLUMN IF EXISTS {column_name(generation)}".encode()
+        )
+        await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
+
+    async def _make_room(self, connection: Connection) -> None:
+        target, number = self._target, str(self._generation)
+        await connection.execute(add_column(self._generation, target.dim))
+        names = {"name": _trigger_name(self._generation), "column": self._column}
+        await connection.execute(sql.SQL(_TRIGGER).format(**names))
+        values = (target.embedder_id, repr(target.embedder), str(target.dim), number)
+        for item in (*zip(_NEXT, values, strict=True), (_LAST, number)):
+            await connection.execute(_SAY, item)
 
     async def progress(self) -> Reembedding:
         """Say how far the move is: counted when it begins and when it is done, and by what is kept in between."""
@@ -148,23 +131,26 @@ class PostgresMove:
         return self._counted
 
     async def _count(self, connection: Connection) -> Reembedding:
-        total = await one(connection, "SELECT count(*) FROM chunks")
-        if "next_generation" not in await self._said(connection):
-            return Reembedding(total, total)
-        pending = sql.SQL("SELECT count(*) FROM chunks WHERE {} IS NULL").format(self._column)
-        return Reembedding(max(0, total - await one(connection, pending)), total)
+        moving = "next_generation" in await self._said(connection)
+        left = (
+            sql.SQL("count(*) FILTER (WHERE {} IS NULL)").format(self._column)
+            if moving
+            else sql.SQL("0::bigint")
+        )
+        cursor = await connection.execute(sql.SQL("SELECT count(*), {} FROM chunks").format(left))
+        ((total, pending),) = await cursor.fetchall()
+        return Reembedding(total - pending, total)
 
     async def pending(self, limit: int) -> list[tuple[int, str]]:
         """Return rows without a new vector, with the text to embed."""
 
         async def work(connection: Connection) -> list[tuple[int, str]]:
-            return [] if await self._done(connection) else await self._missing(connection, limit)
+            done = self._is_done(await self._said(connection))
+            return [] if done else await self._missing(connection, limit)
 
-        rows = await self._read(work)
-        self._short = self._short + 1 if len(rows) < limit else 0
-        return [] if len(rows) <= _LEFT and self._short > _SHORT_ROUNDS else rows
+        return await self._read(work)
 
-    async def _missing(self, connection: Connection, limit: int) -> list[tuple[int, str]]:
+    async def _missing(self, connection: Connection, limit: int | None) -> list[tuple[int, str]]:
         statement = sql.SQL(
             "SELECT number, coalesce(embed_text, content) FROM chunks WHERE {} IS NULL"
             " ORDER BY number LIMIT %s::bigint"
@@ -175,7 +161,7 @@ class PostgresMove:
         """Keep the new vectors of the rows whose text is still the same."""
         try:
             kept = await self._transactions.write(
-                lambda connection: self._store(connection, rows, vectors), size=len(rows)
+                lambda connection: self._store(connection, rows, vectors), repeatable=True
             )
         except EmbedderMismatchError as error:
             raise self._replaced() from error
@@ -197,30 +183,26 @@ class PostgresMove:
         return kept
 
     async def finish(self) -> bool:
-        """Let the new vectors take the place of the old ones; False if some are missing after all."""
-        if not await self._read(self._done) and not await self._transactions.write(self._exchange):
-            await anyio.sleep(0.1)
-            return False
+        """Let the new vectors take the place of the old ones, with those that are missing still, under a lock."""
+        await self._transactions.write(self._exchange, repeatable=True)
         self._counted = None
         return True
 
-    async def _exchange(self, connection: Connection) -> bool:
+    async def _exchange(self, connection: Connection) -> None:
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
         said, target = await self._said(connection), self._target
         if self._is_done(said):
-            return True
+            return
         # From here on writers wait, and soon readers too.
         await connection.execute("LOCK TABLE chunks IN EXCLUSIVE MODE")
-        rows = await self._missing(connection, _LEFT + 1)
-        if len(rows) > _LEFT:
-            self._short = 0
-            return False
+        rows = await self._missing(connection, None)
         if rows:
             await self._store(connection, rows, await embed_checked(target, [text for _, text in rows]))
         await connection.execute("LOCK TABLE chunks IN ACCESS EXCLUSIVE MODE")
-        await _drop_trigger(connection, self._generation)
+        await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(self._generation)))
         old = column_name(int(said["generation"]))
+        # The index is one that earlier versions made.
         await connection.execute(
             f"DROP INDEX IF EXISTS chunks_pending_{self._generation}; ALTER TABLE chunks DROP COLUMN {old}".encode()
         )
@@ -234,7 +216,6 @@ class PostgresMove:
         for item in about.items():
             await connection.execute(_SAY, item)
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
-        return True
 
     async def close(self) -> None:
         """Let go of the store."""
@@ -246,9 +227,6 @@ class PostgresMove:
         if said is None:
             raise StoreUnavailableError(f"{self._place}: there is no store here")
         return said
-
-    async def _done(self, connection: Connection) -> bool:
-        return self._is_done(await self._said(connection))
 
     def _is_done(self, said: dict[str, str]) -> bool:
         """Whether another process, moving to the same embedder, has finished."""
@@ -277,8 +255,3 @@ class PostgresMove:
 
 def _trigger_name(generation: int) -> sql.Identifier:
     return sql.Identifier(f"forget_{column_name(generation)}")
-
-
-async def _drop_trigger(connection: Connection, generation: int) -> None:
-    statement = sql.SQL("DROP TRIGGER IF EXISTS {0} ON chunks; DROP FUNCTION IF EXISTS {0}()")
-    await connection.execute(statement.format(_trigger_name(generation)))

@@ -7,10 +7,8 @@ being made serves others. Callers with limits shorter than it takes to connect w
 No task outlives its work, unlike in ``psycopg_pool``, whose workers outlive their cancellation while they connect: a
 program that ended without closing its store then hung for ever.
 
-A write is a transaction that happens once. It notes itself in the table ``commits``: each connection has a row there
-with the number of its last write, set by the same transaction. So when the connection is lost while the server
-commits, the note tells whether it did. A transaction's own number would not: a server that dies forgets numbers of
-transactions that left nothing on its disk, and gives them anew.
+A COMMIT whose answer is lost may have been made. A write that says the same when it is made again is made again; any
+other is an error that says so.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import anyio
 import psycopg
@@ -34,10 +31,9 @@ from vectorstores.postgres.connection import (
     Patience,
     connect,
     repeated,
-    rows,
     session_settings,
 )
-from vectorstores.postgres.errors import is_lost
+from vectorstores.postgres.errors import is_lost, is_unanswered
 from vectorstores.postgres.values import Context
 
 if TYPE_CHECKING:
@@ -50,22 +46,6 @@ _MAX_IDLE: Final = 600.0
 _ROLLBACK: Final = 15.0
 # How long beyond its own limit a statement may stay silent before the connection is given up.
 GRACE: Final = 15.0
-_NOTE: Final = (
-    b"INSERT INTO commits (connection, number) VALUES (%b::uuid, %b::bigint)"
-    b" ON CONFLICT (connection) DO UPDATE SET number = excluded.number, at = excluded.at"
-)
-# Waits until the transaction that wrote the note has ended, if it is still open, and a standby refuses it: who is told
-# by it knows what became of the write.
-_ASK: Final = (
-    b"INSERT INTO commits (connection, number) VALUES (%b::uuid, 0)"
-    b" ON CONFLICT (connection) DO UPDATE SET number = commits.number RETURNING number"
-)
-# Longer than any call is tried again. Nobody asks for these any more, whosever they are.
-_SWEEP: Final = (
-    b"DELETE FROM commits WHERE connection IN (SELECT connection FROM commits WHERE at < now() - interval '1 day'"
-    b" ORDER BY connection FOR UPDATE SKIP LOCKED)"
-)
-_UNKNOWN: Final = "whether the write was made is not known; read before trying again"
 
 
 @dataclass(slots=True)
@@ -209,22 +189,11 @@ async def roll_back(connection: Connection) -> None:
                 connection.pgconn.finish()
 
 
-@dataclass(slots=True)
-class _Doubt(Generic[T]):
-    """A write whose COMMIT was sent and not answered: its note, and its result if it was made."""
-
-    connection: UUID
-    number: int
-    result: T
-
-
 class Transactions:
     """Reads and writes on the connections of a pool, tried again while that is safe."""
 
-    def __init__(self, pool: Pool, about: About) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._sweep = _SWEEP if about.deletes else b"SELECT remove_commits()"
-        self._swept = False
 
     def close(self) -> None:
         """Close the pool."""
@@ -235,55 +204,38 @@ class Transactions:
         patience = Patience(self._pool.place, self._pool.options.retry_for)
         return await repeated(patience, lambda: self._pool.call(lambda connection, _: work(connection)))
 
-    async def write(self, work: Callable[[Connection], Awaitable[T]], *, size: int = 1) -> T:
-        """Run work in a transaction, again when it failed for a passing reason: it happens once or not at all.
+    async def write(
+        self, work: Callable[[Connection], Awaitable[T]], *, size: int = 1, repeatable: bool = False
+    ) -> T:
+        """Run work in a transaction, again when it failed for a passing reason.
 
-        ``size`` says how many rows it brings.
+        ``size`` says how many rows it brings; ``repeatable`` that it may be made twice.
         """
-        doubt: _Doubt[T] | None = None
 
         async def attempt(connection: Connection, call: Call) -> T:
-            nonlocal doubt
-            if doubt is not None:
-                ((number,),) = await rows(connection, _ASK, (doubt.connection,))
-                if number >= doubt.number:
-                    return doubt.result
-                doubt = None
             try:
-                result = await self._worked(connection, work)
+                await connection.execute(b"BEGIN")
+                result = await work(connection)
                 call.commit()
             except BaseException:
                 call.phase = "ending"
                 await roll_back(connection)
                 raise
-            doubt = _Doubt(connection.key, connection.writes, result)
             try:
                 async with asyncio.timeout(GRACE):
                     await connection.execute(b"COMMIT")
-            except psycopg.Error as error:
-                if not is_lost(error):
-                    doubt = None  # the server has said no
-                raise
+            # Cancelled by the time limit of the whole call: its caller waits for this.
+            except (psycopg.Error, TimeoutError, asyncio.CancelledError) as error:
+                if repeatable or not is_unanswered(error):
+                    raise
+                raise StoreUnavailableError(
+                    f"{self._pool.place}: the connection was lost in a commit ({error}); whether the write was made is"
+                    " not known: read before trying again"
+                ) from error
             return result
 
         patience = Patience(self._pool.place, self._pool.options.retry_for)
-        try:
-            return await repeated(patience, lambda: self._pool.call(attempt, size=size))
-        except StoreUnavailableError as error:
-            if doubt is None:
-                raise
-            raise StoreUnavailableError(f"{error}; {_UNKNOWN}") from error
-
-    async def _worked(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do all of a transaction but its end."""
-        await connection.execute(b"BEGIN")
-        result = await work(connection)
-        if not self._swept:
-            self._swept = True
-            await connection.execute(self._sweep)
-        connection.writes += 1
-        await connection.execute(_NOTE, (connection.key, connection.writes), prepare=True)
-        return result
+        return await repeated(patience, lambda: self._pool.call(attempt, size=size))
 
 
 def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -1,10 +1,11 @@
-"""The tables of a store, made once by whoever comes first, and what the store says about itself."""
+"""The tables of a store, made once by whoever comes first, what the store says about itself, and pgvector below it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,16 +19,23 @@ from vectorstores.base import (
     StoreUnavailableError,
     new_id,
 )
-from vectorstores.postgres.connection import About, Connection, column_name, search_path
-from vectorstores.postgres.extension import ITERATIVE, extension, make_extension
+from vectorstores.postgres.address import PostgresOptions, split_schema
+from vectorstores.postgres.connection import (
+    About,
+    Connection,
+    column_name,
+    on_connection,
+    resolve,
+    search_path,
+)
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
 
-_LOG: Final = logging.getLogger("vectorstores")
-
 FORMAT: Final = 1
 OLDEST_SERVER: Final = 140000
+# The first whose walks through an index go on until enough admitted rows are found.
+OLDEST_VECTOR: Final = (0, 8)
 # pgvector holds so many components, and indexes so many: as vector, and as halfvec.
 MAX_DIM: Final = 16_000
 MAX_INDEXED_DIM: Final = 2000
@@ -35,15 +43,12 @@ MAX_HALF_DIM: Final = 4000
 # Vectors up to this dimension stay in the row: a page holds it, and a search does not gather them from elsewhere.
 INLINE_DIM: Final = 1024
 
-# By the catalogue's rows: to_regclass() may answer from a cache that has not yet heard of another's tables.
-_RELATIONS: Final = (
-    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relkind IN ('r', 'S')"
-)
 _OWNER: Final = (
     "SELECT pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE') FROM pg_class c"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'chunks'"
 )
+# An estimate tells a secured role whether a text that it guesses is among others' rows, where there are statistics. The
+# plans of this package need none of these columns'.
 _TABLES: Final = """
     CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);
     CREATE TABLE chunks (
@@ -66,52 +71,10 @@ _TABLES: Final = """
         PRIMARY KEY (namespace, collection, key));
     CREATE UNIQUE INDEX records_by_number ON records (namespace, collection, number);
     CREATE TABLE scopes (role name NOT NULL, namespace text COLLATE "C" NOT NULL, PRIMARY KEY (role, namespace));
+    ALTER TABLE chunks ALTER id SET STATISTICS 0, ALTER content SET STATISTICS 0, ALTER embed_text SET STATISTICS 0,
+        ALTER metadata SET STATISTICS 0, ALTER facts SET STATISTICS 0;
+    ALTER TABLE records ALTER collection SET STATISTICS 0, ALTER key SET STATISTICS 0, ALTER value SET STATISTICS 0;
 """
-# See vectorstores.postgres.pool. Half of each page is left free, so that a row is replaced beside itself and its
-# index stays as it is.
-_COMMITS: Final = """
-    CREATE TABLE commits (
-        connection uuid PRIMARY KEY,
-        number bigint NOT NULL,
-        owner name NOT NULL DEFAULT current_user,
-        at timestamptz NOT NULL DEFAULT now()) WITH (fillfactor = 50);
-    ALTER TABLE commits ENABLE ROW LEVEL SECURITY;
-    CREATE POLICY own ON commits USING (owner = current_user) WITH CHECK (owner = current_user);
-"""
-# An estimate tells a secured role whether a text that it guesses is among others' rows, where there are statistics. The
-# plans of this package need none of these columns'. What a store of an earlier version has is forgotten by giving the
-# column the type that it has: nothing is written anew.
-_UNCOUNTED: Final = {
-    "chunks": ["id", "content", "embed_text", "metadata", "facts"],
-    "records": ["collection", "key", "value"],
-}
-_FORGET_STATISTICS: Final = (
-    "SELECT format('ALTER TABLE %%I.%%I ALTER %%I SET STATISTICS 0', n.nspname, c.relname, a.attname) || CASE"
-    " WHEN EXISTS (SELECT FROM pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname"
-    " AND s.attname = a.attname) THEN format(', ALTER %%I TYPE %%s', a.attname, format_type(a.atttypid, a.atttypmod))"
-    " || coalesce(format(' COLLATE %%I', o.collname), '') ELSE '' END"
-    " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " LEFT JOIN pg_collation o ON o.oid = a.attcollation"
-    " WHERE n.nspname = %s AND c.relname = %s AND a.attname = ANY(%s) AND a.attstattarget IS DISTINCT FROM 0"
-)
-# What earlier versions had beside these tables: embeddings that were computed before.
-_EARLIER: Final = """
-    DROP TABLE IF EXISTS embeddings;
-    DROP SEQUENCE IF EXISTS embedding_clock;
-    DROP FUNCTION IF EXISTS remove_embeddings(bytea[]);
-"""
-# For all who may write chunks, and of these for those who may delete.
-_COMMITS_GRANTS: Final = (
-    "SELECT format('GRANT ' || CASE acl.privilege_type WHEN 'INSERT' THEN 'SELECT, INSERT, UPDATE (number, at)'"
-    " ELSE 'DELETE' END || ' ON %%I.commits TO %%I', n.nspname, r.rolname)"
-    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) AS acl"
-    " JOIN pg_roles r ON r.oid = acl.grantee"
-    " WHERE n.nspname = %s AND c.relname = 'chunks' AND acl.privilege_type IN ('INSERT', 'DELETE')"
-)
-_DELETES: Final = (
-    "SELECT has_table_privilege(c.oid, 'DELETE') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relname = 'chunks'"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +101,39 @@ async def prepare(connection: Connection, place: Place, wanted: Wanted) -> About
             raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
         said = await _create(connection, place, wanted)
     _check_embedder(said, place, wanted)
-    await renew(connection, place)
     return await describe(connection, place, said)
+
+
+def read_about(address: str) -> dict[str, str] | None:
+    """Return what the store at an address says about itself, None where there is no store. Blocks.
+
+    Raises :class:`StoreUnavailableError`, :class:`FormatVersionError` and :class:`StoreCorruptError`.
+    """
+    conninfo, schema = split_schema(address)
+    place = resolve(conninfo, schema, create=False)
+    if place is None:
+        return None
+
+    async def work(connection: Connection) -> dict[str, str] | None:
+        await connection.execute("SET statement_timeout = '10s'")
+        return await read_meta(connection, place)
+
+    # A thread of its own: this one may have an event loop already, which can't run another.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(
+            asyncio.run, on_connection(place, PostgresOptions(retry_for=10.0), work)
+        ).result()
 
 
 async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
     """Return what a store and its server say about themselves."""
-    oids, vector_schema, version = await extension(connection, place)
+    oids, vector_schema = await extension(connection, place)
     return About(
-        store=said["store"],
         dim=int(said["dim"]),
         generation=int(said["generation"]),
         indexed=tuple(json.loads(said["indexed"])),
         vector_oids=oids,
         vector_schema=vector_schema,
-        iterative=version >= ITERATIVE,
-        deletes=await one(connection, _DELETES, (place.schema,)),
     )
 
 
@@ -197,10 +177,11 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
 
     Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` where something is missing.
     """
-    if "meta" not in await _names(connection, place):
-        return None
     table = sql.Identifier(place.schema, "meta")
-    found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
+    try:
+        found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
+    except (pg.UndefinedTable, pg.InvalidSchemaName):
+        return None
     said: dict[str, str] = dict(await found.fetchall())
     version = said.get("format")
     if version != str(FORMAT):
@@ -215,11 +196,6 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
             f"{place} does not say its {', '.join(sorted(missing))}; restore it from a backup"
         )
     return said
-
-
-async def _names(connection: Connection, place: Place) -> set[str]:
-    cursor = await connection.execute(_RELATIONS, (place.schema,))
-    return {name for (name,) in await cursor.fetchall()}
 
 
 def _check_embedder(said: Mapping[str, str], place: Place, wanted: Wanted) -> None:
@@ -253,14 +229,14 @@ async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[
     except pg.InsufficientPrivilege as error:
         schema, role = sql.Identifier(place.schema), sql.Identifier(connection.info.user)
         statement = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}; GRANT USAGE, CREATE ON SCHEMA {} TO {};")
+        runs = _administrator(connection, statement.format(schema, schema, role).as_string(connection))
         raise StoreUnavailableError(
-            f"{place}: the role {connection.info.user} may not make the store's tables; an administrator runs in"
-            f" database {connection.info.dbname}: {statement.format(schema, schema, role).as_string(connection)}"
+            f"{place}: the role {connection.info.user} may not make the store's tables; {runs}"
         ) from error
 
 
 async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> dict[str, str]:
-    vector_schema = await make_extension(connection, place)
+    vector_schema = await _make_extension(connection, place)
     cursor = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.schema,))
     if await cursor.fetchone() is None:
         # Else it was made by one who may, for this role.
@@ -269,8 +245,6 @@ async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> 
     # For the length of this transaction: the connection is not one of the store's.
     await connection.execute(search_path(place.schema, vector_schema, local=True))
     await connection.execute(_TABLES)
-    await connection.execute(_COMMITS)
-    await forget_statistics(connection, place.schema)
     for number in range(1, len(wanted.indexed) + 1):
         await connection.execute(
             f"ALTER TABLE chunks ADD COLUMN k{number} jsonb;"
@@ -290,28 +264,6 @@ async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> 
     for item in said.items():
         await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
     return said
-
-
-async def renew(connection: Connection, place: Place) -> None:
-    """Bring a store of an earlier version up to date, if this role may; else it can be read."""
-    names = await _names(connection, place)
-    if "commits" in names and "embedding_clock" not in names:
-        return
-    _, vector_schema, _ = await extension(connection, place)
-    try:
-        async with connection.transaction():
-            await lock_schema(connection, place)
-            await connection.execute(search_path(place.schema, vector_schema, local=True))
-            if "commits" not in await _names(connection, place):
-                await connection.execute(_COMMITS)
-                owner = sql.Identifier(await check_owner(connection, place))
-                await connection.execute(sql.SQL("ALTER TABLE commits OWNER TO {}").format(owner))
-                await execute_made(connection, _COMMITS_GRANTS, place.schema)
-            if "embedding_clock" in names:
-                await connection.execute(_EARLIER)
-    except (StoreUnavailableError, pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
-        # Such as another role than the owner, or a standby.
-        _LOG.info("%s is of an earlier version; its owner has to open it once: %s", place, error)
 
 
 def add_column(generation: int, dim: int) -> sql.Composed:
@@ -346,22 +298,69 @@ def require_vector(generation: int) -> sql.Composed:
     )
 
 
-async def forget_statistics(connection: Connection, schema: str) -> None:
-    """Keep no statistics of columns that need none, and forget those that a store of an earlier version has."""
-    for table, columns in _UNCOUNTED.items():
-        await execute_made(connection, _FORGET_STATISTICS, schema, table, columns)
+async def extension(connection: Connection, place: Place) -> tuple[tuple[int, int], str]:
+    """Return the numbers of pgvector's type and of its arrays, and its schema in this database.
+
+    Raises :class:`StoreUnavailableError` where it is missing, too old or out of this role's reach.
+    """
+    cursor = await connection.execute(
+        "SELECT t.oid, t.typarray, n.nspname, e.extversion, has_schema_privilege(n.oid, 'USAGE') FROM pg_extension e"
+        " JOIN pg_namespace n ON n.oid = e.extnamespace"
+        " JOIN pg_type t ON t.typnamespace = n.oid AND t.typname = 'vector' WHERE e.extname = 'vector'"
+    )
+    found: Any = await cursor.fetchone()
+    if found is None:
+        raise StoreUnavailableError(f"{place}: the extension pgvector was dropped; restore the database")
+    oid, array_oid, schema, said, usable = found
+    if tuple(int(part) for part in said.split(".") if part.isdecimal()) < OLDEST_VECTOR:
+        raise StoreUnavailableError(
+            f"{place}: pgvector {said} is too old; {_installed(connection, 'ALTER EXTENSION vector UPDATE;')}"
+        )
+    if not usable:
+        role = connection.info.user
+        grant = sql.SQL("GRANT USAGE ON SCHEMA {} TO {};").format(
+            sql.Identifier(schema), sql.Identifier(role)
+        )
+        raise StoreUnavailableError(
+            f"{place}: the role {role} may not use the schema {schema!r}, which pgvector is in; "
+            f"{_administrator(connection, grant.as_string(connection))}"
+        )
+    return (int(oid), int(array_oid)), str(schema)
 
 
-async def execute_made(connection: Connection, query: str, *parameters: object) -> None:
-    """Execute the statements that a query returns, which quotes the names in them."""
-    cursor = await connection.execute(query, parameters)
-    for (statement,) in await cursor.fetchall():
-        await connection.execute(statement.encode())
+async def _make_extension(connection: Connection, place: Place) -> str:
+    """Install pgvector in this database unless it is there, and return its schema; raises as :func:`extension`."""
+    cursor = await connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")
+    if await cursor.fetchone() is not None:
+        return (await extension(connection, place))[1]
+    create = "CREATE EXTENSION vector;"
+    try:
+        async with connection.transaction():
+            await connection.execute("CREATE EXTENSION vector SCHEMA public")
+    except (pg.UniqueViolation, pg.DuplicateObject):
+        pass  # Whoever makes another store of this database was faster: we waited for it, and it is there now.
+    except (pg.FeatureNotSupported, pg.UndefinedFile) as error:
+        raise StoreUnavailableError(
+            f"{place}: the server has no pgvector; {_installed(connection, create)}"
+        ) from error
+    except (pg.InsufficientPrivilege, pg.InvalidSchemaName) as error:
+        if isinstance(error, pg.InvalidSchemaName):
+            create = "CREATE SCHEMA public; CREATE EXTENSION vector SCHEMA public;"
+        raise StoreUnavailableError(
+            f"{place}: the role {connection.info.user} may not install pgvector ({error.diag.message_primary});"
+            f" {_administrator(connection, create)}"
+        ) from error
+    return (await extension(connection, place))[1]
 
 
-async def one(
-    connection: Connection, query: str | sql.SQL | sql.Composed, parameters: tuple[object, ...] = ()
-) -> Any:  # noqa: ANN401 - any value of SQL
-    """Return the first column of the first row of a query."""
-    found: Any = await (await connection.execute(query, parameters or None)).fetchone()
-    return found[0]
+def _installed(connection: Connection, statement: str) -> str:
+    package = f"Debian: postgresql-{connection.info.server_version // 10000}-pgvector"
+    version = ".".join(map(str, OLDEST_VECTOR))
+    return (
+        f"install version {version} or newer on the server ({package}), then"
+        f" {_administrator(connection, statement)}"
+    )
+
+
+def _administrator(connection: Connection, statement: str) -> str:
+    return f"an administrator runs in database {connection.info.dbname}: {statement}"

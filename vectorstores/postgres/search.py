@@ -27,7 +27,6 @@ from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
-    from vectorstores.postgres.address import PostgresOptions
     from vectorstores.postgres.filters import Where
 
 Found = Sequence[tuple[Any, ...]]
@@ -36,9 +35,10 @@ _MOST_WANTED: Final = 2**31 - 2
 # What is deleted makes it untrue meanwhile, and a walk among few finds fewer of the nearest.
 _BELIEVED_FOR: Final = 10.0
 _SIZED_FOR: Final = 30.0
-# Up to this share of the table, chunks are compared one by one, within ``exact_below``; few always are.
+# Up to this share of the table chunks are compared one by one, but never more than so many; few always are.
 _SHARE: Final = 0.15
 _ALWAYS: Final = 1000
+_EXACT_BELOW: Final = 150_000
 # How many candidates a walk keeps for a recall@5 of 0.98 and more: 40 up to 100,000 rows, and 260 of a million. An
 # index is made by chance: in three of a million rows, 200 candidates found 0.979 to 0.989, and half of them 0.967.
 _LEAST, _LEAST_UP_TO, _GROWTH = 40, 100_000, 0.813
@@ -63,9 +63,8 @@ _FIELDS: Final = "c.number, c.id, c.content, c.embed_text, c.metadata"
 class Searches:
     """The searches of a store, and what was learned of them."""
 
-    def __init__(self, about: About, options: PostgresOptions) -> None:
+    def __init__(self, about: About) -> None:
         self._about = about
-        self._options = options
         # By namespace and filter: whether many are admitted, and until when that is believed.
         self._beliefs: dict[tuple[str, tuple[object, ...]], tuple[bool, float]] = {}
         self._bound, self._effort, self._sized_until = 0, 0, 0.0
@@ -104,8 +103,8 @@ class Searches:
             rows = size / page * analysed / pages
         else:
             rows = size / (_ROW + (4 * self._about.dim if self._about.dim <= INLINE_DIM else 0))
-        self._bound = min(self._options.exact_below, max(_ALWAYS, round(_SHARE * rows)))
-        self._effort = self._options.ef_search or effort_for(rows)
+        self._bound = min(_EXACT_BELOW, max(_ALWAYS, round(_SHARE * rows)))
+        self._effort = effort_for(rows)
         self._sized_until = now + _SIZED_FOR
 
     async def _nearest(

@@ -1,8 +1,7 @@
 """A store in PostgreSQL with pgvector, shared by any number of machines.
 
-Everything of one call is one transaction. A call whose connection is lost is tried again for some 30 s; when it is lost
-while the server commits, the server is asked what became of the transaction, so that a write happens once and
-``append_once`` and ``compare_and_swap`` answer truly.
+Everything of one call is one transaction. A call whose connection is lost is tried again for some 30 s. When it is lost
+while the server commits, a write that can't be made twice is an error that says that its outcome is not known.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["PostgresOptions", "PostgresVectorStore"]
 
 
 class PostgresVectorStore(Store):
-    """Chunks and records in one schema of a PostgreSQL database, version 14 or newer with pgvector 0.7 or newer.
+    """Chunks and records in one schema of a PostgreSQL database, version 14 or newer with pgvector 0.8 or newer.
 
     ``conninfo`` is an address (``postgresql://user:password@host/database``) or libpq's ``key=value`` pairs;
     ``postgresql+embedded:///folder`` starts a server in a folder of this machine. ``schema`` holds the tables,
@@ -78,15 +77,13 @@ class PostgresVectorStore(Store):
     async def secure(self, role: str, namespaces: Sequence[str]) -> None:
         """Let a role of the database see and write these namespaces alone, by row-level security.
 
-        Called with the address of the tables' owner, who keeps seeing everything. The role gets the rights it
-        needs on the store's tables and loses all others there; a store opened with that role's address works as ever,
-        but a namespace that is not its own is empty to it and can't be written, whatever statement is sent. What it
-        learns of others, and what it can slow down, is said in ``docs/postgresql.md``.
+        Called with the address of the tables' owner, who keeps seeing everything. A store opened with the role's
+        address works as ever, but a namespace that is not its own is empty to it and can't be written, whatever
+        statement is sent. What it learns of others, and what it can slow down, is said in ``docs/postgresql.md``.
         ``namespaces=[]`` takes all its rights. Where the role loses something, its sessions are ended.
         Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end its sessions (its
-        rights are changed then), for a role that is not there or that PostgreSQL holds to no policy (a superuser,
-        one with BYPASSRLS, the tables' owner, and the members of these), and for one that has more rights on the
-        tables, or could make functions beside them, as everybody or by a group.
+        rights are changed then), for a role that is not there, and for one that no policy holds (a superuser, one with
+        BYPASSRLS, the tables' owner, a member of these, or one with more rights as everybody or by a group).
         """
         if isinstance(namespaces, str):
             raise TypeError("namespaces must be a sequence of namespaces, not one string")

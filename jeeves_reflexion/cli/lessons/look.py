@@ -40,7 +40,7 @@ from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import LessonState, Lift
-from vectorstores import Reembedding, estimate_reembedding
+from vectorstores import Reembedding
 from vectorstores import reembed as move
 
 _WHOLE_ID: Final = 32
@@ -179,12 +179,13 @@ def forget(library: Library, lesson_ids: Sequence[str]) -> None:
     required=True,
     help="What is to find lessons from now on.",
 )
-@gathered("library", Library, dry_run_option, lessons_option, json_option, debug_option)
+@gathered("library", Library, lessons_option, json_option, debug_option)
 def reembed(library: Library, embedder: NamedEmbedder) -> None:
     """Have everything at an address found by another embedder.
 
-    All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
-    stopped goes on where it was. Programs that have the store open have to open it again afterwards.
+    All its namespaces move together. Lessons are found by the old embedder meanwhile. In PostgreSQL they are written as
+    well, and a move that was stopped goes on where it was; in a folder writers wait, and it begins anew. Programs that
+    have the store open have to open it again afterwards.
     """
     existing(library.store_address)
     new, tenths = embedder_for(embedder, None, library.store_address), set[int]()
@@ -196,19 +197,6 @@ def reembed(library: Library, embedder: NamedEmbedder) -> None:
             library.screen.note(f"embedded {step.done} of {step.total}")
 
     with lesson_store_errors():
-        if library.dry_run:
-            found = anyio.run(partial(estimate_reembedding, library.store_address, embedder=new))
-            told = {
-                "texts": found.texts,
-                "total": found.total,
-                "begun": found.begun,
-                "from": {"embedder": found.before.embedder_name, "dim": found.before.dim},
-                "to": {"embedder": found.after.embedder_name, "dim": found.after.dim},
-                "bytes_needed": found.bytes_needed,
-                "bytes_free": found.bytes_free,
-            }
-            library.give({"dry_run": True, **told}, details=({"address": library.shown}, told))
-            return
         done = anyio.run(partial(move, library.store_address, embedder=new, on_progress=tell))
     said = f"all {done.total} entries of {library.shown} are found by {embedder} now"
     library.give({"embedder": embedder, "embedded": done.total}, said)

@@ -272,41 +272,6 @@ def test_reembed_moves_every_namespace(cli, fill, place):
     assert again == {"address": str(place), "embedder": "hashing", "embedded": 6}
 
 
-def test_reembed_says_beforehand_what_it_would_take(cli, fill, place):
-    fill(PAIRS, dim=128)
-    fill(PAIRS[:1], dim=128, namespace="other")
-    total = 2 * (len(PAIRS) + 1)
-    before = {file: file.read_bytes() for file in sorted(place.rglob("*")) if file.suffix == ".sqlite3"}
-    told = cli("lessons", "reembed", "--embedder", "hashing", "--dry-run").stdout
-    for said in (
-        f"texts         {total}",
-        "HashingEmbedder(dim=128)",
-        "dim: 512",
-        "bytes needed",
-        "bytes free",
-    ):
-        assert said in told
-    found = json.loads(cli("lessons", "reembed", "--embedder", "hashing", "--dry-run", "--json").stdout)
-    assert (found["texts"], found["total"], found["from"]["dim"], found["to"]["dim"]) == (
-        total,
-        total,
-        128,
-        512,
-    )
-    assert found["bytes_needed"] > total * 512 * 4
-    assert before == {file: file.read_bytes() for file in before}
-    assert cli("lessons", "search", "mug", "--top-k", "1").exit_code == 0
-
-    assert cli("lessons", "reembed", "--embedder", "hashing").exit_code == 0
-    done = json.loads(cli("lessons", "reembed", "--embedder", "hashing", "--dry-run", "--json").stdout)
-    assert (done["texts"], done["total"], done["begun"]) == (0, total, False)
-    nowhere = cli(
-        "lessons", "reembed", "--embedder", "hashing", "--dry-run", "--lessons", place.parent / "nowhere"
-    )
-    assert nowhere.exit_code == 3
-    assert not (place.parent / "nowhere").exists()
-
-
 def test_reembed_makes_no_store(cli, place):
     result = cli("lessons", "reembed", "--embedder", "hashing")
     assert result.exit_code == 3
