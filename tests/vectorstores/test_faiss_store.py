@@ -167,20 +167,20 @@ async def test_many_writers_wait_for_another_process_no_longer_than_one(tmp_path
 async def test_a_search_that_the_store_is_closed_in_is_answered(tmp_path, monkeypatch):
     begun, closing = threading.Event(), threading.Event()
 
-    def slow(_: Namespace) -> bool:
+    def slow(space: Namespace, *given):
         begun.set()
         closing.wait(0.5)  # the store may wait for the search
-        return True
+        return plain(space, *given)
 
     def clear(given: index.Index) -> None:
         cleared(given)
         closing.set()
 
-    cleared, found = index.Index.clear, []
+    cleared, plain, found = index.Index.clear, Namespace.search, []
     store = open_at(tmp_path)
     await store.add([Chunk("text", f"c{n}", vector=v) for n, v in enumerate(vectors(9))])
     await store.search_by_vector(vectors(1)[0])
-    monkeypatch.setattr(Namespace, "is_untouched", property(slow))
+    monkeypatch.setattr(Namespace, "search", slow)
     monkeypatch.setattr(index.Index, "clear", clear)
 
     async def search() -> None:

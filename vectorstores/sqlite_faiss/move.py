@@ -72,7 +72,9 @@ class SqliteMove:
         _drop(connection)
         if said["embedder"] == opened.embedder_id:
             return False
-        connection.execute(f"CREATE TABLE next_vectors {schema.VECTORS}")
+        connection.execute(
+            "CREATE TABLE next_vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER) STRICT"
+        )
         connection.execute("CREATE TABLE next_pending (row INTEGER PRIMARY KEY) STRICT")
         connection.execute("INSERT INTO next_pending SELECT row FROM chunks")
         for name, body in _TRIGGERS.items():
