@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.timing import Stall, median
 from benchmarks.vectorstores.lines import Amount, Bound, Line, Run, Settings, single
 from benchmarks.vectorstores.report import figures, page
-from benchmarks.vectorstores.rows_open import beyond_raw
+from benchmarks.vectorstores.search import beyond_raw
 
 
 def test_a_bound_holds_on_its_own_side():
