@@ -46,14 +46,12 @@ def single(value: float, unit: Unit) -> Amount:
 class Bound:
     """What an amount must keep to: ``limit`` in the measure of the figure (seconds, shares, bytes)."""
 
-    kind: Literal["at most", "at least", "under"]
+    kind: Literal["at most", "at least"]
     limit: float
 
     def holds(self, value: float) -> bool:
         """Whether a value keeps to it."""
-        if self.kind == "at least":
-            return value >= self.limit
-        return value <= self.limit if self.kind == "at most" else value < self.limit
+        return value >= self.limit if self.kind == "at least" else value <= self.limit
 
     def text(self, unit: Unit) -> str:
         """Return it in the unit of what it bounds."""

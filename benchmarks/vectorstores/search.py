@@ -190,7 +190,7 @@ async def open_lines(run: Run, corpus: Corpus, folder: Path) -> None:
     taken = [float((await child("open", folder, queries, dim))["seconds"]) for _ in openings]
     what, bound = (
         f"open {n:,} with a snapshot, first search answered",
-        Bound("under", 0.5 if n <= 100_000 else 3.0),
+        Bound("at most", 0.5 if n <= 100_000 else 3.0),
     )
     run.add(
         Line(SECTION, what, Amount(median(taken), "s"), bound, note="fresh process, FAISS not yet loaded")
@@ -211,7 +211,7 @@ def memory_line(run: Run, n: int, dim: int, grown: Mapping[str, int]) -> None:
     beyond = beyond_raw(raw, grown) / n
     private, file = grown["private"] / n, grown["file"] / n
     note = f"private {private:,.0f}, mapped from files {file:,.0f}, raw vector {4 * dim:,} bytes"
-    bound = Bound("under", 1_000.0) if n <= 100_000 else None
+    bound = Bound("at most", 1_000.0) if n <= 100_000 else None
     run.add(
         Line(
             SECTION,

@@ -151,7 +151,7 @@ async def delete_lines(run: Run, store: Store, corpus: Corpus) -> None:
             deletes.append(median(taken).value)
         tasks.cancel_scope.cancel()
     what = f"delete one of {n:,}, searches going on"
-    run.add(Line(SECTION, what, Amount(median(deletes), "ms"), Bound("under", 0.005)))
+    run.add(Line(SECTION, what, Amount(median(deletes), "ms"), Bound("at most", 0.005)))
 
     async def delete(number: int) -> None:
         await store.delete([identity((place + number) % n)])
