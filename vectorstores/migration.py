@@ -1,8 +1,8 @@
-"""Moves a store to another embedder while it is in use: old vectors serve until all the new ones are there.
+"""Moves a store to another embedder: old vectors serve until all the new ones are there.
 
-The new vectors are kept beside the old ones, so a move that was stopped goes on where it was. What others add,
-change or delete meanwhile is noted by the database itself, whoever writes. At the end both change places in one
-transaction; stores that are open then say so at their next call and have to be opened anew.
+Then both change places in one transaction; stores that are open say so at their next call and have to be opened anew.
+A folder is moved in one transaction, for which writers wait. In PostgreSQL the new vectors are kept beside the old
+ones, so others write meanwhile, and a move that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -82,8 +82,10 @@ async def reembed(
 ) -> Reembedding:
     """Embed everything in the store at ``url`` with another embedder, and make it the store's own.
 
-    Searches and writes of others go on with the old one meanwhile. A move that was stopped, however, is taken
-    up where it was; one to another embedder is given up for this one. ``batch`` texts are embedded at a time;
+    Searches of others go on with the old one meanwhile. In a folder, writes of others wait up to 30 seconds and then
+    raise :class:`~vectorstores.StoreUnavailableError`, and a move that was stopped leaves everything as it was. In
+    PostgreSQL writes go on, a stopped move is taken up where it was, and one to another embedder is given up for this
+    one. ``batch`` texts are embedded at a time;
     ``on_progress`` is called after each. What is embedded is each chunk's ``embed_text``, else its content, also
     where the old vector had been supplied by a caller.
 
@@ -139,8 +141,9 @@ def _move(url: str | os.PathLike[str]) -> Move:
 class ReembeddingEstimate:
     """What :func:`~vectorstores.reembed` would do: embed ``texts`` of ``total`` chunks, in all namespaces.
 
-    ``begun`` says that a move to this embedder was begun and would go on. ``bytes_needed`` is about what is written
-    beside what is there, at most at one time; ``bytes_free`` is what the disk has, None where it is another machine's.
+    ``begun`` says that a move to this embedder was begun and would go on, in PostgreSQL. ``bytes_needed`` is about what
+    is written beside what is there, at most at one time; ``bytes_free`` is what the disk has, None where it is another
+    machine's.
     """
 
     before: Origin
@@ -176,24 +179,22 @@ def _estimate(address: str, embedder: Embedder) -> ReembeddingEstimate:
         folder = folder_of(address)
         if folder is None or not (folder / DATABASE).exists():
             raise StoreUnavailableError(f"there is no store at {address}")
-        said, total, left = _counts(folder / DATABASE)
+        said, total = _counts(folder / DATABASE)
+        left = total
         free = shutil.disk_usage(folder).free
     before = Origin(said["embedder"], said["embedder_name"], int(said["dim"]))
-    begun = said.get("next_embedder") == after.embedder_id
+    begun = is_postgres(address) and said.get("next_embedder") == after.embedder_id
     texts = left if begun else 0 if before.embedder_id == after.embedder_id else total
     # The new vectors in rows and index, and the old ones once more: their rows are written anew, or leave by the log.
     needed = total * (4 * before.dim + 2 * 4 * after.dim + _ROW) if texts else 0
     return ReembeddingEstimate(before, after, texts, total, begun, needed, free)
 
 
-def _counts(path: Path) -> tuple[Mapping[str, str], int, int]:
-    def read(connection: sqlite3.Connection) -> tuple[Mapping[str, str], int, int]:
+def _counts(path: Path) -> tuple[Mapping[str, str], int]:
+    def read(connection: sqlite3.Connection) -> tuple[Mapping[str, str], int]:
         said = schema.about(connection, path)
         (total,) = connection.execute("SELECT count(*) FROM chunks").fetchone()
-        left = total
-        if "next_embedder" in said:
-            (left,) = connection.execute("SELECT count(*) FROM next_pending").fetchone()
-        return said, total, left
+        return said, total
 
     with closing(Database(path)) as database:
         return database.read(read)
