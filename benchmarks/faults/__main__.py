@@ -76,18 +76,10 @@ def main(rounds: int, store: str, kill_server: bool, seed: int, out: Path) -> No
 
 def as_json(outcome: Outcome, command: str) -> dict[str, JSON]:
     """Return an outcome as JSON."""
-    counts = asdict(outcome.verdict)
-    return {
-        "command": command,
-        "machine": machine(),
-        "rounds": outcome.rounds,
-        "killed": outcome.killed,
-        "refused": outcome.refused,
-        "reasons": list(outcome.reasons),
-        **counts,
-        "seconds": round(outcome.seconds),
-        "notes": list(outcome.verdict.notes[:20]),
-    }
+    said = asdict(outcome)
+    counts = said.pop("verdict")
+    said |= {"seconds": round(outcome.seconds), **counts, "notes": counts["notes"][:20]}
+    return {"command": command, "machine": machine(), **said}
 
 
 _COLUMNS: Final = {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
+import anyio
 import numpy as np
 
 from benchmarks.timing import Here, Side, in_turn, median, stalls, stalls_of
@@ -113,9 +112,9 @@ def exact_search(corpus: Corpus) -> Call:
     return call
 
 
-def bare_product(corpus: Corpus, rows: int) -> Call:
-    """Return the product of all vectors with a query, so many rows at a time, and nothing else."""
-    blocks = [corpus.vectors[start : start + rows] for start in range(0, len(corpus), rows)]
+def bare_product(corpus: Corpus) -> Call:
+    """Return the product of all vectors with a query, in blocks for which numpy takes one thread, and nothing else."""
+    blocks = [corpus.vectors[start : start + _BLOCK] for start in range(0, len(corpus), _BLOCK)]
 
     async def call(number: int) -> None:
         query = corpus.queries[number % len(corpus.queries)]
@@ -125,31 +124,22 @@ def bare_product(corpus: Corpus, rows: int) -> Call:
     return call
 
 
-def controls(corpus: Corpus) -> tuple[str, dict[str, Side]]:
-    """Return what a search of this size is held against; where there are several, the quickest counts."""
-    if len(corpus) > BARE:
-        return "exact IndexFlatIP, 1 thread", {"control": Here(exact_search(corpus))}
-    # Whole, numpy takes several threads for it, which wait for each other on a busy machine; in blocks, it takes one.
-    sizes = {"control": len(corpus), "blocks": _BLOCK}
-    return "bare numpy product", {name: Here(bare_product(corpus, rows)) for name, rows in sizes.items()}
-
-
 async def search_lines(run: Run, store: Store, corpus: Corpus) -> None:
     """Time unfiltered searches of one size, and count what they find."""
     n, settings = len(corpus), run.settings
     call, found = searching(store, corpus)
-    against, held = controls(corpus)
-    sides: dict[str, Side] = {"ours": Here(call), **held}
+    small = n <= BARE
+    control = bare_product(corpus) if small else exact_search(corpus)
+    sides: dict[str, Side] = {"ours": Here(call), "control": Here(control)}
     taken = await in_turn(sides, repetitions=settings.repetitions, calls=settings.calls)
-    control = min((taken[name] for name in held), key=lambda each: median(each).value)
+    both = (taken["ours"], taken["control"])
     share = await recall_of(call, found, exact(corpus))
     name = (SECTION, f"search {n:,}, whole call")
-    if n <= BARE:
-        bound = Bound("at most", 0.0003)
-        run.compare(name, (taken["ours"], control), against, bound, kind="difference")
+    if small:
+        run.compare(name, both, "bare numpy product", Bound("at most", 0.0003), kind="difference")
     else:
         bound = Bound("at least", 5.0 if n <= 100_000 else 8.0)
-        run.compare(name, (taken["ours"], control), against, bound, kind="times faster")
+        run.compare(name, both, "exact IndexFlatIP, 1 thread", bound, kind="times faster")
     run.add(Line(SECTION, f"search {n:,}, recall@5", single(share, "share"), Bound("at least", 0.99)))
     run.stalled(await stalls(f"search {n:,}", call, seconds=settings.window))
 
@@ -188,14 +178,15 @@ async def open_lines(run: Run, corpus: Corpus, folder: Path) -> None:
     await child("open", folder, queries, dim)
     openings = range(min(_OPENINGS, run.settings.repetitions))
     taken = [float((await child("open", folder, queries, dim))["seconds"]) for _ in openings]
-    what, bound = (
-        f"open {n:,} with a snapshot, first search answered",
-        Bound("at most", 0.5 if n <= 100_000 else 3.0),
-    )
-    run.add(
-        Line(SECTION, what, Amount(median(taken), "s"), bound, note="fresh process, FAISS not yet loaded")
-    )
-    memory_line(run, n, dim, await child("memory", folder, queries, dim))
+    what, bound = f"open {n:,} with a snapshot, first search answered", 0.5 if n <= 100_000 else 3.0
+    note = "fresh process, FAISS not yet loaded"
+    run.add(Line(SECTION, what, Amount(median(taken), "s"), Bound("at most", bound), note=note))
+    grown = await child("memory", folder, queries, dim)
+    private, file = grown["private"] / n, grown["file"] / n
+    what = f"memory per lesson at {n:,}, beyond its raw vector"
+    note = f"private {private:,.0f}, mapped from files {file:,.0f}, raw vector {4 * dim:,} bytes"
+    beyond = single(beyond_raw(4 * n * dim, grown) / n, "bytes")
+    run.add(Line(SECTION, what, beyond, Bound("at most", 1_000.0) if n <= 100_000 else None, note=note))
 
     async def opening() -> None:
         async with open_at(folder, dim) as store:
@@ -203,24 +194,6 @@ async def open_lines(run: Run, corpus: Corpus, folder: Path) -> None:
 
     _, stall = await stalls_of(f"open {n:,}, first search", opening, seconds=run.settings.window)
     run.stalled(stall)
-
-
-def memory_line(run: Run, n: int, dim: int, grown: Mapping[str, int]) -> None:
-    """Keep what a row takes beyond its raw vector."""
-    raw = 4 * n * dim
-    beyond = beyond_raw(raw, grown) / n
-    private, file = grown["private"] / n, grown["file"] / n
-    note = f"private {private:,.0f}, mapped from files {file:,.0f}, raw vector {4 * dim:,} bytes"
-    bound = Bound("at most", 1_000.0) if n <= 100_000 else None
-    run.add(
-        Line(
-            SECTION,
-            f"memory per lesson at {n:,}, beyond its raw vector",
-            single(beyond, "bytes"),
-            bound,
-            note=note,
-        )
-    )
 
 
 def beyond_raw(raw: int, grown: Mapping[str, int]) -> int:
@@ -243,11 +216,6 @@ async def child(what: str, folder: Path, queries: Path, dim: int) -> dict[str, A
         str(queries),
         str(dim),
     ]
-
-    def run() -> str:
-        return subprocess.run(  # noqa: S603 - this interpreter, with our own arguments
-            command, cwd=_ROOT, check=True, capture_output=True, text=True, timeout=_TIMEOUT
-        ).stdout
-
-    said: dict[str, Any] = json.loads(await anyio.to_thread.run_sync(run))
+    with anyio.fail_after(_TIMEOUT):
+        said: dict[str, Any] = json.loads((await anyio.run_process(command, cwd=_ROOT)).stdout)
     return said

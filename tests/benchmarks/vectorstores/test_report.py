@@ -51,7 +51,7 @@ def test_the_page_and_its_json_hold_every_line(tmp_path: Path) -> None:
     text = page(run, "python -m benchmarks.vectorstores")
     assert "1 of 3 bounds are met" in text
     assert "| FAISS | search |  |  | 0.1 times; slow | at least 5 times | **no** |" in text
-    assert "| FAISS | filter |  |  | 1 ms | under 5 ms | yes |" in text
+    assert "| FAISS | filter |  |  | 1 ms | at most 5 ms | yes |" in text
     assert "| search | 30.00 | 1.00 | 29.00 | 40.0 | **no** |" in text
     assert "- the moon" in text
     found = json.loads(json.dumps(figures(run, "python -m benchmarks.vectorstores")))

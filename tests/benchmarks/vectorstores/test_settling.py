@@ -5,7 +5,8 @@ import time
 import anyio
 import pytest
 
-from benchmarks.vectorstores.search import controls, searching, settle
+from benchmarks.timing import Here
+from benchmarks.vectorstores.search import bare_product, exact_search, searching, settle
 from benchmarks.vectorstores.vectors import clustered, no_embedder
 from vectorstores import InMemoryVectorStore, SearchHit
 
@@ -47,13 +48,7 @@ async def test_what_was_found_is_kept_by_query(anyio_backend: str) -> None:
     assert all(len(ids) == 5 for ids in found.values())
 
 
-async def test_a_small_search_is_held_against_products_and_a_large_one_against_faiss(
-    anyio_backend: str,
-) -> None:
+async def test_bare_searches_can_be_timed(anyio_backend: str) -> None:
     pytest.importorskip("faiss")
-    against, held = controls(clustered(1_500, 3, dim=8))
-    assert (against, set(held)) == ("bare numpy product", {"control", "blocks"})
-    against, held = controls(clustered(10_001, 3, dim=8))
-    assert (against, set(held)) == ("exact IndexFlatIP, 1 thread", {"control"})
-    for side in held.values():
-        assert all(taken > 0 for taken in await side.burst([0, 5]))
+    for bare in (bare_product, exact_search):
+        assert all(taken > 0 for taken in await Here(bare(clustered(1_500, 3, dim=8))).burst([0, 5]))
