@@ -61,6 +61,7 @@ class Writer:
         self._lock = threading.Lock()
         self._scrub_at: float | None = None
         self._scrub_wait = _SCRUB
+        self._refused = False
 
     async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Have ``work`` carried out, durable when this returns.
@@ -163,12 +164,15 @@ class Writer:
 
     def scrub(self) -> None:
         """Take what was deleted out of the write-ahead log, or try again later: a reader may need it, a disk refuse."""
-        done, said = False, self._scrub_wait > _SCRUB
+        done = False
         try:
             done = self._database.scrub()
         except Exception as error:  # noqa: BLE001 - the thread goes on
-            if not said:  # once, not each time while a disk is full
+            if not self._refused:  # once, not each time while a disk is full
                 _log.warning("what was deleted stays in the write-ahead log for now: %s", error)
+            self._refused = True
+        else:
+            self._refused = False
         self._scrub_at = None if done else time.monotonic() + self._scrub_wait
         self._scrub_wait = _SCRUB if done else min(2 * self._scrub_wait, _SCRUB_LATEST)
 
