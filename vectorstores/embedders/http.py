@@ -84,8 +84,8 @@ class HttpEmbedder:
     from ``OPENAI_BASE_URL`` unless given, else it is OpenAI's own; ``api_key`` from ``OPENAI_API_KEY``, and a
     service on this machine needs none; ``""`` sends none. Both are read here, at construction. ``revision``
     tells apart models that change under one name: it is part of ``id``, as are ``model`` and ``dim``, but not
-    the address. Of a text that the service refuses as too long (400, 413 or 422), the
-    longest beginning of 2^n characters that it takes is embedded; the log says so once, as a warning.
+    the address. Of a text that the service refuses as too long (400, 413 or 422), the longest beginning of 2^n
+    characters that it takes is embedded; the log says so once, as a warning.
 
     Close it, or use ``async with``; else connections are closed when the event loop ends. Raises ``ValueError``
     for a bad address or setting, or where a key is needed and there is none.
@@ -198,13 +198,14 @@ class HttpEmbedder:
                 continue
             if not self._told:
                 self._told = True
+                # Without what the service said, which may quote the text.
                 _log.warning(
-                    "a text of %d characters was refused, and its first %d embedded, as it will be with other texts"
-                    " that are too long for %s: %s",
+                    "%s refused a text of %d characters, and embedded the first %d of them; so it will be with other"
+                    " texts that are too long for %s",
+                    self._url,
                     len(text),
                     size,
                     self._model,
-                    refusal,
                 )
             return row
         raise refusal  # of another reason: a short text is refused, too
