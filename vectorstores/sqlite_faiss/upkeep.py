@@ -107,7 +107,7 @@ class Upkeep:
         """Write the file of a namespace, and go on with what is in it."""
         found = snapshot.opened(self._place_of(namespace))
 
-        def begin(connection: sqlite3.Connection) -> tuple[Namespace, _State] | None:
+        def begin(connection: sqlite3.Connection) -> _State | None:
             if self._closing.is_set() and self._index.get(namespace) is None:
                 return None  # let go of, and nobody is left who would read it
             space = self._index.current(connection, namespace)
@@ -115,12 +115,11 @@ class Upkeep:
             if found is not None and found.moment != mine and searching.is_known(connection, found):
                 # Another process has written one meanwhile, which may be enough.
                 space = self._index.install(connection, namespace, found)
-            return (space, _state(connection, space)) if self._is_due(space) else None
+            return _state(connection, space) if self._is_due(space) else None
 
-        begun = self._database.read(begin, ROLE)
-        if begun is None:
+        state = self._database.read(begin, ROLE)
+        if state is None:
             return
-        _, state = begun
         with Draft(self._place_of(namespace)) as draft:
             written = self._write(draft, state)
             self._database.write(lambda connection: self._put_in_place(connection, namespace, draft, written))
