@@ -135,7 +135,6 @@ from jeeves_reflexion.workflows import WorkflowError as WorkflowError
 from jeeves_reflexion.workflows import reflection_correct as reflection_correct
 from jeeves_reflexion.workflows import reflection_evaluate as reflection_evaluate
 from jeeves_reflexion.workflows import reflection_loop as reflection_loop
-from vectorstores import CachedEmbedder as CachedEmbedder
 from vectorstores import Chunk as Chunk
 from vectorstores import Embedder as Embedder
 from vectorstores import FaissVectorStore as FaissVectorStore

@@ -25,13 +25,10 @@ from vectorstores.base import StoreUnavailableError as StoreUnavailableError
 from vectorstores.base import VectorStore as VectorStore
 from vectorstores.base import VectorStoreError as VectorStoreError
 from vectorstores.base import new_id as new_id
-from vectorstores.embedders.cached import CachedEmbedder as CachedEmbedder
 from vectorstores.embedders.http import HttpEmbedder as HttpEmbedder
 from vectorstores.embedders.http import HttpOptions as HttpOptions
+from vectorstores.embedders.local import SentenceTransformerEmbedder as SentenceTransformerEmbedder
 from vectorstores.embedders.onnx import OnnxEmbedder as OnnxEmbedder
-from vectorstores.embedders.sentence_transformers import (
-    SentenceTransformerEmbedder as SentenceTransformerEmbedder,
-)
 from vectorstores.embedders.word_hashes import HashingEmbedder as HashingEmbedder
 from vectorstores.memory import InMemoryVectorStore as InMemoryVectorStore
 from vectorstores.migration import Reembedding as Reembedding

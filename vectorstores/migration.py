@@ -1,8 +1,8 @@
-"""Moves a store to another embedder while it is in use: old vectors serve until all the new ones are there.
+"""Moves a store to another embedder: old vectors serve until all the new ones are there.
 
-The new vectors are kept beside the old ones, so a move that was stopped goes on where it was. What others add,
-change or delete meanwhile is noted by the database itself, whoever writes. At the end both change places in one
-transaction; stores that are open then say so at their next call and have to be opened anew.
+Then both change places in one transaction; stores that are open say so at their next call and have to be opened anew.
+A folder is moved in one transaction, for which writers wait. In PostgreSQL the new vectors are kept beside the old
+ones, so others write meanwhile, and a move that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ async def reembed(
 ) -> Reembedding:
     """Embed everything in the store at ``url`` with another embedder, and make it the store's own.
 
-    Searches and writes of others go on with the old one meanwhile. A move that was stopped, however, is taken
-    up where it was; one to another embedder is given up for this one. ``batch`` texts are embedded at a time;
+    Searches of others go on with the old one meanwhile. In a folder, writes of others wait up to 30 seconds and then
+    raise :class:`~vectorstores.StoreUnavailableError`, and a move that was stopped leaves everything as it was. In
+    PostgreSQL writes go on, a stopped move is taken up where it was, and one to another embedder is given up for this
+    one. ``batch`` texts are embedded at a time;
     ``on_progress`` is called after each. What is embedded is each chunk's ``embed_text``, else its content, also
     where the old vector had been supplied by a caller.
 

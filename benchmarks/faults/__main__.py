@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -20,7 +20,7 @@ import click
 
 from benchmarks.faults.rounds import WRITERS, Outcome, Plan, run_rounds
 from benchmarks.report import machine, table, write_result
-from vectorstores import JSON, new_id
+from vectorstores import JSON
 
 _PER_STORE: Final = 20
 _PRELOAD: Final = 12_000
@@ -30,7 +30,6 @@ _EMBEDDED: Final = "postgresql+embedded://"
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--store", type=click.Choice(["faiss", "postgres"]), default="faiss", show_default=True)
-@click.option("--dsn", help="The PostgreSQL server; by default one is started in a temporary folder.")
 @click.option("--kill-server", is_flag=True, help="Kill the embedded PostgreSQL too, while it is written to.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option(
@@ -40,21 +39,26 @@ _EMBEDDED: Final = "postgresql+embedded://"
     show_default=True,
     help="The result is put into this file under the store's name; a page of all results is written beside it.",
 )
-def main(rounds: int, store: str, dsn: str | None, kill_server: bool, seed: int, out: Path) -> None:  # noqa: FBT001
+def main(rounds: int, store: str, kill_server: bool, seed: int, out: Path) -> None:  # noqa: FBT001
     """Kill writing processes at random moments, and check that nothing acknowledged was lost.
 
     Every twenty rounds a new store is begun, every other of them with 12,000 chunks in it.
     """
-    if kill_server and (dsn or store != "postgres"):
-        raise click.UsageError(
-            "--kill-server is for --store postgres without --dsn: it kills a server of its own"
-        )
+    if kill_server and store != "postgres":
+        raise click.UsageError("--kill-server is for --store postgres")
     name = f"{store}, server killed" if kill_server else store
     command = f"python -m benchmarks.faults --rounds {rounds} --store {store} --seed {seed}"
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder, _server(store, dsn) as server:
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder, _server(store) as server:
         scratch = Path(folder)
-        places = _folders(scratch) if server is None else _namespaces(server)
-        plan = Plan(places, scratch, seed=seed, rounds=rounds, per_store=_PER_STORE, preload=_PRELOAD)
+
+        def place(number: int) -> tuple[str, str]:
+            return (
+                (str(scratch / f"store-{number}"), "faults")
+                if server is None
+                else (server, f"faults-{number}")
+            )
+
+        plan = Plan(place, scratch, seed=seed, rounds=rounds, per_store=_PER_STORE, preload=_PRELOAD)
         if kill_server and server is not None:
             plan.between = partial(_kill_server, Path(server.removeprefix(_EMBEDDED)), random.Random(seed))
             command += " --kill-server"
@@ -72,18 +76,10 @@ def main(rounds: int, store: str, dsn: str | None, kill_server: bool, seed: int,
 
 def as_json(outcome: Outcome, command: str) -> dict[str, JSON]:
     """Return an outcome as JSON."""
-    counts = asdict(outcome.verdict)
-    return {
-        "command": command,
-        "machine": machine(),
-        "rounds": outcome.rounds,
-        "killed": outcome.killed,
-        "refused": outcome.refused,
-        "reasons": list(outcome.reasons),
-        **counts,
-        "seconds": round(outcome.seconds),
-        "notes": list(outcome.verdict.notes[:20]),
-    }
+    said = asdict(outcome)
+    counts = said.pop("verdict")
+    said |= {"seconds": round(outcome.seconds), **counts, "notes": counts["notes"][:20]}
+    return {"command": command, "machine": machine(), **said}
 
 
 _COLUMNS: Final = {
@@ -131,21 +127,11 @@ def page(results: Mapping[str, Mapping[str, JSON]]) -> str:
     )
 
 
-def _folders(scratch: Path) -> Callable[[int], tuple[str, str]]:
-    return lambda number: (str(scratch / f"store-{number}"), "faults")
-
-
-def _namespaces(url: str) -> Callable[[int], tuple[str, str]]:
-    """Return places in one database, which other runs may have used before."""
-    run = new_id()
-    return lambda number: (url, f"faults-{run}-{number}")
-
-
 @contextmanager
-def _server(store: str, dsn: str | None) -> Iterator[str | None]:
-    """Give the address of a PostgreSQL server if one is needed; stop it at the end if it is our own."""
-    if store != "postgres" or dsn:
-        yield dsn
+def _server(store: str) -> Iterator[str | None]:
+    """Give the address of a PostgreSQL server of our own if one is needed, and stop it at the end."""
+    if store != "postgres":
+        yield None
         return
     from vectorstores.postgres.embedded import leave  # noqa: PLC0415 - for those with the extra
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
 
 from benchmarks.faults.lane import Item, vector_of
 from benchmarks.faults.verify import Journals, Place, Verdict, verify
-from benchmarks.faults.writer import Job, start_command
+from benchmarks.faults.writer import Job, end, start
 from vectorstores import Chunk, HashingEmbedder, open_store
 
 Way: TypeAlias = Literal["all", "one by one", "some", "early"]
@@ -29,49 +25,6 @@ _START_TIMEOUT: Final = 60.0
 _POLL: Final = 0.01
 _PRELOAD_BATCH: Final = 4000
 _FILLER: Final = "filler"
-
-
-class Nursery:
-    """A process that starts writers. Leaving the context leaves none of them behind."""
-
-    def __init__(self) -> None:
-        # One thread each: the writers are forked, and there are more of them than cores.
-        single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.faults.writer"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[2],
-            env=os.environ | single,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._process:
-            # The end of its input has it kill what it started; leaving its context waits for it.
-            pass
-
-    def start(self, job: Job) -> int:
-        """Start a writer and return its process id."""
-        return self._ask(start_command(job))[0]
-
-    def reap(self) -> list[int]:
-        """Wait for all writers, and return their exit statuses (minus the signal) in the order of starting."""
-        return self._ask('"reap"\n')
-
-    def _ask(self, line: str) -> list[int]:
-        commands, answers = self._process.stdin, self._process.stdout
-        if commands is None or answers is None:
-            raise RuntimeError("the process was started without pipes")
-        commands.write(line)
-        commands.flush()
-        answer: list[int] = json.loads(answers.readline())
-        return answer
 
 
 _REASONS: Final = 5
@@ -117,23 +70,22 @@ async def run_rounds(plan: Plan, *, say: Callable[[str], None] = lambda _: None)
     """Run the rounds one after the other."""
     outcome, start = Outcome(), time.monotonic()
     chance = random.Random(plan.seed)
-    with Nursery() as nursery:
-        settled: dict[Place, Item] = {}
-        for number in range(plan.rounds):
-            url, namespace = plan.places(number // plan.per_store)
-            if number % plan.per_store == 0:
-                odd = number // plan.per_store % 2
-                settled = await _preload(plan, url, namespace) if odd and plan.preload else {}
-            round_ = Round(plan, nursery, chance, number, (url, namespace))
-            journals = await anyio.to_thread.run_sync(round_.run)
-            async with open_store(url, embedder=HashingEmbedder(dim=plan.dim), namespace=namespace) as store:
-                verdict = await verify(store, journals, settled, plan.seed, plan.dim)
-            outcome.verdict.add(verdict)
-            outcome.rounds += 1
-            outcome.killed += round_.killed
-            outcome.refused += len(journals.refused)
-            outcome.reasons += journals.refused[: _REASONS - len(outcome.reasons)]
-            say(f"round {number + 1}: {verdict.say()}")
+    settled: dict[Place, Item] = {}
+    for number in range(plan.rounds):
+        url, namespace = plan.places(number // plan.per_store)
+        if number % plan.per_store == 0:
+            odd = number // plan.per_store % 2
+            settled = await _preload(plan, url, namespace) if odd and plan.preload else {}
+        round_ = Round(plan, chance, number, (url, namespace))
+        journals = await anyio.to_thread.run_sync(round_.run)
+        async with open_store(url, embedder=HashingEmbedder(dim=plan.dim), namespace=namespace) as store:
+            verdict = await verify(store, journals, settled, plan.seed, plan.dim)
+        outcome.verdict.add(verdict)
+        outcome.rounds += 1
+        outcome.killed += round_.killed
+        outcome.refused += len(journals.refused)
+        outcome.reasons += journals.refused[: _REASONS - len(outcome.reasons)]
+        say(f"round {number + 1}: {verdict.say()}")
     outcome.seconds = time.monotonic() - start
     return outcome
 
@@ -158,11 +110,9 @@ def filler(number: int, dim: int) -> Chunk:
 class Round:
     """Writers start, write, and are killed."""
 
-    def __init__(
-        self, plan: Plan, nursery: Nursery, chance: random.Random, number: int, place: tuple[str, str]
-    ) -> None:
+    def __init__(self, plan: Plan, chance: random.Random, number: int, place: tuple[str, str]) -> None:
         self.killed = 0
-        self._plan, self._nursery, self._chance, self._number = plan, nursery, chance, number
+        self._plan, self._chance, self._number = plan, chance, number
         self._journals = [plan.scratch / f"journal-{number}-{writer}" for writer in range(WRITERS)]
         self._place = place
 
@@ -171,7 +121,7 @@ class Round:
         jobs = [self._job(writer) for writer in range(WRITERS)]
         ways: Sequence[Way] = ("all", "one by one", "some", "early")
         way: Way = "all" if self._plan.between else self._chance.choice(ways)
-        pids = [self._nursery.start(job) for job in jobs]
+        writers = [start(job) for job in jobs]
         try:
             if way == "early":
                 time.sleep(self._chance.random() * self._plan.longest / 4)
@@ -181,11 +131,9 @@ class Round:
             if self._plan.between:
                 self._plan.between()
                 self._wait_for_acknowledgements()
-            self._kill(pids, way)
+            self._kill(writers, way)
         finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGKILL)
-            statuses = self._nursery.reap()
+            statuses = end(writers)
         self.killed = statuses.count(-signal.SIGKILL)
         journals = Journals()
         for path in self._journals:
@@ -207,16 +155,16 @@ class Round:
             backwards=self._plan.backwards,
         )
 
-    def _kill(self, pids: Sequence[int], way: Way) -> None:
-        victims = list(pids)
+    def _kill(self, writers: Sequence[BaseProcess], way: Way) -> None:
+        victims = list(range(WRITERS))
         self._chance.shuffle(victims)
         if way == "some":
-            for pid in victims[: WRITERS // 2]:
-                os.kill(pid, signal.SIGKILL)
+            for victim in victims[: WRITERS // 2]:
+                writers[victim].kill()
             # The others must be able to go on, whatever lock the dead held.
-            self._wait_for_acknowledgements({pids.index(pid) for pid in victims[WRITERS // 2 :]})
-        for pid in victims:
-            os.kill(pid, signal.SIGKILL)
+            self._wait_for_acknowledgements(set(victims[WRITERS // 2 :]))
+        for victim in victims:
+            writers[victim].kill()
             if way == "one by one":
                 time.sleep(self._chance.random() * 0.1)
 

@@ -1,23 +1,15 @@
-"""A process that brings up writers on demand and keeps their dead until asked: ``python -m ...faults.writer``.
-
-It imports everything once and forks, so that a writer starts in milliseconds. It reads commands as JSON
-lines: an object starts a writer (:class:`Job`) and is answered by its process id; ``"reap"`` waits for all
-of them and is answered by their exit statuses. Until then none of the ids is used again. At the end of its
-input, also when whoever started it has died, it kills what is still running and ends.
-"""
+"""A process that writes to a store until it is killed, and notes each call that was acknowledged."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import signal
-import sys
 import time
-import traceback
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
@@ -29,13 +21,8 @@ from vectorstores import JSON, ConflictError, HashingEmbedder, Store, StoreUnava
 RACES: Final = "races"
 COUNTER: Final = "counter"
 _PATIENCE: Final = 0.2
-_HEAVY: Final = (
-    "faiss",
-    "vectorstores.sqlite_faiss",
-    "psycopg_pool",
-    "pgvector.psycopg",
-    "vectorstores.postgres",
-)
+# Loaded once and forked, so that a writer starts in milliseconds. One that is missing is missed by who needs it.
+_HEAVY: Final = [__name__, "faiss", "vectorstores.sqlite_faiss", "pgvector.psycopg", "vectorstores.postgres"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,57 +165,33 @@ def turn_back_time() -> None:
     time.time_ns = lambda: int((start - 10.0 * next(looks)) * 1e9)
 
 
-def _child(job: Job) -> None:
-    """Run a writer and end the process."""
-    status = 1
+def start(job: Job) -> BaseProcess:
+    """Start a writer."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_HEAVY)
+    process = context.Process(target=_run, args=(job,), daemon=True)
+    process.start()
+    return process
+
+
+def end(processes: Sequence[BaseProcess]) -> list[int | None]:
+    """Kill what is still running, and return the exit statuses (minus the signal)."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
+
+
+def _run(job: Job) -> None:
     try:
         if job.backwards:
             turn_back_time()
         anyio.run(write, job)
-        status = 0
-    except BaseException as error:  # noqa: BLE001 - the end of a forked process, which must not return
-        traceback.print_exc()
+    except BaseException as error:
         Journal(Path(job.journal)).note(lane=job.name, wrong=f"a writer ended: {_first(error)!r}")
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+        raise
 
 
 def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-def start_command(job: Job) -> str:
-    """Return the line that starts a writer."""
-    return json.dumps(asdict(job)) + "\n"
-
-
-def main() -> None:
-    """Serve commands until the end of the input."""
-    for module in _HEAVY:
-        # Loaded here, so that the writers need not. One that is missing is missed by the writer that needs it.
-        with suppress(ImportError):
-            import_module(module)
-    children: list[int] = []
-    try:
-        for line in sys.stdin:
-            command = json.loads(line)
-            if command == "reap":
-                answer = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-                children.clear()
-            else:
-                child = os.fork()
-                if child == 0:
-                    _child(Job(**command))
-                children.append(child)
-                answer = [child]
-            sys.stdout.write(json.dumps(answer) + "\n")
-            sys.stdout.flush()
-    finally:
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-
-
-if __name__ == "__main__":
-    main()

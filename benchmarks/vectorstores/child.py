@@ -1,7 +1,6 @@
 """What a fresh process sees: the time to open a store and to answer a first search, and the memory that it takes.
 
-``python -m benchmarks.vectorstores.child open|warm|memory FOLDER QUERIES.npy DIM`` prints one JSON object. ``warm`` has
-loaded the libraries before its clock starts; ``open`` has not.
+``python -m benchmarks.vectorstores.child open|memory FOLDER QUERIES.npy DIM`` prints one JSON object.
 """
 
 from __future__ import annotations
@@ -25,43 +24,36 @@ if TYPE_CHECKING:
 _WARM_SEARCHES = 200
 
 
-async def first_search(folder: Path, query: FloatArray, dim: int) -> float:
+def _open(folder: Path, dim: int) -> vectorstores.Store:
+    origin = vectorstores.Origin("benchmark-vectors", "the vectors of the benchmark", dim)
+    return vectorstores.open_store(
+        folder, embedder=vectorstores.AbsentEmbedder(origin), namespace="benchmark"
+    )
+
+
+async def first_search(folder: Path, query: FloatArray, dim: int) -> dict[str, float]:
     """Return the seconds from opening a store to the answer of its first search."""
     started = time.perf_counter()
-    async with vectorstores.open_store(
-        folder, embedder=_no_embedder(dim), namespace="benchmark", create=False
-    ) as store:
+    async with _open(folder, dim) as store:
         await store.search(query, k=5)
-        return time.perf_counter() - started
+        return {"seconds": time.perf_counter() - started}
 
 
 async def memory(folder: Path, queries: FloatArray, dim: int) -> dict[str, int]:
     """Return by how much this process grew, in bytes, by kind of page, once a store is open and was searched well."""
     with tempfile.TemporaryDirectory() as empty:
-        await _load_libraries(Path(empty) / "store", queries[0], dim)
+        # So that all that is loaded once is loaded.
+        async with _open(Path(empty) / "store", dim) as store:
+            await store.add([vectorstores.Chunk("a row", vector=queries[0])])
+            await store.search(queries[0], k=5)
     gc.collect()
     before = pages()
-    async with vectorstores.open_store(
-        folder, embedder=_no_embedder(dim), namespace="benchmark", create=False
-    ) as store:
+    async with _open(folder, dim) as store:
         for number in range(_WARM_SEARCHES):
             await store.search(queries[number % len(queries)], k=5)
         gc.collect()
         after = pages()
     return {kind: after[kind] - before[kind] for kind in after}
-
-
-async def _load_libraries(folder: Path, query: FloatArray, dim: int) -> None:
-    """Open an empty store and search it, so that all that is loaded once is loaded."""
-    async with vectorstores.open_store(folder, embedder=_no_embedder(dim), namespace="benchmark") as store:
-        await store.add([vectorstores.Chunk("a row", vector=query)])
-        await store.search(query, k=5)
-
-
-def _no_embedder(dim: int) -> vectorstores.AbsentEmbedder:
-    return vectorstores.AbsentEmbedder(
-        vectorstores.Origin("benchmark-vectors", "the vectors of the benchmark", dim)
-    )
 
 
 def pages() -> dict[str, int]:
@@ -83,11 +75,8 @@ async def _main(what: str, folder: str, queries: str, dim: str) -> None:
     asked = np.load(queries)
     if what == "memory":
         print(json.dumps(await memory(Path(folder), asked, int(dim))))
-        return
-    if what == "warm":
-        with tempfile.TemporaryDirectory() as empty:
-            await _load_libraries(Path(empty) / "store", asked[0], int(dim))
-    print(json.dumps({"seconds": await first_search(Path(folder), asked[0], int(dim))}))
+    else:
+        print(json.dumps(await first_search(Path(folder), asked[0], int(dim))))
 
 
 if __name__ == "__main__":

@@ -1,97 +1,120 @@
-"""The command: what to measure, how often, and where the figures go."""
+"""The command: each size is made, measured and removed before the next."""
 
 from __future__ import annotations
 
 import importlib.util
-import sys
+import shutil
 import tempfile
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
 
 import anyio
 import click
 
 from benchmarks.report import out_option, write_result
-from benchmarks.vectorstores.lines import Run, Settings
-from benchmarks.vectorstores.plan import measure
+from benchmarks.vectorstores.lines import Line, Run, Settings, single
 from benchmarks.vectorstores.report import figures, page
+from benchmarks.vectorstores.search import (
+    SECTION,
+    fill,
+    filter_lines,
+    open_at,
+    open_lines,
+    search_lines,
+    settle,
+)
+from benchmarks.vectorstores.vectors import clustered
+from benchmarks.vectorstores.writes import add_lines, delete_lines, rows_needed
 
-_HUGE = 1_000_000
+_HUGE: Final = 1_000_000
+_OURS: Final = ("jeeves-reflexion", "faiss-cpu", "numpy", "psycopg")
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Small sizes, seconds in all: to see that it runs.")
 @click.option("--million", is_flag=True, help="Also 1,000,000 vectors, in both stores (an hour, 12 GB).")
-@click.option("--repetitions", type=click.IntRange(min=1), help="Repetitions of every line.  [default: 15]")
-@click.option("--calls", type=click.IntRange(min=1), help="Calls per repetition.  [default: 40]")
-@click.option(
-    "--postgres",
-    metavar="URL",
-    help="A server to make and drop databases on; 'embedded' starts one; 'none' leaves it out.",
-    default="embedded",
-    show_default=True,
-)
-@click.option(
-    "--postgres-size", type=click.IntRange(min=100), multiple=True, help="Rows.  [default: 10000, 100000]"
-)
-@click.option("--no-faiss", is_flag=True, help="PostgreSQL alone.")
+@click.option("--store", type=click.Choice(["both", "folder", "postgres"]), default="both", show_default=True)
+@click.option("--dsn", help="A PostgreSQL server to make and drop databases on; by default one is started.")
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Where the stores are made and removed again; decides which disk is measured.  [default: temporary]",
 )
 @out_option("vectorstores.json and .md")
-@click.option("--docs", type=click.Path(dir_okay=False, path_type=Path), help="File for the Markdown, too.")
-def main(  # noqa: PLR0913 - the options of a command
-    *,
-    quick: bool,
-    million: bool,
-    repetitions: int | None,
-    calls: int | None,
-    postgres: str,
-    postgres_size: tuple[int, ...],
-    no_faiss: bool,
-    folder: Path | None,
-    out: Path,
-    docs: Path | None,
-) -> None:
+def main(*, quick: bool, million: bool, store: str, dsn: str | None, folder: Path | None, out: Path) -> None:
     """Measure the stores beside bare engines; print the table, write it and its JSON."""
     if importlib.util.find_spec("faiss") is None:
         raise click.ClickException('FAISS is not installed: pip install "jeeves-reflexion[faiss]"')
     settings = Settings().quick() if quick else Settings()
-    settings = replace(
-        settings,
-        huge=_HUGE if million else None,
-        repetitions=repetitions or settings.repetitions,
-        calls=calls or settings.calls,
-        postgres=postgres_size or (*settings.postgres, *([_HUGE] if million else [])),
-    )
+    if million:
+        settings = replace(settings, huge=_HUGE, postgres=(*settings.postgres, _HUGE))
     with tempfile.TemporaryDirectory(prefix="vectorstores-", dir=folder) as scratch:
         run = Run(settings, Path(scratch), lambda line: click.echo(line, err=True))
-        anyio.run(
-            partial(measure, run, faiss=not no_faiss, postgres=None if postgres == "none" else postgres)
-        )
-    found, text = figures(run, _command()), page(run, _command())
-    write_result(out, "vectorstores", found, text)
-    if docs is not None:
-        docs.write_text(text, encoding="utf-8")
+        anyio.run(partial(measure, run, store, dsn))
+    chosen = " --quick" * quick + " --million" * million + f" --store {store}"
+    command = f"python -m benchmarks.vectorstores{chosen}"
+    text = page(run, command)
+    write_result(out, "vectorstores", figures(run, command), text)
     click.echo(text)
 
 
-def _command() -> str:
-    """Return the command without the places of this machine."""
-    kept: list[str] = []
-    words = iter(sys.argv[1:])
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if name in ("--out", "--docs", "--folder"):
-            if not equals:
-                next(words, None)
-        elif name == "--postgres":
-            value = word.partition("=")[2] if equals else next(words, "")
-            shown = value if value in ("none", "embedded") else name.removeprefix("--").upper()
-            kept += [name, shown]
-        else:
-            kept.append(word)
-    return " ".join(["python -m benchmarks.vectorstores", *kept])
+async def measure(run: Run, store: str, dsn: str | None) -> None:
+    """Measure all lines of the table that can be measured here."""
+    for name in _OURS:
+        try:
+            run.versions[name] = version(name)
+        except PackageNotFoundError:
+            run.versions[name] = "not installed"
+    settings = run.settings
+    if store != "postgres":
+        for n in settings.small:
+            await _small(run, n, writes=n == settings.small[-1])
+        for size in (settings.large, settings.huge):
+            if size is not None:
+                await _large(run, size)
+        if settings.huge is None:
+            run.left_out.append("1,000,000 vectors: `--million`")
+    if store == "folder":
+        run.left_out.append("PostgreSQL")
+    elif importlib.util.find_spec("psycopg_pool") is None or importlib.util.find_spec("pgvector") is None:
+        run.left_out.append('PostgreSQL: `pip install "jeeves-reflexion[postgres]" pgvector`')
+    else:
+        from benchmarks.vectorstores.postgres import measure_postgres  # noqa: PLC0415 - its libraries are optional
+
+        await measure_postgres(run, dsn)
+
+
+async def _small(run: Run, n: int, *, writes: bool) -> None:
+    """Search a small store; add to it."""
+    settings = run.settings
+    corpus = clustered(rows_needed(run, n) if writes else n, settings.queries, seed=settings.seed)
+    folder = run.folder / f"small-{n}"
+    async with open_at(folder, corpus.vectors.shape[1]) as store:
+        await fill(run, store, corpus.first(n), f"load {n:,}")
+        await settle(store, corpus)
+        await search_lines(run, store, corpus.first(n))
+        if writes:
+            await add_lines(run, store, corpus, folder, n)
+    shutil.rmtree(folder)
+
+
+async def _large(run: Run, n: int) -> None:
+    """Load, search, filter, open, and delete from a large store."""
+    settings = run.settings
+    corpus = clustered(n, settings.queries, seed=settings.seed)
+    folder, dim = run.folder / f"large-{n}", corpus.vectors.shape[1]
+    async with open_at(folder, dim) as store:
+        loaded = await fill(run, store, corpus, f"load {n:,}")
+        run.add(Line(SECTION, f"load {n:,}", single(n / loaded, "per s"), note=f"{loaded:.1f} s"))
+        await settle(store, corpus)
+        await search_lines(run, store, corpus)
+        if n == settings.large:
+            await filter_lines(run, store, corpus)
+    await open_lines(run, corpus, folder)
+    async with open_at(folder, dim) as store:
+        await settle(store, corpus)
+        await delete_lines(run, store, corpus)
+    shutil.rmtree(folder)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from benchmarks.timing import Figure, Stall, median
+from benchmarks.timing import Figure, Stall, differences, median, ratios
 
 Unit: TypeAlias = Literal["ms", "s", "times", "share", "bytes", "MB", "per s"]
 # How much of a unit a value of 1 is (seconds, shares, bytes, rates).
@@ -46,14 +46,12 @@ def single(value: float, unit: Unit) -> Amount:
 class Bound:
     """What an amount must keep to: ``limit`` in the measure of the figure (seconds, shares, bytes)."""
 
-    kind: Literal["at most", "at least", "under"]
+    kind: Literal["at most", "at least"]
     limit: float
 
     def holds(self, value: float) -> bool:
         """Whether a value keeps to it."""
-        if self.kind == "at least":
-            return value >= self.limit
-        return value <= self.limit if self.kind == "at most" else value < self.limit
+        return value >= self.limit if self.kind == "at least" else value <= self.limit
 
     def text(self, unit: Unit) -> str:
         """Return it in the unit of what it bounds."""
@@ -93,7 +91,6 @@ class Settings:
     queries: int = 200
     writers: int = 32
     searchers: int = 32
-    bulk: int = 500
     window: float = 0.5
     seed: int = 0
 
@@ -107,7 +104,6 @@ class Settings:
             repetitions=2,
             calls=4,
             queries=20,
-            bulk=50,
             window=0.05,
         )
 
@@ -129,6 +125,26 @@ class Run:
         self.lines.append(line)
         verdict = {True: "met", False: "NOT met", None: "reported"}[line.met]
         self.say(f"{line.section}: {line.what}: {line.found} {verdict}")
+
+    def compare(
+        self,
+        name: tuple[str, str],
+        sides: tuple[Sequence[float], Sequence[float]],
+        against: str,
+        bound: Bound | None,
+        *,
+        kind: Literal["times", "times faster", "difference"] = "times",
+        note: str = "",
+    ) -> None:
+        """Keep a line of this section and name, with the seconds of a call on our side and beside it."""
+        ours, beside = sides
+        if kind == "difference":
+            found = Amount(differences(ours, beside), "ms")
+        else:
+            found = Amount(ratios(ours, beside) if kind == "times" else ratios(beside, ours), "times")
+        note = "; ".join(each for each in (kind, note) if each and each != "times")
+        shown = Amount(median(ours), "ms"), Amount(median(beside), "ms")
+        self.add(Line(*name, found, bound, *shown, against=against, note=note))
 
     def stalled(self, stall: Stall) -> None:
         """Keep what the event loop was found to do."""

@@ -1,17 +1,14 @@
 """Two processes that create the same store at once, one of which is killed."""
 
-import os
 import random
-import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import anyio
 
-from benchmarks.faults.rounds import Nursery
 from benchmarks.faults.verify import Journals, Verdict, verify
-from benchmarks.faults.writer import Job
+from benchmarks.faults.writer import Job, end, start
 from vectorstores import HashingEmbedder, open_store
 
 NAMESPACE = "test"
@@ -31,25 +28,22 @@ def kill_one_of_two_creators(
     The other must create the store and write to it within ``patience`` seconds. Returns the verdict on all places.
     """
     chance, verdict = random.Random(seed), Verdict()
-    with Nursery() as nursery:
-        for number, place in enumerate(places):
-            journals = [scratch / f"{number}-{n}" for n in range(2)]
-            jobs = [Job(place, NAMESPACE, f"r.{n}", seed, str(journals[n]), dim) for n in range(2)]
-            pids = [nursery.start(job) for job in jobs]
-            try:
-                time.sleep(chance.random() * longest)
-                os.kill(pids[number % 2], signal.SIGKILL)
-                other = journals[1 - number % 2]
-                deadline = time.monotonic() + patience
-                while not (other.exists() and other.read_bytes().count(b'"step"') > 2):
-                    assert time.monotonic() < deadline, "the other could not create the store or write to it"
-                    time.sleep(0.01)
-            finally:
-                for pid in pids:
-                    os.kill(pid, signal.SIGKILL)
-                nursery.reap()
-            noted = Journals()
-            for journal in journals:
-                noted.read(journal)
-            verdict.add(anyio.run(verdict_on, place, noted, seed, dim))
+    for number, place in enumerate(places):
+        journals = [scratch / f"{number}-{n}" for n in range(2)]
+        jobs = [Job(place, NAMESPACE, f"r.{n}", seed, str(journals[n]), dim) for n in range(2)]
+        writers = [start(job) for job in jobs]
+        try:
+            time.sleep(chance.random() * longest)
+            writers[number % 2].kill()
+            other = journals[1 - number % 2]
+            deadline = time.monotonic() + patience
+            while not (other.exists() and other.read_bytes().count(b'"step"') > 2):
+                assert time.monotonic() < deadline, "the other could not create the store or write to it"
+                time.sleep(0.01)
+        finally:
+            end(writers)
+        noted = Journals()
+        for journal in journals:
+            noted.read(journal)
+        verdict.add(anyio.run(verdict_on, place, noted, seed, dim))
     return verdict

@@ -36,11 +36,7 @@ def test_a_loss_is_said_beside_earlier_results_and_fails(tmp_path, monkeypatch):
     assert "3 items of r0.1.0" in page
 
 
-def test_a_server_that_is_not_ours_is_not_killed():
-    for arguments in (
-        ["--kill-server"],
-        ["--store", "postgres", "--dsn", "postgresql://host/x", "--kill-server"],
-    ):
-        result = CliRunner().invoke(command.main, arguments)
-        assert result.exit_code == 2
-        assert "a server of its own" in result.output
+def test_a_folder_has_no_server_to_kill():
+    result = CliRunner().invoke(command.main, ["--kill-server"])
+    assert result.exit_code == 2
+    assert "--kill-server is for --store postgres" in result.output

@@ -29,7 +29,7 @@ def test_ten_rounds_of_kill_9_lose_nothing(tmp_path):
         seed=SEED,
         rounds=10,
         per_store=5,
-        preload=11_000,
+        preload=6_000,
         longest=0.4,
         dim=DIM,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 import time
@@ -34,11 +33,7 @@ def right(request: dict[str, Any]) -> dict[str, Any]:
     rows = anyio.run(HashingEmbedder(request.get("dimensions", DIM)).embed, request["input"])
     data: list[dict[str, Any]] = []
     for index, row in enumerate(rows):
-        numbers = row.astype("<f4")
-        coded = request["encoding_format"] == "base64"
-        data.append(
-            {"index": index, "embedding": base64.b64encode(numbers).decode() if coded else numbers.tolist()}
-        )
+        data.append({"index": index, "embedding": row.tolist()})
     return {"object": "list", "data": data[::-1]}
 
 

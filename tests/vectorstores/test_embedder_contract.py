@@ -11,7 +11,6 @@ from embedding_service import DIM, Service
 from small_bert import make_bert
 
 from vectorstores import (
-    CachedEmbedder,
     Embedder,
     EmbeddingError,
     HashingEmbedder,
@@ -39,14 +38,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(make_bert(tmp_path_factory.mktemp("contract") / "model"))
 
 
-@pytest.fixture(params=["hashing", "cached", "http", *NEEDED])
+@pytest.fixture(params=["hashing", "http", *NEEDED])
 def embedder(request: pytest.FixtureRequest, service: Service, model: str, tmp_path: Path) -> Embedder:
     for name in NEEDED.get(request.param, ()):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"needs {name}")
     made: dict[str, Embedder] = {
         "hashing": HashingEmbedder(DIM),
-        "cached": CachedEmbedder(HashingEmbedder(DIM), tmp_path / "cache.sqlite3"),
         "http": HttpEmbedder("m", dim=DIM, base_url=service.url, api_key=""),
     }
     if request.param in made:
@@ -59,7 +57,7 @@ def embedder(request: pytest.FixtureRequest, service: Service, model: str, tmp_p
 @pytest.fixture(autouse=True)
 async def closed(embedder: Embedder):
     yield
-    if isinstance(embedder, CachedEmbedder | HttpEmbedder):
+    if isinstance(embedder, HttpEmbedder):
         await embedder.close()
 
 

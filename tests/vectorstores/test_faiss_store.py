@@ -22,7 +22,7 @@ from vectorstores import (
     StoreUnavailableError,
     open_store,
 )
-from vectorstores.sqlite_faiss import database, index, rows
+from vectorstores.sqlite_faiss import database, index, records, rows
 from vectorstores.sqlite_faiss import store as folder
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.namespace import Namespace
@@ -166,20 +166,20 @@ async def test_many_writers_wait_for_another_process_no_longer_than_one(tmp_path
 async def test_a_search_that_the_store_is_closed_in_is_answered(tmp_path, monkeypatch):
     begun, closing = threading.Event(), threading.Event()
 
-    def slow(_: Namespace) -> bool:
+    def slow(space: Namespace, *given):
         begun.set()
         closing.wait(0.5)  # the store may wait for the search
-        return True
+        return plain(space, *given)
 
     def clear(given: index.Index) -> None:
         cleared(given)
         closing.set()
 
-    cleared, found = index.Index.clear, []
+    cleared, plain, found = index.Index.clear, Namespace.search, []
     store = open_at(tmp_path)
     await store.add([Chunk("text", f"c{n}", vector=v) for n, v in enumerate(vectors(9))])
     await store.search_by_vector(vectors(1)[0])
-    monkeypatch.setattr(Namespace, "is_untouched", property(slow))
+    monkeypatch.setattr(Namespace, "search", slow)
     monkeypatch.setattr(index.Index, "clear", clear)
 
     async def search() -> None:
@@ -299,6 +299,24 @@ async def test_a_text_seen_before_is_not_embedded_again(tmp_path):
         assert (await store.search("mug", k=2))[1].score == pytest.approx(1.0, abs=1e-5)
     assert embedder.asked == ["mug", "desk", "lamp"]
     assert again.asked == ["cup"]
+
+
+async def test_the_embeddings_that_were_not_used_for_the_longest_time_make_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "CAPACITY", 100)
+    embedder = SlowEmbedder()
+    async with open_at(tmp_path, embedder=embedder) as store:
+        for first in range(0, 300, 65):
+            await store.add([Chunk(f"text {n}") for n in range(first, first + 65)])
+            await store.search("text 0")
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
+            (kept,) = connection.execute("SELECT count(*) FROM embeddings").fetchone()
+        assert 65 <= kept <= 100
+        asked = len(embedder.asked)
+        await store.search("text 0")  # was used all the time
+        await store.search("text 324")  # is the newest
+        assert len(embedder.asked) == asked
+        await store.search("text 1")
+        assert len(embedder.asked) == asked + 1
 
 
 async def test_a_search_leaves_no_text_behind(tmp_path):

@@ -21,7 +21,7 @@ from vectorstores import (
     StoreUnavailableError,
 )
 from vectorstores._checks import unit_rows
-from vectorstores.sqlite_faiss import index, rows, upkeep
+from vectorstores.sqlite_faiss import index, rows, writer
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.namespace import Namespace
 from vectorstores.sqlite_faiss.rows import metadata_sum, text_sum, vector_sums
@@ -97,26 +97,6 @@ def test_a_row_that_changed_by_itself_is_named(tmp_path, name):
     anyio.run(main)
 
 
-def test_a_store_without_checksums_gets_them_row_by_row(tmp_path):
-    async def main() -> None:
-        async with open_at(tmp_path) as store:
-            await store.add(chunks(20))
-        with closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as connection:
-            for table, column in {"chunks": "sum", "vectors": "sum", "changes": "token"}.items():
-                connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        async with open_at(tmp_path) as store:
-            assert len(await store.search_by_vector(vectors(20)[0], k=30)) == 20
-            await store.update("c3", {"more": 1})
-            await store.add(chunks(1, "new", seed=9))
-        with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
-            assert connection.execute("SELECT count(sum) FROM chunks").fetchone() == (2,)
-            assert connection.execute("SELECT count(sum) FROM vectors").fetchone() == (1,)
-            # The newest change of old, and the two that came since.
-            assert connection.execute("SELECT count(token) FROM changes").fetchone() == (3,)
-
-    anyio.run(main)
-
-
 def test_an_index_of_another_history_counts_as_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "INDEX_FROM", 10)
 
@@ -174,7 +154,7 @@ def test_what_cannot_be_taken_off_the_disk_is_not_deleted(tmp_path, monkeypatch)
 
 
 def test_a_log_that_cannot_be_cleared_is_cleared_later(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(upkeep, "_SCRUB", 0.001)
+    monkeypatch.setattr(writer, "_SCRUB", 0.001)
     refused, checkpoint = [], Database.scrub
 
     def scrub(database: Database) -> bool:

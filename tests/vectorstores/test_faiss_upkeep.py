@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
-from vectorstores.sqlite_faiss import codes, columns, index, namespace, upkeep
+from vectorstores.sqlite_faiss import codes, index, namespace, upkeep
 from vectorstores.sqlite_faiss.namespace import Namespace
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ def space_of(store: FaissVectorStore) -> Namespace:
 
 
 async def test_values_that_nothing_has_any_more_are_forgotten(tmp_path, monkeypatch):
-    monkeypatch.setattr(columns, "_MANY", 50)
+    monkeypatch.setattr(namespace, "_MANY", 50)
     async with open_at(tmp_path) as store:
         await store.add(chunks(20, state="open"))
         for step in range(60):
@@ -45,16 +45,17 @@ async def test_values_that_nothing_has_any_more_are_forgotten(tmp_path, monkeypa
             assert len(space_of(store).columns["seen"]._values) < 60
 
 
-async def test_columns_of_keys_that_were_asked_for_long_ago_are_forgotten(tmp_path):
+async def test_columns_of_keys_that_were_asked_for_long_ago_are_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr(namespace, "_UNDECLARED", 8)
     async with open_at(tmp_path) as store:
-        await store.add(chunks(20, state="open", **{f"key{n}": n for n in range(100)}))
-        for n in range(100):
+        await store.add(chunks(20, state="open", **{f"key{n}": n for n in range(30)}))
+        for n in range(30):
             for filter in ({f"key{n}": n}, {"state": "open"}, {"key0": 0}):
                 assert len(await store.search_by_vector(vectors(1)[0], k=20, filter=filter)) == 20
             assert not await store.search_by_vector(vectors(1)[0], filter={f"key{n}": n + 1})
         assert len(space_of(store).columns) <= namespace._UNDECLARED + len(space_of(store).indexed)
-        assert {"state", "key0", "key99"} <= space_of(store).columns.keys()
-        everything = {"$and": [{f"key{n}": n} for n in range(100)]}
+        assert {"state", "key0", "key29"} <= space_of(store).columns.keys()
+        everything = {"$and": [{f"key{n}": n} for n in range(30)]}
         assert len(await store.search_by_vector(vectors(1)[0], k=30, filter=everything)) == 20
         assert await store.count(filter=everything) == 20
 

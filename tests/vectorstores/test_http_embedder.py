@@ -52,10 +52,9 @@ async def hashed(*texts: str, dim: int = DIM) -> np.ndarray:
     return await HashingEmbedder(dim).embed(texts)
 
 
-@pytest.mark.parametrize("encoding", ["float", "base64"])
-async def test_each_text_gets_its_vector_whatever_the_order_of_the_reply(service, encoding):
+async def test_each_text_gets_its_vector_whatever_the_order_of_the_reply(service):
     texts = [f"text number {n}" for n in range(10)]
-    async with embedder_of(service, api_key=KEY, encoding=encoding, batch_size=4) as embedder:
+    async with embedder_of(service, api_key=KEY, batch_size=4) as embedder:
         assert isinstance(embedder, Embedder)
         assert np.allclose(await embedder.embed(texts), await hashed(*texts), atol=1e-6)
     assert sorted(service.texts) == sorted([texts[:4], texts[4:8], texts[8:]])
@@ -63,7 +62,7 @@ async def test_each_text_gets_its_vector_whatever_the_order_of_the_reply(service
     assert service.requests[0] == {
         "model": "some-model",
         "input": service.texts[0],
-        "encoding_format": encoding,
+        "encoding_format": "float",
         "path": "/v1/embeddings",
     }
 
@@ -124,7 +123,6 @@ REFUSALS = {
     "400": lambda: Reply({"error": "maximum context length is 512 tokens"}, status=400),
     "413": lambda: Reply({"error": "must have less than 512 tokens"}, status=413),
     "422": lambda: Reply({"error": "unprocessable"}, status=422),
-    "500": lambda: Reply({"error": "input is too large to process"}, status=500),
 }
 
 
@@ -145,7 +143,7 @@ async def test_a_text_that_is_too_long_is_embedded_by_its_beginning_and_said_onc
         await embedder.embed([long])
     said = [record.getMessage() for record in caplog.records if record.name.startswith("vectorstores")]
     assert len(said) == 1
-    assert f"({status})" in said[0]
+    assert service.url in said[0]
     assert "first 256" in said[0]
     assert "desk" not in said[0]
 
@@ -167,14 +165,7 @@ async def test_what_is_refused_for_another_reason_is_the_same_error_after_few_re
     async with embedder_of(service, longest_wait=0.01, retries=2) as embedder:
         with pytest.raises(EmbeddingError, match=status):
             await embedder.embed(["x" * 100_000])
-    assert len(service.requests) <= 5
-
-
-async def test_the_same_500_is_not_asked_for_five_times(service):
-    service.respond = too_long(LIMIT, "500")
-    async with embedder_of(service, longest_wait=0.01) as embedder:
-        await embedder.embed(["x" * 600])
-    assert [len(texts[0]) for texts in service.texts] == [600, 600, 64, 600, 600, 512, 512, 256]
+    assert len(service.requests) <= 12
 
 
 async def test_an_outage_cuts_no_text(service):
@@ -255,7 +246,6 @@ MALFORMED = {
     "short": (lambda body: body["data"][2].update(embedding=[1.0]), r"texts\[2\].*\(32,\).*\(1,\)"),
     "ragged": (lambda body: body["data"][2].update(embedding=[[1], 2]), r"texts\[2\].*not a list of numbers"),
     "words": (lambda body: body["data"][2].update(embedding=["one"] * DIM), r"texts\[2\].*numbers"),
-    "no base64": (lambda body: body["data"][2].update(embedding="?"), r"texts\[2\].*not a list of numbers"),
     "null": (lambda body: body["data"][0].update(embedding=None), r"texts\[0\]"),
 }
 
@@ -335,7 +325,6 @@ async def test_settings_that_cannot_be(service):
         (lambda: HttpEmbedder("m", dim=8, base_url=service.url, api_key="two keys"), "copied whole"),
         (lambda: HttpOptions(batch_size=0), "batch_size"),
         (lambda: HttpOptions(timeout=0), "timeout"),
-        (lambda: HttpOptions(encoding="hex"), "encoding"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
             wrong()

@@ -100,17 +100,18 @@ async def test_each_task_gets_the_outcome_of_its_own_item(together):
     assert found == {n: f"{n} is negative" if n < 0 else 2 * n for n in numbers}
 
 
-async def test_tasks_that_are_ready_together_share_one_batch_from_the_first_on(together, work):
-    await all_of(together, range(32))
-    await all_of(together, range(32))
-    assert [len(batch) for batch in work.batches] == [32, 32]
-
-
-async def test_a_batch_is_bounded(together, work, monkeypatch):
+async def test_tasks_that_wait_share_batches_of_a_bounded_size(together, work, monkeypatch):
     monkeypatch.setattr(writer, "_AT_ONCE", 16)
-    await all_of(together, range(100))
-    assert max(len(batch) for batch in work.batches) == 16
-    assert sorted(item for batch in work.batches for item in batch) == [*range(100)]
+    work.free.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(together, 0)
+        await until_begun(work)
+        for number in range(1, 41):
+            tasks.start_soon(together, number)
+        await anyio.wait_all_tasks_blocked()
+        work.free.set()
+    assert [len(batch) for batch in work.batches] == [1, 16, 16, 8]
+    assert sorted(item for batch in work.batches for item in batch) == [*range(41)]
 
 
 async def test_a_failure_of_the_work_itself_reaches_all_and_the_next_batch_is_worked_on(
@@ -221,6 +222,7 @@ def test_a_loop_that_ends_while_its_items_are_worked_on(work):
 
 
 async def test_closing_ends_the_thread_after_what_was_handed_over(together, work):
+    before = set(threading.enumerate())
     work.free.clear()
     found: list[int] = []
 
@@ -235,7 +237,8 @@ async def test_closing_ends_the_thread_after_what_was_handed_over(together, work
         threading.Timer(0.05, work.free.set).start()
         await anyio.to_thread.run_sync(together.close)
     assert sorted(found) == [2, 4]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("vectorstores-writes")]
+    fresh = set(threading.enumerate()) - before
+    assert not [thread for thread in fresh if thread.name.startswith("vectorstores-writes")]
     with pytest.raises(StoreClosedError):
         await together(3)
 

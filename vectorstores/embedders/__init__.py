@@ -30,7 +30,7 @@ def default_embedder() -> Embedder:
 
         return OnnxEmbedder()
     if installed("sentence_transformers"):
-        from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder  # noqa: PLC0415
+        from vectorstores.embedders.local import SentenceTransformerEmbedder  # noqa: PLC0415
 
         return SentenceTransformerEmbedder()
     raise MissingDependencyError(

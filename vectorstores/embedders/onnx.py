@@ -1,9 +1,17 @@
-"""Sentence embeddings by a model on this machine, through onnxruntime: quick to load, and without torch."""
+"""Sentence embeddings by a model on this machine, through onnxruntime: quick to load, and without torch.
+
+The encoder of BERT (J. Devlin et al., NAACL 2019) is written as an ONNX graph over the weights of a
+``model.safetensors``, which is not copied: a few kilobytes that name the weights by their places in the file, and use
+the fused operators of onnxruntime. The format of ONNX is protobuf, whose fields are written by their numbers in
+``onnx.proto`` (they never change), so that neither the package ``onnx`` nor its compiler is needed.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+import json
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,12 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from vectorstores.base import EmbeddingError, MissingDependencyError
-from vectorstores.embedders.bert import WEIGHTS, build_encoder
 from vectorstores.embedders.local import CutNotice, LocalEmbedder
 from vectorstores.embedders.model_folder import Recipe, read_recipe
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
+
+_WEIGHTS: Final = "model.safetensors"
+# Types of numbers, versions of the format and of its operators, and the mark of numbers that lie in a file.
+_FLOAT, _INT32 = 1, 6
+_IR_VERSION, _OPSET, _CONTRIB_OPSET = 8, 17, 1
+_EXTERNAL: Final = 1
+_CONTRIB: Final = "com.microsoft"
+_MOST_HEADER: Final = 100_000_000
 
 
 class OnnxEmbedder(LocalEmbedder):
@@ -25,8 +40,7 @@ class OnnxEmbedder(LocalEmbedder):
 
     ``model`` is a folder or a name, as for :class:`~vectorstores.SentenceTransformerEmbedder`, whose vectors
     and ``id`` it shares, so that a store made with one is opened with the other. Needs a model of type bert
-    with ``model.safetensors`` (which is mapped, not copied), or any with ``onnx/model.onnx`` in its folder,
-    and mean or cls pooling.
+    with ``model.safetensors`` in full precision (which is mapped, not copied), and mean or cls pooling.
 
     Raises :class:`~vectorstores.MissingDependencyError` if onnxruntime or tokenizers is not installed, and
     later :class:`~vectorstores.EmbeddingError` if there is no such model or it is of another make.
@@ -50,15 +64,15 @@ class OnnxEmbedder(LocalEmbedder):
                 f" has {made}; use SentenceTransformerEmbedder"
             )
         try:
-            return _Encoder(_Tokens(folder, recipe), _session(folder, recipe), recipe.pooling[0])
+            return _Encoder(folder, recipe)
         except EmbeddingError:
             raise
         except Exception as error:  # both libraries raise plain exceptions of their own
             raise EmbeddingError(f"the model in {folder} can't be loaded: {error}") from error
 
 
-class _Tokens:
-    """Turns a text into the numbers of its tokens."""
+class _Encoder:
+    """Texts to unit vectors."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         library = import_module("tokenizers")
@@ -69,73 +83,248 @@ class _Tokens:
             own = [self._tokenizer.normalizer] if self._tokenizer.normalizer else []
             lower = library.normalizers.Lowercase()
             self._tokenizer.normalizer = library.normalizers.Sequence([lower, *own])
-        self._prompt = recipe.prompt
         self._cut = CutNotice(recipe.max_tokens)
+        self._session = _session(folder, recipe)
+        self._recipe = recipe
 
-    def __call__(self, text: str) -> Any:  # noqa: ANN401 - tokenizers.Encoding
+    def __call__(self, texts: Sequence[str]) -> FloatArray:
+        tokens = [self._tokens(text) for text in texts]
+        shape = len(tokens), max(len(each.ids) for each in tokens)
+        ids, mask, kinds = (np.zeros(shape, np.int32) for _ in range(3))
+        for row, each in enumerate(tokens):
+            length = len(each.ids)
+            ids[row, :length], mask[row, :length], kinds[row, :length] = each.ids, 1, each.type_ids
+        feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
+        (hidden,) = self._session.run(["last_hidden_state"], feeds)
+        # The mean's divisor falls away when the length of the vector is made one.
+        weights = mask.astype(np.float32)[:, np.newaxis]
+        vectors = hidden[:, 0] if self._recipe.pooling == ("cls",) else (weights @ hidden)[:, 0]
+        unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+    def _tokens(self, text: str) -> Any:  # noqa: ANN401 - tokenizers.Encoding
         # Other than encode(), this lets other threads run; for one text it starts none of its own.
-        (found,) = self._tokenizer.encode_batch([self._prompt + text])
+        (found,) = self._tokenizer.encode_batch([self._recipe.prompt + text])
         if found.overflowing:
             self._cut()
         return found
 
 
-class _Encoder:
-    """Texts to unit vectors."""
-
-    def __init__(self, tokens: _Tokens, session: Any, pooling: str) -> None:  # noqa: ANN401 - onnxruntime's
-        self._tokens = tokens
-        self._session = session
-        self._pooling = pooling
-        self._inputs = {
-            given.name: np.dtype(np.int32 if given.type == "tensor(int32)" else np.int64)
-            for given in session.get_inputs()
-        }
-        outputs = [given.name for given in session.get_outputs()]
-        self._output = next((name for name in _HIDDEN if name in outputs), None)
-        if self._output is None or not self._inputs.keys() <= _FEEDS.keys():
-            raise EmbeddingError(
-                f"the ONNX model takes {sorted(self._inputs)} and gives {outputs}; it should take"
-                f" {', '.join(_FEEDS)} and give {' or '.join(_HIDDEN)}"
-            )
-
-    def __call__(self, texts: Sequence[str]) -> FloatArray:
-        tokens = [self._tokens(text) for text in texts]
-        shape = len(tokens), max(len(each.ids) for each in tokens)
-        feeds = {name: np.zeros(shape, dtype) for name, dtype in self._inputs.items()}
-        mask = np.zeros(shape, np.float32)
-        for row, each in enumerate(tokens):
-            mask[row, : len(each.ids)] = 1.0
-            for name, array in feeds.items():
-                array[row, : len(each.ids)] = getattr(each, _FEEDS[name])
-        (hidden,) = self._session.run([self._output], feeds)
-        # The mean's divisor falls away when the length of the vector is made one.
-        vectors = hidden[:, 0] if self._pooling == "cls" else (mask[:, np.newaxis] @ hidden)[:, 0]
-        unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
-
-
-_FEEDS: Final = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-_HIDDEN: Final = ("last_hidden_state", "token_embeddings")
-
-
 def _session(folder: Path, recipe: Recipe) -> Any:  # noqa: ANN401 - onnxruntime.InferenceSession
+    weights, kind = (folder / _WEIGHTS).resolve(), recipe.config.get("model_type")
+    if kind != "bert" or not weights.is_file():
+        raise EmbeddingError(
+            f"{folder} holds no model of type bert with {_WEIGHTS} (it is of type {kind});"
+            " use SentenceTransformerEmbedder"
+        )
     runtime = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # it is for inputs of one shape
     options.log_severity_level = 3
-    weights, ready = (folder / WEIGHTS).resolve(), folder / "onnx" / "model.onnx"
-    if recipe.config.get("model_type") == "bert" and weights.is_file():
-        source: str | bytes = build_encoder(recipe.config, weights)
-        options.add_session_config_entry(
-            "session.model_external_initializers_file_folder_path", str(weights.parent)
-        )
-    elif ready.is_file():
-        source = str(ready.resolve())
-    else:
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(weights.parent)
+    )
+    return runtime.InferenceSession(
+        _encoder(recipe.config, weights), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def _encoder(config: Mapping[str, Any], weights: Path) -> bytes:
+    """Return the model: int32 ``input_ids``, ``attention_mask`` and ``token_type_ids`` of shape ``(texts,
+    tokens)`` to float32 ``last_hidden_state`` of shape ``(texts, tokens, hidden)``.
+
+    Tensors are looked up in the folder of ``weights``, by the file's name. Raises :class:`EmbeddingError` for
+    weights or a configuration that are not those of a plain BERT.
+    """
+    activation, positions = config.get("hidden_act"), config.get("position_embedding_type", "absolute")
+    if activation != "gelu" or positions != "absolute":
         raise EmbeddingError(
-            f"{folder} holds neither a model of type bert with {WEIGHTS} nor onnx/model.onnx (it is of type"
-            f" {recipe.config.get('model_type')}); use SentenceTransformerEmbedder"
+            f"{weights.parent}: onnxruntime is given BERT with gelu and absolute positions only, this model"
+            f" has {activation} and {positions}; use SentenceTransformerEmbedder"
         )
-    return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    graph = _Graph(weights, config)
+    graph.embed()
+    try:
+        layers, heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise EmbeddingError(f"{weights.parent}/config.json: no usable {error}") from error
+    for number in range(layers):
+        graph.layer(f"encoder.layer.{number}", heads)
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    return _model(
+        [*graph.nodes, _node("Identity", [graph.state], ["last_hidden_state"])],
+        graph.tensors.values(),
+        [_value(name, _INT32, ("texts", "tokens")) for name in inputs],
+        [_value("last_hidden_state", _FLOAT, ("texts", "tokens", "hidden"))],
+    )
+
+
+class _Graph:
+    """A graph that grows layer by layer; ``state`` names what the last one gives."""
+
+    def __init__(self, weights: Path, config: Mapping[str, Any]) -> None:
+        self.nodes: list[bytes] = []
+        self.tensors: dict[str, bytes] = {}
+        self.state = "embedded"
+        self._weights = weights
+        self._start, self._header = _read_header(weights)
+        self._prefix = "bert." if any(name.startswith("bert.") for name in self._header) else ""
+        self._small = float(config.get("layer_norm_eps", 1e-12))
+
+    def embed(self) -> None:
+        tables = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+        weights = [
+            *(self._tensor(f"embeddings.{table}.weight") for table in tables),
+            *(self._tensor(f"embeddings.LayerNorm.{part}") for part in ("weight", "bias")),
+        ]
+        inputs = ["input_ids", "token_type_ids", *weights, "attention_mask"]
+        # The operator gives the lengths of the texts too, which nothing reads, and insists on a name for them.
+        attributes = {"epsilon": self._small}
+        outputs = [self.state, "lengths"]
+        self.nodes.append(
+            _node("EmbedLayerNormalization", inputs, outputs, domain=_CONTRIB, attributes=attributes)
+        )
+
+    def layer(self, place: str, heads: int) -> None:
+        attention, parts = f"{place}.attention", ("query", "key", "value")
+        rows = [self._tensor(f"{attention}.self.{part}.weight") for part in parts]
+        biases = [self._tensor(f"{attention}.self.{part}.bias") for part in parts]
+        joined, bias = f"{attention}.joined", f"{attention}.bias"
+        self.nodes.append(_node("Concat", rows, [joined], attributes={"axis": 0}))
+        self.nodes.append(_node("Concat", biases, [bias], attributes={"axis": 0}))
+        inputs = [self.state, self._transposed(joined), bias, "attention_mask"]
+        self._fused("Attention", inputs, f"{attention}.seen", num_heads=heads)
+        self._add_and_normalise(f"{attention}.seen", f"{attention}.output")
+
+        dense = f"{place}.intermediate.dense"
+        self._fused(
+            "BiasGelu", [self._product(self.state, dense), self._tensor(f"{dense}.bias")], f"{dense}.active"
+        )
+        self._add_and_normalise(f"{dense}.active", f"{place}.output")
+
+    def _add_and_normalise(self, given: str, place: str) -> None:
+        """Project ``given``, add it to the state and normalise, as each half of a layer ends."""
+        weights = [
+            self._tensor(f"{place}.{part}") for part in ("LayerNorm.weight", "LayerNorm.bias", "dense.bias")
+        ]
+        inputs = [self._product(given, f"{place}.dense"), self.state, *weights]
+        self.state = f"{place}.state"
+        self._fused("SkipLayerNormalization", inputs, self.state, epsilon=self._small)
+
+    def _product(self, given: str, place: str) -> str:
+        weight = self._transposed(self._tensor(f"{place}.weight"))
+        self.nodes.append(_node("MatMul", [given, weight], [f"{place}.product"]))
+        return f"{place}.product"
+
+    def _transposed(self, name: str) -> str:
+        self.nodes.append(_node("Transpose", [name], [f"{name}.T"]))
+        return f"{name}.T"
+
+    def _fused(self, operator: str, inputs: Sequence[str], output: str, **attributes: float) -> None:
+        self.nodes.append(_node(operator, inputs, [output], domain=_CONTRIB, attributes=attributes))
+
+    def _tensor(self, name: str) -> str:
+        """Name a weight in the graph, declaring it at its first use."""
+        entry = self._header.get(self._prefix + name)
+        if not isinstance(entry, dict) or entry.get("dtype") != "F32":
+            found = "is missing" if entry is None else f"is of type {entry.get('dtype')}, not F32"
+            raise EmbeddingError(
+                f"{self._weights}: {self._prefix + name} {found}; onnxruntime is given BERT encoders in full precision"
+                " only: use SentenceTransformerEmbedder"
+            )
+        begin, end = entry["data_offsets"]
+        place = self._weights, self._start + begin, end - begin
+        self.tensors[name] = _stored_tensor(name, entry["shape"], place)
+        return name
+
+
+def _read_header(weights: Path) -> tuple[int, dict[str, Any]]:
+    """Return where the numbers of a safetensors file begin, and its table of tensors."""
+    try:
+        with weights.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(length, _MOST_HEADER)))
+        last = max(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise EmbeddingError(f"{weights} can't be read: {error}; install the model again") from error
+    if weights.stat().st_size < 8 + length + last:
+        raise EmbeddingError(f"{weights} is cut short; install the model again")
+    return 8 + length, header
+
+
+def _node(
+    operator: str,
+    inputs: Iterable[str],
+    outputs: Iterable[str],
+    *,
+    domain: str = "",
+    attributes: Mapping[str, float] | None = None,
+) -> bytes:
+    """Return a ``NodeProto``."""
+    return b"".join(
+        (
+            *(_field(1, name) for name in inputs),
+            *(_field(2, name) for name in outputs),
+            _field(4, operator),
+            *(_field(5, _attribute(name, value)) for name, value in (attributes or {}).items()),
+            _field(7, domain),
+        )
+    )
+
+
+def _stored_tensor(name: str, shape: Sequence[int], place: tuple[Path, int, int]) -> bytes:
+    """Return a ``TensorProto`` whose numbers lie in a file; ``place`` is file, offset and length in bytes."""
+    file, offset, length = place
+    entries = (("location", file.name), ("offset", str(offset)), ("length", str(length)))
+    return b"".join(
+        (
+            *(_field(1, size) for size in shape),
+            _field(2, _FLOAT),
+            _field(8, name),
+            *(_field(13, _field(1, key) + _field(2, value)) for key, value in entries),
+            _field(14, _EXTERNAL),
+        )
+    )
+
+
+def _value(name: str, kind: int, dimensions: Iterable[str]) -> bytes:
+    """Return a ``ValueInfoProto``: an input or output whose dimensions have names, not sizes."""
+    shape = b"".join(_field(1, _field(2, dimension)) for dimension in dimensions)
+    return _field(1, name) + _field(2, _field(1, _field(1, kind) + _field(2, shape)))
+
+
+def _model(
+    nodes: Iterable[bytes], tensors: Iterable[bytes], inputs: Iterable[bytes], outputs: Iterable[bytes]
+) -> bytes:
+    """Return a ``ModelProto`` over the standard operators and those of onnxruntime."""
+    parts = ((1, nodes), (5, tensors), (11, inputs), (12, outputs))
+    graph = _field(2, "encoder") + b"".join(_field(number, item) for number, items in parts for item in items)
+    operators = b"".join(
+        _field(8, _field(1, domain) + _field(2, version))
+        for domain, version in (("", _OPSET), (_CONTRIB, _CONTRIB_OPSET))
+    )
+    return _field(1, _IR_VERSION) + _field(7, graph) + operators
+
+
+def _attribute(name: str, value: float) -> bytes:
+    content = _field(3, value) + _field(20, 2) if isinstance(value, int) else _field(2, value) + _field(20, 1)
+    return _field(1, name) + content
+
+
+def _field(number: int, content: float | str | bytes) -> bytes:
+    if isinstance(content, int):
+        return _varint(number << 3) + _varint(content)
+    if isinstance(content, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", content)
+    data = content.encode() if isinstance(content, str) else content
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)

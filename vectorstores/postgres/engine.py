@@ -166,7 +166,7 @@ class PostgresEngine:
         return await self._transactions().read(lambda connection: function(connection, *arguments))
 
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        """Return none: nothing is remembered here; :class:`~vectorstores.CachedEmbedder` does that."""
+        """Return none: nothing is remembered here."""
         return {}
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:

@@ -48,7 +48,7 @@ class Index:
         """About how many bytes they take."""
 
     def names(self) -> list[str]:
-        """Return the names of the namespaces that are held, the one used least recently first."""
+        """Return the namespaces that are held, the one used last at the end."""
         return list(self._spaces)
 
     def get(self, namespace: str) -> Namespace | None:
@@ -59,17 +59,14 @@ class Index:
         """Find in the newest state of the rows, whichever process wrote it."""
 
         def work(connection: sqlite3.Connection) -> list[SearchHit]:
-            while True:
-                space = self.current(connection, namespace)
-                columns = len(space.columns)
-                mask = None if query.where is None else space.mask(connection, query.where)
-                found = space.search(query, mask)
-                chunks = rows.chunks_by_row(connection, [row for row, _ in found])
-                if len(space.columns) != columns:
-                    self._weigh(space)
-                # Else somebody wrote to the file meanwhile, and what was found may be anything.
-                if space.is_untouched:
-                    return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
+            space = self.current(connection, namespace)
+            columns = len(space.columns)
+            mask = None if query.where is None else space.mask(connection, query.where)
+            if len(space.columns) != columns:
+                self._hold(space)
+            found = space.search(query, mask)
+            chunks = rows.chunks_by_row(connection, [row for row, _ in found])
+            return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
 
         return self._database.read(work, ROLE)
 
@@ -77,9 +74,6 @@ class Index:
         """Return a namespace in the newest state, as the one used last."""
         newest = rows.last_change(connection)
         space = self._spaces.get(namespace)
-        if space is not None and not space.is_untouched:
-            # Somebody else wrote to the file: where it has not its checksums any more, the rows are read.
-            space = None
         if space is not None and space.seq == newest:
             self._spaces.move_to_end(namespace)
             return space
@@ -95,47 +89,42 @@ class Index:
             # Half of the changes may be in: read it anew next time.
             self._drop(namespace)
             raise
-        if namespace in self._spaces:
-            self._spaces.move_to_end(namespace)
         self._hold(space)
         return space
 
     def _loaded(self, connection: sqlite3.Connection, namespace: str, newest: int) -> Namespace:
         count = rows.count_chunks(connection, namespace, None)
-        place = self._place_of(namespace)
-        space = Namespace(namespace, place.dim, self._indexed)
-        found = snapshot.opened(place) if count >= INDEX_FROM else None
+        found = snapshot.opened(self._place_of(namespace)) if count >= INDEX_FROM else None
         if found is not None and is_known(connection, found):
-            space.take(found)
-            space.follow(connection, newest)
+            space = self._taken(connection, namespace, found)
             # Another count means another history, such as a database restored without its files.
             if len(space.matrix) == count:
                 return space
-            space = Namespace(namespace, place.dim, self._indexed)
+        space = self._empty(namespace)
         space.load(connection, newest, count)
         return space
 
-    def install(self, connection: sqlite3.Connection, space: Namespace, found: Snapshot) -> Namespace:
+    def install(self, connection: sqlite3.Connection, namespace: str, found: Snapshot) -> Namespace:
         """Hold what is in a file, with what has changed since, in place of what is in memory."""
-        fresh = Namespace(space.name, space.matrix.dim, self._indexed)
-        fresh.take(found)
-        fresh.follow(connection, rows.last_change(connection))
-        self._hold(fresh)
-        return fresh
+        space = self._taken(connection, namespace, found)
+        self._hold(space)
+        return space
+
+    def _taken(self, connection: sqlite3.Connection, namespace: str, found: Snapshot) -> Namespace:
+        space = self._empty(namespace)
+        space.take(found)
+        space.follow(connection, rows.last_change(connection))
+        return space
+
+    def _empty(self, namespace: str) -> Namespace:
+        return Namespace(namespace, self._place_of(namespace).dim, self._indexed)
 
     def _hold(self, space: Namespace) -> None:
-        """Hold a namespace that is new or was changed; in place of what was held under its name, if anything was."""
-        old = self._spaces.get(space.name)
-        if old is not None and old is not space:
-            self.held -= old.weight
-        self._spaces[space.name] = space
-        self._weigh(space)
-
-    def _weigh(self, space: Namespace) -> None:
-        """Take note of what a namespace takes now, and let go of others if that is too much."""
-        self.held -= space.weight
+        """Hold a namespace that is new or was changed as the one used last; let go of others if that is too much."""
+        self._drop(space.name)
         space.weight = space.nbytes
         self.held += space.weight
+        self._spaces[space.name] = space
         while self.held > self._memory and len(self._spaces) > 1:
             self._drop(next(iter(self._spaces)))
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from vectorstores.filters import MISSING
+from vectorstores.filters import MISSING, And, Leaf, Missing, Node, Not, OneOf, Or, canonical
 from vectorstores.matrix import SLACK, Matrix
 from vectorstores.sqlite_faiss.codes import Codes, restored
-from vectorstores.sqlite_faiss.columns import Column, evaluate
 from vectorstores.sqlite_faiss.rows import DELETED, PUT, metadata_of, pause, vectors_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from vectorstores._engine import Query
-    from vectorstores.base import FloatArray
-    from vectorstores.filters import Node
+    from vectorstores.base import JSON, FloatArray
     from vectorstores.matrix import Mask, Places
     from vectorstores.sqlite_faiss.snapshot import Snapshot
 
@@ -37,19 +37,106 @@ _OPEN_FILES: Final = 4 * 2**20
 
 # So few rows are compared one by one, whatever the codes.
 _FEW: Final = 16_000
-# Candidates asked of the codes, per result and at least; what they grow by in doubt, and how often.
+# Candidates asked of the codes, per result and at least, and what they grow by in doubt.
 _PER_RESULT: Final = 20
 _AT_LEAST: Final = 100
 _WIDER: Final = 5
-_ROUNDS: Final = 4
 # Above this share of the rows, codes cost more than they save.
 _CODES_SHARE: Final = 0.1
-# A rank is trusted when the last candidate's estimate lies so many of its typical errors below, and when of the cells
-# that were not visited less than this share of a result is to be expected.
+# A rank is trusted when the last candidate's estimate lies so many of its typical errors below.
 _ERRORS: Final = 3.0
-_MISSED: Final = 0.005
-# Comparing so many numbers takes some ten milliseconds, which is borne where the codes leave a doubt.
-_BEARABLE: Final = 150_000 * 384
+# Distinct values that are borne, whether any row has them or not, and about what one takes in memory.
+_MANY: Final = 1024
+_VALUE: Final = 250
+
+
+class Column:
+    """The values of one key: for each position the number of a distinct value. Number 0 is a missing key."""
+
+    def __init__(
+        self, values: Sequence[JSON | Missing] = (), numbers: NDArray[np.int32] | None = None
+    ) -> None:
+        self._values: list[JSON | Missing] = []
+        self._numbers: dict[Hashable, int] = {}
+        for value in (MISSING, *values):
+            self._number(value)
+        self._codes = np.zeros(0, dtype=np.int32) if numbers is None else numbers.astype(np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        return int(self._codes.nbytes) + _VALUE * len(self._values)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether it has far more values than rows, which changed again and again: it is better read anew."""
+        return len(self._values) > max(_MANY, 2 * len(self._codes))
+
+    def put(self, places: NDArray[np.int64], values: Iterable[JSON | Missing], size: int) -> None:
+        """Set the values at these positions, of ``size`` in all."""
+        self.grow(size)
+        self._codes[places] = [self._number(value) for value in values]
+
+    def grow(self, size: int) -> None:
+        """Make room for so many positions; the key is missing at the new ones."""
+        if size > len(self._codes):
+            grown = np.zeros(max(size, 5 * len(self._codes) // 4), dtype=np.int32)
+            grown[: len(self._codes)] = self._codes
+            self._codes = grown
+
+    def _number(self, value: JSON | Missing) -> int:
+        form = canonical(value)
+        number = self._numbers.get(form)
+        if number is None:
+            number = self._numbers[form] = len(self._values)
+            self._values.append(value)
+        return number
+
+    def packed(self, places: NDArray[np.int64]) -> tuple[list[JSON], NDArray[np.int32]]:
+        """Return the values that any of these positions has, and the number of each one's: what makes a column."""
+        self.grow(int(places[-1]) + 1 if len(places) else 0)
+        numbers = self._codes[places]
+        used = np.bincount(numbers, minlength=len(self._values)) > 0
+        kept = [
+            each
+            for each, has in zip(self._values, used, strict=True)
+            if has and not isinstance(each, Missing)
+        ]
+        used[0] = True
+        return kept, (np.cumsum(used, dtype="<i4") - 1)[numbers]
+
+    def mask(self, leaf: Leaf, size: int) -> NDArray[np.bool_]:
+        """Return which positions the leaf admits."""
+        codes = self._codes[:size]
+        if isinstance(leaf, OneOf):
+            # There may be as many distinct values as rows, and a filter names few of them.
+            numbers = [self._numbers[form] for form in leaf.forms if form in self._numbers]
+            if len(numbers) == 1:  # the most frequent filter, at a tenth of the time
+                same: NDArray[np.bool_] = codes == numbers[0]
+                return ~same if leaf.negated else same
+            admitted = np.full(len(self._values), leaf.negated)
+            admitted[numbers] = not leaf.negated
+        else:
+            admitted = np.fromiter(
+                (leaf.admits(value) for value in self._values), dtype=np.bool_, count=len(self._values)
+            )
+        mask: NDArray[np.bool_] = admitted[codes]
+        return mask
+
+
+def evaluate(node: Node, column: Callable[[str], Column], size: int) -> NDArray[np.bool_]:
+    """Return which positions a filter admits."""
+    if isinstance(node, And | Or):
+        mask = np.full(size, isinstance(node, And))
+        for part in node.parts:
+            if isinstance(node, And):
+                mask &= evaluate(part, column, size)
+            else:
+                mask |= evaluate(part, column, size)
+        return mask
+    if isinstance(node, Not):
+        return ~evaluate(node.part, column, size)
+    return column(node.key).mask(node, size)
 
 
 class Namespace:
@@ -68,8 +155,6 @@ class Namespace:
         self.columns: dict[str, Column] = {}
         self.weight = 0
         """The bytes that it was counted with last."""
-        self.lost_since: float | None = None
-        """When its file was first found to be removed, on the monotonic clock."""
 
     @property
     def nbytes(self) -> int:
@@ -79,11 +164,6 @@ class Namespace:
         # It takes two of the files that a process may have open, which are few.
         mapped = 0 if self.snapshot is None else _OPEN_FILES
         return _OBJECTS + self.matrix.nbytes + columns + codes + mapped
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether its file is what it was when it was mapped."""
-        return self.snapshot is None or self.snapshot.is_untouched
 
     # ---- following the rows
 
@@ -183,49 +263,37 @@ class Namespace:
             admitted = len(self.matrix.rows) if usable is None else int(np.count_nonzero(usable))
             if admitted <= (_FEW if mask is not None else self.codes.count // 4):
                 return None
-            best, sure = self._proposed(self.codes, vector, min(k, admitted), usable)
-            # Among all rows of many, the candidates are good ones even in doubt.
-            many = mask is None and len(self.matrix.rows) * self.matrix.dim > _BEARABLE
-            return best if sure or many else None
+            return self._proposed(self.codes, vector, min(k, admitted), usable)
 
         return self.matrix.search(query, mask, proposal)
 
-    def _proposed(
-        self, codes: Codes, vector: FloatArray, k: int, usable: Mask | None
-    ) -> tuple[Places | None, bool]:
-        """Return the best of the candidates that the codes name and of the rows without codes, and whether that is
-        sure enough; none where so many would be looked at that comparing all is the better way.
+    def _proposed(self, codes: Codes, vector: FloatArray, k: int, usable: Mask | None) -> Places | None:
+        """Return the best of the candidates that the codes name and of the rows without codes; None while a doubt is
+        left where so many would be looked at that comparing all is the better way.
         """
         view, size = self.matrix.view(), len(self.matrix.rows)
-        share = 1.0 if usable is None else float(np.count_nonzero(usable) / size)
-        # So many candidates, that about the wanted number is admitted.
-        count, visits, best = int(max(_PER_RESULT * k, _AT_LEAST) / share), codes.visited, None
         loose = np.concatenate([self.loose, np.arange(codes.count, size)])
         scores = np.concatenate([view.products_at(vector, self.loose), view.products(vector, codes.count)])
+        share = 1.0
         if usable is not None:
             loose, scores = loose[usable[loose]], scores[usable[loose]]
-        for _ in range(_ROUNDS):
-            if count > max(_CODES_SHARE * size, _AT_LEAST):
-                break
-            places, estimates = codes.nearest(vector, count, visits)
-            # Fewer than asked for are all that there are in these cells.
-            floor = estimates.min(initial=np.inf) if len(places) == min(count, codes.count) else -np.inf
+            share = float(np.count_nonzero(usable) / size)
+        # So many candidates, that about the wanted number is admitted.
+        count = int(max(_PER_RESULT * k, _AT_LEAST) / share)
+        while count <= max(_CODES_SHARE * size, _AT_LEAST):
+            places, estimates = codes.nearest(vector, count)
+            floor = estimates.min(initial=np.inf) if count < codes.count else -np.inf
             if usable is not None or len(self.loose):
-                kept = np.ones(len(places), dtype=np.bool_) if usable is None else usable[places]
-                kept &= ~np.isin(places, self.loose)
+                kept = ~np.isin(places, self.loose)
+                if usable is not None:
+                    kept &= usable[places]
                 places, estimates = places[kept], estimates[kept]
             exact = view.products_at(vector, places)
             error = float(np.sqrt(np.mean(np.square(estimates - exact)))) if len(places) else np.inf
             places, exact = np.concatenate([places, loose]), np.concatenate([exact, scores])
             if len(exact) >= k:
                 kth = float(np.partition(exact, len(exact) - k)[len(exact) - k])
-                best = places[exact >= kth - SLACK]
-                ranked = kth - floor >= _ERRORS * error
-                needed = codes.visits_for(vector, kth, _MISSED * k / share)
-                if ranked and needed <= visits:
-                    return best, True
-                count *= 1 if ranked else _WIDER
-                visits = max(visits, needed)
-            else:
-                count, visits = count * _WIDER, visits * 2
-        return best, False
+                if kth - floor >= _ERRORS * error:
+                    return places[exact >= kth - SLACK]
+            count *= _WIDER
+        return None

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from vectorstores.base import (
-    EmbedderMismatchError,
-    FormatVersionError,
-    StoreCorruptError,
-    new_id,
-)
-from vectorstores.sqlite_faiss import cache
+from vectorstores.base import EmbedderMismatchError, FormatVersionError, StoreCorruptError, new_id
 from vectorstores.sqlite_faiss.database import transaction, translated
 
 APPLICATION_ID: Final = 0x4A565354  # "JVST"
 FORMAT: Final = 1
-
-# Of the table `vectors`, and of the one that a move to another embedder puts in its place.
-VECTORS: Final = "(row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER) STRICT"
 
 # A chunk's row number is the number of the change that first inserted it, so it is never used twice and gives
 # the order of insertion. Vectors lie apart from the texts, so that reading metadata does not drag them along.
@@ -33,7 +23,7 @@ _STATEMENTS: Final = (
         content TEXT NOT NULL, embed_text TEXT, metadata TEXT NOT NULL, sum INTEGER) STRICT""",
     "CREATE UNIQUE INDEX chunks_by_id ON chunks (namespace, id)",
     "CREATE INDEX chunks_by_row ON chunks (namespace)",
-    f"CREATE TABLE vectors {VECTORS}",
+    "CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER) STRICT",
     """CREATE TABLE changes (
         seq INTEGER PRIMARY KEY, namespace TEXT NOT NULL, row INTEGER NOT NULL, kind INTEGER NOT NULL,
         token INTEGER) STRICT""",
@@ -42,12 +32,9 @@ _STATEMENTS: Final = (
         key TEXT NOT NULL, value TEXT NOT NULL, version INTEGER NOT NULL) STRICT""",
     "CREATE UNIQUE INDEX records_by_key ON records (namespace, collection, key)",
     "CREATE INDEX records_by_row ON records (namespace, collection)",
-    cache.TABLE,
-    cache.INDEX,
+    "CREATE TABLE embeddings (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL) STRICT",
+    "CREATE INDEX embeddings_by_use ON embeddings (used)",
 )
-
-# Not in the first stores of this format; NULL means that there is nothing to compare with.
-_ADDED: Final = {"chunks": "sum", "vectors": "sum", "changes": "token"}
 
 
 def build(path: Path, embedder_id: str, embedder_name: str, dim: int) -> None:
@@ -110,27 +97,3 @@ def check(connection: sqlite3.Connection, path: Path, embedder_id: str, embedder
             " compared: open it with the embedder that it was made with, or move it to the new one by reembed()"
         )
     return said["store"]
-
-
-def extended(connection: sqlite3.Connection) -> bool:
-    """Whether the columns are there that the first stores of this format did not have."""
-    return not _missing(connection)
-
-
-def extend(connection: sqlite3.Connection) -> None:
-    """Add the columns that are missing; inside a write transaction."""
-    for table in _missing(connection):
-        connection.execute(f"ALTER TABLE {table} ADD COLUMN {_ADDED[table]} INTEGER")
-    connection.execute(
-        "UPDATE changes SET token = ? WHERE seq = (SELECT max(seq) FROM changes) AND token IS NULL",
-        (secrets.randbits(63),),
-    )
-
-
-def _missing(connection: sqlite3.Connection) -> list[str]:
-    return [
-        table
-        for table, column in _ADDED.items()
-        if connection.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)).fetchone()
-        is None
-    ]

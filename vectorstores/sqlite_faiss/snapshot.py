@@ -34,10 +34,7 @@ if TYPE_CHECKING:
 _HEADER: Final = struct.Struct("<8sII")
 _MAGIC: Final = b"JVSNAP01"
 _ENDING: Final = ".snapshot"
-_EARLIER: Final = (".matrix", ".vectors", ".codes")
 _PAGE: Final = 4096
-# Names of the files that this process is writing: one that was killed may have had the same number, as in a container.
-_under_way: Final[set[str]] = set()
 
 
 class Place(NamedTuple):
@@ -75,7 +72,6 @@ class Snapshot:
     def __init__(self, file: BinaryIO, said: Mapping[str, Any]) -> None:
         self._file = file
         weakref.finalize(self, file.close)
-        self._is = _state_of(file)
         self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._parts: dict[str, list[int]] = said["parts"]
         self.moment = Moment(*said["moment"])
@@ -83,14 +79,6 @@ class Snapshot:
         self.vectors: FloatArray = np.frombuffer(self.part("vectors"), dtype="<f4").reshape(
             len(self.rows), said["dim"]
         )
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether nobody cut the file short or wrote to it since: one that is cut would end the process.
-
-        Nothing here writes to a file that is in its place, so the time of its last change tells.
-        """
-        return _state_of(self._file) == self._is
 
     @property
     def is_in_place(self) -> bool:
@@ -105,11 +93,6 @@ class Snapshot:
     def is_whole(self) -> bool:
         """Whether its parts have their checksums."""
         return all(zlib.crc32(self.part(name)) == known for name, (_, _, known) in self._parts.items())
-
-
-def _state_of(file: BinaryIO) -> tuple[int, int]:
-    found = os.fstat(file.fileno())
-    return found.st_size, found.st_mtime_ns
 
 
 def opened(place: Place) -> Snapshot | None:
@@ -142,9 +125,7 @@ class Draft:
     def __init__(self, place: Place) -> None:
         self._place = place
         place.folder.mkdir(mode=0o700, exist_ok=True)
-        # The name tells whose it is.
-        self._path = place.path.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}.new")
-        _under_way.add(self._path.name)
+        self._path = place.path.with_suffix(f".{secrets.token_hex(4)}.new")
         self._file = self._path.open("x+b")
         self._parts: dict[str, list[int]] = {}
 
@@ -157,7 +138,6 @@ class Draft:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-        _under_way.discard(self._path.name)
         self._path.unlink(missing_ok=True)
 
     def add(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
@@ -198,27 +178,9 @@ class Draft:
 
 def clean(folder: Path) -> None:
     """Remove what processes that were killed had begun to write, and the files of earlier formats: they may hold what
-    was deleted since.
+    was deleted since. A file that another process is just writing goes too; it is written again.
     """
     for file in folder.iterdir() if folder.is_dir() else ():
-        _, _, owner = file.name.removesuffix(".new").partition(".")
-        process = owner.partition(".")[0]
-        written = file.name in _under_way or (process.isdigit() and _is_another(int(process)))
-        if (file.suffix == ".new" and not written) or file.suffix in _EARLIER:
+        if file.suffix != _ENDING:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
-
-
-def _is_another(process: int) -> bool:
-    """Whether another process of this number is running."""
-    if process == os.getpid():
-        return False
-    if os.name == "nt":
-        return True  # there, asking would end it
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # another user's
-    return True

@@ -22,11 +22,10 @@ from vectorstores._engine import Opened, Query
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
 from vectorstores.sqlite_faiss import records, rows, schema, snapshot
-from vectorstores.sqlite_faiss.cache import EmbeddingCache
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import INDEX, prepare
 from vectorstores.sqlite_faiss.index import MEMORY, ROLE, Index
-from vectorstores.sqlite_faiss.records import append_records
+from vectorstores.sqlite_faiss.records import EmbeddingCache, append_records
 from vectorstores.sqlite_faiss.rows import write_chunks
 from vectorstores.sqlite_faiss.snapshot import Place
 from vectorstores.sqlite_faiss.upkeep import Upkeep
@@ -70,10 +69,10 @@ class FaissVectorStore(Store):
     go of is read again by the next search of it, a small namespace in a millisecond.
 
     What was deleted or replaced is found no more when the call returns, and the index file of its namespace, which
-    holds its vector, is gone; a search some ten seconds later has it written again, or closing does. Where the file
-    can't be removed, nothing is deleted, and the call raises :class:`~vectorstores.StoreUnavailableError`. A tenth of
-    a second later, or when the store is closed, its bytes are overwritten in the database and its write-ahead log too;
-    later where another process reads just then, or where the disk refuses, which is logged and tried again.
+    holds its vector, is gone; a later search or closing has it written again. Where the file can't be removed, nothing
+    is deleted, and the call raises :class:`~vectorstores.StoreUnavailableError`. A tenth of a second later, or when the
+    store is closed, its bytes are overwritten in the database and its write-ahead log too; later where another process
+    reads just then, or where the disk refuses, which is logged and tried again.
 
     Rows carry checksums: one whose bytes are not what was stored raises :class:`~vectorstores.StoreCorruptError`
     naming it.
@@ -150,8 +149,6 @@ class _FaissEngine:
             database = Database(path, ("read", ROLE, "write"))
             try:
                 store = database.read(lambda connection: schema.check(connection, path, *about))
-                if not database.read(schema.extended):
-                    database.write(schema.extend)
                 snapshot.clean(self._folder / INDEX)
             except BaseException:
                 database.close()
@@ -162,13 +159,13 @@ class _FaissEngine:
                 return Place(self._folder / INDEX, store, namespace, embedder.dim)
 
             index = Index(database, place_of, self._indexed, self._memory)
-            upkeep = Upkeep(database, place_of, index)
+            upkeep, writer = Upkeep(database, place_of, index), Writer(database)
             # A process that was killed may have left what it deleted.
-            upkeep.scrub_soon()
+            writer.scrub()
             opened = Opened(embedder, embedder.id, embedder.dim)
             self._process = os.getpid()
             self._state = _State(
-                opened, database, EmbeddingCache(opened.dim), Writer(database), index, upkeep, place_of
+                opened, database, EmbeddingCache(opened.dim), writer, index, upkeep, place_of
             )
 
     async def close(self) -> None:
@@ -295,4 +292,4 @@ def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts
         raise StoreUnavailableError(
             f"{path} holds what is deleted and can't be removed: {error}; nothing of the call was stored"
         ) from error
-    state.upkeep.scrub_soon()
+    state.writer.scrub_soon()

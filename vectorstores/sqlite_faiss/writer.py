@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import queue
 import sqlite3
 import threading
-from collections import deque
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
@@ -19,60 +21,47 @@ if TYPE_CHECKING:
     from vectorstores.sqlite_faiss.database import Database
 
 T = TypeVar("T")
+_log: Final = logging.getLogger(__name__)
 
 # Writes of one batch: more are taken into the next.
 _AT_ONCE: Final = 256
+# Deletes in a row share a clearing of the log, which takes several flushes to disk; the longest wait for a busy one.
+_SCRUB: Final = 0.1
+_SCRUB_LATEST: Final = 5.0
+# A thread that was idle for so many seconds ends, also that of a store that nobody closed.
+_IDLE: Final = 1.0
 
 
 class _Write:
     """What a task wants written, and what became of it."""
 
-    __slots__ = ("error", "result", "work")
+    __slots__ = ("done", "error", "loop", "result", "work")
 
     def __init__(self, work: Callable[[sqlite3.Connection], Any]) -> None:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
-
-
-class _Wave:
-    """Writes of tasks of one event loop that are answered together."""
-
-    __slots__ = ("done", "loop", "writes")
-
-    def __init__(self, loop: Any) -> None:  # noqa: ANN401 - a loop of asyncio's, or a token of trio's
-        self.loop = loop
-        self.writes: list[_Write] = []
         self.done = anyio.Event()
-
-    def answer(self) -> None:
-        """Tell the tasks, from another thread than theirs."""
-        # What asyncio and trio call the same thing.
-        soon = getattr(self.loop, "call_soon_threadsafe", None) or self.loop.run_sync_soon
-        try:
-            soon(self.done.set)
-        except RuntimeError:
-            # Both libraries' word for a loop that has ended: nobody is left who could be told.
-            return
-
-
-class _Collected(threading.local):
-    wave: _Wave | None = None
-    """What tasks of the event loop that runs in a thread want written since its last turn."""
+        token = anyio.lowlevel.current_token()
+        # Since anyio 4.11 a token wraps that of the library.
+        self.loop: Any = getattr(token, "native_token", token)
 
 
 class Writer:
-    """Carries out the writes of tasks of all event loops.
+    """Carries out the writes of tasks of all event loops, and takes what was deleted out of the log a moment later.
 
     A write that was handed over is carried out whatever becomes of its task; a cancelled task goes on when it is done.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: deque[_Wave] = deque()
-        self._thread = ThreadPoolExecutor(1, "vectorstores-writes")
+        self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
         self._closed = False
-        self._collected = _Collected()
+        self._lock = threading.Lock()
+        self._scrub_at: float | None = None
+        self._scrub_wait = _SCRUB
+        self._refused = False
 
     async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Have ``work`` carried out, durable when this returns.
@@ -81,68 +70,72 @@ class Writer:
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         write = _Write(work)
-        wave = self._collect(write)
+        self._send(write)
         try:
-            await wave.done.wait()
+            await write.done.wait()
         except GeneratorExit:
             # The event loop is no more: nothing can be awaited.
             raise
         except BaseException:
             # The thread may be at it: a caller that goes on must find it done, or not begun.
             with anyio.CancelScope(shield=True):
-                await wave.done.wait()
+                await write.done.wait()
             raise
         if write.error is not None:
             raise write.error
         result: T = write.result
         return result
 
-    def _collect(self, write: _Write) -> _Wave:
-        """Put a write to those of other tasks that are ready now, which come into the same batch."""
-        token = anyio.lowlevel.current_token()
-        # Since anyio 4.11 a token wraps that of the library.
-        loop: Any = getattr(token, "native_token", token)
-        wave = self._collected.wave
-        if wave is None or wave.loop is not loop or len(wave.writes) >= _AT_ONCE:
-            wave = self._collected.wave = _Wave(loop)
-            (getattr(loop, "call_soon", None) or loop.run_sync_soon)(self._send, wave)
-        wave.writes.append(write)
-        return wave
+    def _send(self, write: _Write) -> None:
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the store was closed; open it again to use it")
+            if self._thread is None:
+                # The end of the program does not wait for it: who wanted something written does.
+                thread = threading.Thread(target=self._run, name="vectorstores-writes", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise StoreUnavailableError(f"no thread to write with: {error}") from error
+                self._thread = thread
+            self._waiting.put(write)
 
-    def _send(self, wave: _Wave) -> None:
-        if self._collected.wave is wave:
-            self._collected.wave = None
-        self._waiting.append(wave)
-        try:
-            self._thread.submit(self._serve)
-        except RuntimeError as error:
-            # The executor may keep the call for its next thread, which must not find what is refused here.
-            try:
-                self._waiting.remove(wave)
-            except ValueError:
-                return  # an earlier call took it along
-            refusal = StoreClosedError if self._closed else StoreUnavailableError
-            for write in wave.writes:
-                write.error = refusal(f"no thread to write with: {error}")
-            wave.answer()
+    def _run(self) -> None:
+        going = True
+        while going:
+            batch: list[_Write] = []
+            wait = _IDLE if self._scrub_at is None else max(self._scrub_at - time.monotonic(), 0.0)
+            with suppress(queue.Empty):
+                while len(batch) < _AT_ONCE:
+                    write = self._waiting.get(timeout=wait)
+                    if write is None:
+                        going = False
+                        break
+                    batch.append(write)
+                    wait = 0.0
+            if batch:
+                self._serve(batch)
+            if self._scrub_at is None:
+                with self._lock:
+                    if not batch and self._waiting.empty():
+                        self._thread, going = None, False
+            elif self._scrub_at <= time.monotonic():
+                self.scrub()
 
-    def _serve(self) -> None:
-        """Carry out what waits, as much as is good for a batch."""
-        waves: list[_Wave] = []
-        batch: list[_Write] = []
-        while self._waiting and len(batch) < _AT_ONCE:
-            waves.append(self._waiting.popleft())
-            batch += waves[-1].writes
-        if not batch:  # an earlier call took it along
-            return
+    def _serve(self, batch: Sequence[_Write]) -> None:
         try:
             self._carry_out(batch)
         except BaseException as error:  # noqa: BLE001 - it is raised in every task that waits
             for write in batch:
                 write.error = write.error or error
-        finally:
-            for wave in waves:
-                wave.answer()
+        # Together, since a loop that is told of one begins to work.
+        done: dict[Any, list[anyio.Event]] = {}
+        for write in batch:
+            done.setdefault(write.loop, []).append(write.done)
+        for loop, events in done.items():
+            # What asyncio and trio call the same thing, and their word for a loop that has ended.
+            with suppress(RuntimeError):
+                (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(_set_all, events)
 
     def _carry_out(self, batch: Sequence[_Write]) -> None:
         try:
@@ -164,7 +157,38 @@ class Writer:
 
         self._database.write(work)
 
+    def scrub_soon(self) -> None:
+        """Take what is being deleted out of the write-ahead log in a moment; by a write, once that is committed."""
+        if self._scrub_at is None:
+            self._scrub_at = time.monotonic() + _SCRUB
+
+    def scrub(self) -> None:
+        """Take what was deleted out of the write-ahead log, or try again later: a reader may need it, a disk refuse."""
+        done = False
+        try:
+            done = self._database.scrub()
+        except Exception as error:  # noqa: BLE001 - the thread goes on
+            if not self._refused:  # once, not each time while a disk is full
+                _log.warning("what was deleted stays in the write-ahead log for now: %s", error)
+            self._refused = True
+        else:
+            self._refused = False
+        self._scrub_at = None if done else time.monotonic() + self._scrub_wait
+        self._scrub_wait = _SCRUB if done else min(2 * self._scrub_wait, _SCRUB_LATEST)
+
     def close(self) -> None:
         """End the thread, after what was handed over; later calls raise StoreClosedError. Blocks."""
-        self._closed = True
-        self._thread.shutdown()
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+            if thread is not None:
+                self._waiting.put(None)
+        if thread is not None:
+            thread.join()
+        if self._scrub_at is not None:
+            self.scrub()
+
+
+def _set_all(events: Sequence[anyio.Event]) -> None:
+    for event in events:
+        event.set()
