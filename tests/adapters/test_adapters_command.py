@@ -67,7 +67,7 @@ def test_bench_takes_the_agent(module: str, tmp_path: Path) -> None:
         "retry",
         "--trials",
         "1",
-        "--folder",
+        "--out",
         "runs",
     )
     done = run(tmp_path, "bench", "tasks.jsonl", *given)
