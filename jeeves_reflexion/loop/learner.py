@@ -95,7 +95,7 @@ class Learner:
         """
         task = checked_task(task)
         made = Attempt[Any](attempt) if isinstance(attempt, str) else attempt
-        session = advice.session if advice is not None else redacting(self._loop.session())
+        session = redacting(advice.session if advice is not None else self._loop.session())
         trial = Trial[Any](1, made, Evaluation(None), recall=advice.recall if advice is not None else None)
         if evaluation is None:
             trial = await self._loop.judge(task, (), session, trial)
