@@ -22,6 +22,7 @@ from typing import TypeAlias, TypeVar, get_args
 
 import anyio
 
+from jeeves_reflexion import telemetry
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, hopeless
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Role, Usage
@@ -191,6 +192,7 @@ class Session:
 
     async def emit(self, event: Event) -> None:
         """Hand an event to the listener. A listener that raises is reported in the log and loses nothing."""
+        telemetry.told(event)
         if self.listener is None:
             return
         try:
@@ -218,7 +220,7 @@ class Session:
 
     async def _metered(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
         before = self.spend.of(role)
-        with self.acting_as(role):
+        with self.acting_as(role), telemetry.acting(role, self.attempt):
             try:
                 value = await call()
             except anyio.get_cancelled_exc_class() as error:

@@ -18,6 +18,7 @@ import pydantic_core
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
+from jeeves_reflexion import telemetry
 from jeeves_reflexion.callables import innermost, run
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError, described
 from jeeves_reflexion.protocols import ToolSpec
@@ -69,7 +70,7 @@ class Tool:
         positional, named = self._read(arguments)
         call = functools.partial(self.function, *positional, **named)
         try:
-            with anyio.move_on_after(self.timeout) as scope:
+            with telemetry.tool(self.name), anyio.move_on_after(self.timeout) as scope:
                 return cut_middle(_as_text(await run(self.function, call)), self.max_tokens)
         except BudgetExceededError:
             raise

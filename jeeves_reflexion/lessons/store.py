@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeAlias, cast
 
+from jeeves_reflexion import telemetry
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonRefusedError, UnknownLessonError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, recall_key
@@ -85,6 +86,7 @@ class VectorLessonStore:
 
     # -- in
 
+    @telemetry.memory("upsert_memory")
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
         """Store the lesson of a reflection on ``task``; durable when it returns.
 
@@ -183,6 +185,7 @@ class VectorLessonStore:
 
     # -- out
 
+    @telemetry.memory("search_memory")
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
     ) -> Recall:

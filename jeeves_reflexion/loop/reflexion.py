@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Generic, cast
 
-from jeeves_reflexion import errors, events
+from jeeves_reflexion import errors, events, telemetry
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.lessons.gate import lesson_from
@@ -126,6 +126,7 @@ class Reflexion(Generic[T]):
         """Return a fresh session with this loop's budget; its clock starts now."""
         return Session(spend=Spend(self.options.budget), listener=listener)
 
+    @telemetry.workflow
     async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult[T]:
         """Try the task until an attempt passes or the loop has a reason to stop, and return all trials.
 

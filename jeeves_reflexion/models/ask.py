@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from jeeves_reflexion import telemetry
 from jeeves_reflexion.events import ModelCalled
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
@@ -95,7 +96,9 @@ async def _metered(model: ChatModel, call: Callable[[], Awaitable[Completion]]) 
     started = time.monotonic()
     token = _within.set(True)
     try:
-        completion = await call()
+        with telemetry.chat(model.name) as used:
+            completion = await call()
+            used(completion.usage)
     finally:
         _within.reset(token)
     seconds = time.monotonic() - started

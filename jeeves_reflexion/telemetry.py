@@ -1,0 +1,158 @@
+"""Spans of OpenTelemetry, where its API is installed (the extra ``otel``) and the program exports them.
+
+Names follow the semantic conventions for generative AI; what those lack is called ``jeeves.*``. Spans are current while
+their work is done, so those of a wrapped framework nest within. Texts (tasks, outputs, lessons) are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
+
+from jeeves_reflexion.events import Evaluated, Event, LessonDropped, LessonPersisted, LessonsRecalled
+from jeeves_reflexion.types import Recall, Role, RunResult, Usage
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Value: TypeAlias = str | int | float | bool
+
+_OPERATION: Final = "gen_ai.operation.name"
+_AGENT: Final = "gen_ai.agent.name"
+_MODEL: Final = "gen_ai.request.model"
+_TOOL: Final = "gen_ai.tool.name"
+_INPUT: Final = "gen_ai.usage.input_tokens"
+_OUTPUT: Final = "gen_ai.usage.output_tokens"
+_STORE: Final = "gen_ai.memory.store.id"
+_FOUND: Final = "gen_ai.memory.record.count"
+_SCORE: Final = "gen_ai.evaluation.score.value"
+_VERDICT: Final = "gen_ai.evaluation.score.label"
+_RESULT: Final = "gen_ai.evaluation.result"
+
+
+@functools.cache
+def _tracer() -> Tracer | None:
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - optional dependency
+    except ImportError:
+        return None
+    return trace.get_tracer("jeeves_reflexion")
+
+
+def _current() -> Span | None:
+    if _tracer() is None:
+        return None
+    from opentelemetry import trace  # noqa: PLC0415 - as above
+
+    return trace.get_current_span()
+
+
+@contextmanager
+def _span(operation: str, name: str, attributes: Mapping[str, Value]) -> Iterator[Span | None]:
+    tracer = _tracer()
+    if tracer is None:
+        yield None
+        return
+    given = {_OPERATION: operation, **attributes}
+    # The text of an exception may hold what a model or a tool said: its type must do.
+    with tracer.start_as_current_span(
+        f"{operation} {name}", attributes=given, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield span
+        except Exception as error:
+            from opentelemetry.trace import StatusCode  # noqa: PLC0415 - optional dependency
+
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(StatusCode.ERROR)
+            raise
+
+
+def workflow(
+    function: Callable[P, Coroutine[Any, Any, R]],
+) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Have a run of the loop be a span; the first argument is the loop."""
+
+    @functools.wraps(function)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        name = str(getattr(args[0], "name", "reflexion"))
+        with _span("invoke_workflow", name, {}) as span:
+            result = await function(*args, **kwargs)
+            if span is not None and isinstance(result, RunResult):
+                span.set_attribute("jeeves.run.id", result.run_id)
+                span.set_attribute("jeeves.attempts", len(result.trials))
+                span.set_attribute("jeeves.passed", result.passed)
+                span.set_attribute("jeeves.stop_reason", result.stop_reason)
+            return result
+
+    return run
+
+
+@contextmanager
+def acting(role: Role, attempt: int) -> Iterator[None]:
+    """Have what an agent, an evaluator or a reflector does be a span."""
+    with _span("invoke_agent", role, {_AGENT: role, "jeeves.attempt": attempt}):
+        yield
+
+
+@contextmanager
+def chat(model: str) -> Iterator[Callable[[Usage], None]]:
+    """Have a call of a model be a span; hand its usage to what this yields. Unknown usage is left out."""
+    with _span("chat", model, {_MODEL: model}) as span:
+
+        def used(usage: Usage) -> None:
+            if span is not None and not usage.unreported:
+                span.set_attribute(_INPUT, usage.input_tokens)
+                span.set_attribute(_OUTPUT, usage.output_tokens)
+
+        yield used
+
+
+@contextmanager
+def tool(name: str) -> Iterator[None]:
+    """Have a call of a tool be a span."""
+    with _span("execute_tool", name, {_TOOL: name}):
+        yield
+
+
+def memory(
+    operation: Literal["search_memory", "upsert_memory"],
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+    """Have a method of a lesson store be a span, with the count of the lessons that it gives or takes."""
+
+    def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            store = str(getattr(getattr(args[0], "store", None), "namespace", "default"))
+            with _span(operation, store, {_STORE: store}) as span:
+                result = await function(*args, **kwargs)
+                if span is not None:
+                    span.set_attribute(_FOUND, len(result.offered) if isinstance(result, Recall) else 1)
+                return result
+
+        return call
+
+    return decorate
+
+
+def told(event: Event) -> None:
+    """Add what an event of a run says to the current span, without its texts."""
+    span = _current()
+    if span is None:
+        return
+    if isinstance(event, Evaluated):
+        label = "unscored" if event.score is None else "pass" if event.passed else "fail"
+        score = {} if event.score is None else {_SCORE: event.score}
+        span.add_event(_RESULT, {_VERDICT: label, "jeeves.attempt": event.attempt, **score})
+    elif isinstance(event, LessonsRecalled):
+        counts = {"jeeves.recalled": event.n_recalled, "jeeves.withheld": event.n_withheld}
+        span.add_event("jeeves.lessons_recalled", {"jeeves.recall.id": event.recall_id, **counts})
+    elif isinstance(event, LessonPersisted):
+        lesson = {} if event.lesson is None else {"jeeves.lesson.id": event.lesson.id}
+        span.add_event("jeeves.lesson_stored", lesson)
+    elif isinstance(event, LessonDropped):
+        span.add_event("jeeves.lesson_dropped")
