@@ -123,11 +123,12 @@ def origin_of(url: str | os.PathLike[str]) -> Origin | None:
         return None
     from vectorstores.sqlite_faiss import schema  # noqa: PLC0415 - one backend does not load the other's library
     from vectorstores.sqlite_faiss.database import Database  # noqa: PLC0415
-    from vectorstores.sqlite_faiss.folder import DATABASE  # noqa: PLC0415
+    from vectorstores.sqlite_faiss.folder import DATABASE, check_log  # noqa: PLC0415
 
     path = folder / DATABASE
     if not path.exists():
         return None
+    check_log(path)
     with closing(Database(path)) as database:
         said = database.read(lambda connection: schema.about(connection, path))
     return Origin(said["embedder"], said["embedder_name"], int(said["dim"]))

@@ -14,7 +14,7 @@ from vectorstores.base import StoreUnavailableError, new_id
 from vectorstores.migration import Reembedding
 from vectorstores.sqlite_faiss import schema
 from vectorstores.sqlite_faiss.database import Database, connect, translated
-from vectorstores.sqlite_faiss.folder import DATABASE, INDEX
+from vectorstores.sqlite_faiss.folder import DATABASE, INDEX, check_log
 from vectorstores.sqlite_faiss.rows import vector_sums
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class SqliteMove:
     def _begin(self) -> bool:
         if not self._path.exists():
             raise StoreUnavailableError(f"there is no store at {self._folder}")
+        check_log(self._path)
         self._connection = connect(self._path)
         self._connection.execute("BEGIN IMMEDIATE")
         if schema.about(self._connection, self._path)["embedder"] != self._opened.embedder_id:
