@@ -16,6 +16,7 @@ from vectorstores.sqlite_faiss import schema
 from vectorstores.sqlite_faiss.database import Database, connect, translated
 from vectorstores.sqlite_faiss.folder import DATABASE, INDEX, check_log
 from vectorstores.sqlite_faiss.rows import vector_sums
+from vectorstores.sqlite_faiss.writer import Writer
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
@@ -100,7 +101,7 @@ class SqliteMove:
         self._connection.execute("COMMIT")
         # They lie in the log too.
         with closing(Database(self._path)) as database:
-            database.scrub()
+            Writer(database).scrub()
 
     async def _do(self, work: Callable[[], T]) -> T:
         def translate() -> T:

@@ -235,8 +235,9 @@ class _FaissEngine:
         return await self._overwrite(rows.patch_metadata, namespace, id, patch)
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        cache = self._ready().cache
-        await self._write(lambda connection: cache.write(connection, embeddings))
+        # Not waited for: the answer to a search is not to wait while another process writes.
+        state = self._ready()
+        state.writer.hand_over(lambda connection: state.cache.write(connection, embeddings))
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
         return await self._write(lambda connection: records.append_record(connection, namespace, record))
