@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
@@ -239,6 +240,22 @@ def test_a_killed_server_whose_number_has_the_server_of_another_folder_is_starte
     finally:
         leave(folder / "this")
         leave(other)
+
+
+@pytest.mark.usefixtures("data_is_made")
+def test_a_server_that_a_killed_process_had_begun_to_start_is_waited_for(folder):
+    with OtherProcess(folder) as user:
+        user.end()
+    # As long as it does not listen, it is like one that is being started.
+    socket, aside = folder / ".s.PGSQL.5432", folder / "aside"
+    socket.rename(aside)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(embedded_conninfo, folder)
+        try:
+            wait_until(lambda: "already exists" in (folder / "log").read_text())
+        finally:
+            aside.rename(socket)
+        assert answer(waiting.result(timeout=30)) == 1
 
 
 def test_a_path_that_no_socket_can_have(folder):

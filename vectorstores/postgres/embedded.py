@@ -209,7 +209,8 @@ def _start(folder: Path, place: Path, account: Account) -> None:
     options = "start -w -t 120 -D data -l log -o"
     command = [str(programs / "pg_ctl"), *options.split(), settings]
     end = time.monotonic() + _START_TIMEOUT
-    while _run(command, account, folder) is not None:
+    # A process that was killed may have begun to start one, which answers in a moment.
+    while _run(command, account, folder) is not None and not _answers(place):
         if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:
             raise StoreUnavailableError(
                 f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
