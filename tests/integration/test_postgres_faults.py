@@ -356,7 +356,7 @@ async def test_a_write_cut_at_its_commit_is_made_once_or_said_to_be_unknown(post
         for name, call in calls.items():
             proxy.arm(at_commit(when))
             with pytest.raises(
-                StoreUnavailableError, match="whether the write was made is not known: read before"
+                StoreUnavailableError, match=r"in a commit \(.+\); whether the write was made is not known: read"
             ):
                 await call()
             assert proxy.done == 1, f"{name} was not cut"
@@ -449,7 +449,7 @@ async def test_a_commit_that_is_not_answered_in_time_is_not_made_a_second_time(
     async with Proxy(postgres_database) as proxy, store_at(proxy.dsn, statement_timeout=0.3) as store:
         await store.count()
         proxy.arm(at_commit("stall"))
-        with pytest.raises(StoreUnavailableError, match="not known"):
+        with pytest.raises(StoreUnavailableError, match=r"in a commit \(no answer in time\); .* not known"):
             await store.append_once("r", "new", 1)
         assert proxy.done == 1
         assert await store.get("r", "new") is None

@@ -228,8 +228,9 @@ class Transactions:
             except (psycopg.Error, TimeoutError, asyncio.CancelledError) as error:
                 if repeatable or not is_unanswered(error):
                     raise
+                said = " ".join(str(error).split()) or "no answer in time"
                 raise StoreUnavailableError(
-                    f"{self._pool.place}: the connection was lost in a commit ({error}); whether the write was made is"
+                    f"{self._pool.place}: the connection was lost in a commit ({said}); whether the write was made is"
                     " not known: read before trying again"
                 ) from error
             return result
