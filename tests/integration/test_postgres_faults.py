@@ -356,7 +356,8 @@ async def test_a_write_cut_at_its_commit_is_made_once_or_said_to_be_unknown(post
         for name, call in calls.items():
             proxy.arm(at_commit(when))
             with pytest.raises(
-                StoreUnavailableError, match=r"in a commit \(.+\); whether the write was made is not known: read"
+                StoreUnavailableError,
+                match=r"in a commit \(.+\); whether the write was made is not known: read",
             ):
                 await call()
             assert proxy.done == 1, f"{name} was not cut"
