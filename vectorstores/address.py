@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _KINDS: Final = "a folder, memory://, postgresql://… or postgresql+embedded:///folder"
 # A slip that would else name a folder. One of that name, if there is one, is ./memory:
 _HALF: Final = re.compile(r"(memory|postgres(ql)?(\+embedded)?|file):")
+_PAIRS: Final = re.compile(r"(^|\s)(dbname|password)\s*=")
 
 
 def open_store(
@@ -89,6 +90,8 @@ def _folder(path: str) -> Path:
     if found:
         # Not the address: a password may be in it.
         raise StoreUnavailableError(f"{found[0]} begins no address of a store; expected {_KINDS}")
+    if _PAIRS.search(path):
+        raise StoreUnavailableError(f"key=value pairs are for PostgresVectorStore alone; expected {_KINDS}")
     try:
         return Path(path).expanduser() if path.startswith("~") else Path(path)
     except RuntimeError as error:
@@ -123,11 +126,12 @@ def origin_of(url: str | os.PathLike[str]) -> Origin | None:
         return None
     from vectorstores.sqlite_faiss import schema  # noqa: PLC0415 - one backend does not load the other's library
     from vectorstores.sqlite_faiss.database import Database  # noqa: PLC0415
-    from vectorstores.sqlite_faiss.folder import DATABASE  # noqa: PLC0415
+    from vectorstores.sqlite_faiss.folder import DATABASE, check_log  # noqa: PLC0415
 
     path = folder / DATABASE
     if not path.exists():
         return None
+    check_log(path)
     with closing(Database(path)) as database:
         said = database.read(lambda connection: schema.about(connection, path))
     return Origin(said["embedder"], said["embedder_name"], int(said["dim"]))

@@ -80,7 +80,7 @@ async def measure(run: Run, store: str, dsn: str | None) -> None:
     if store == "folder":
         run.left_out.append("PostgreSQL")
     elif importlib.util.find_spec("psycopg_pool") is None or importlib.util.find_spec("pgvector") is None:
-        run.left_out.append('PostgreSQL: `pip install "jeeves-reflexion[postgres]" pgvector`')
+        run.left_out.append('PostgreSQL: `pip install "jeeves-reflexion[postgres]" psycopg-pool`')
     else:
         from benchmarks.vectorstores.postgres import measure_postgres  # noqa: PLC0415 - its libraries are optional
 

@@ -12,7 +12,16 @@ import anyio
 import pytest
 
 from benchmarks.faults.lane import vector_of
-from vectorstores import Chunk, HashingEmbedder, Store, StoreCorruptError, StoreUnavailableError, open_store
+from vectorstores import (
+    Chunk,
+    HashingEmbedder,
+    Store,
+    StoreCorruptError,
+    StoreUnavailableError,
+    open_store,
+    origin_of,
+    reembed,
+)
 
 DIM = 32
 COUNT = 11_000
@@ -202,6 +211,23 @@ def test_a_damaged_log_leaves_an_earlier_state_or_is_reported(pristine, tmp_path
     else:
         # What only the log held, and the log no longer holds, can't be known; no call may be there by half.
         assert kept == LATE or name != "something behind it", f"{LATE - kept} acknowledged chunks lost"
+
+
+def move(path: Path) -> None:
+    anyio.run(lambda: reembed(path, embedder=HashingEmbedder(dim=DIM + 1)))
+
+
+@pytest.mark.parametrize("work", [origin_of, move])
+def test_a_damaged_log_is_reported_by_what_opens_no_store_and_left_as_it_is(pristine, tmp_path, work):
+    """Else the next opening would find a log that is gone, and say nothing of the changes that it held."""
+    path = copy(pristine, tmp_path)
+    (log,) = path.glob("*-wal")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    log.write_bytes(data)
+    with pytest.raises(StoreCorruptError, match="changes that are nowhere else"):
+        work(path)
+    assert log.read_bytes() == data
 
 
 def damaged_database(pristine: Path, tmp_path: Path, damage: Damage) -> str:

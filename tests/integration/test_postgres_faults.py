@@ -28,7 +28,7 @@ from vectorstores import (
 
 psycopg = pytest.importorskip("psycopg")
 from creators import kill_one_of_two_creators  # noqa: E402
-from postgres_parts import DIM, Proxy, always, at_commit, chunk, in_write, store_at  # noqa: E402
+from postgres_parts import DIM, Proxy, Traffic, always, at_commit, chunk, in_write, store_at  # noqa: E402
 
 from vectorstores.postgres import embedded, pool  # noqa: E402
 from vectorstores.postgres.embedded import embedded_conninfo, leave  # noqa: E402
@@ -356,7 +356,8 @@ async def test_a_write_cut_at_its_commit_is_made_once_or_said_to_be_unknown(post
         for name, call in calls.items():
             proxy.arm(at_commit(when))
             with pytest.raises(
-                StoreUnavailableError, match="whether the write was made is not known: read before"
+                StoreUnavailableError,
+                match=r"in a commit \(.+\); whether the write was made is not known: read",
             ):
                 await call()
             assert proxy.done == 1, f"{name} was not cut"
@@ -366,6 +367,34 @@ async def test_a_write_cut_at_its_commit_is_made_once_or_said_to_be_unknown(post
         found = {r.key: (r.value, r.version) for r in (await direct.scan_records("r")).records}
         others = {"swapped": (1, 2), "created": (1, 1), "new": (1, 1), "claim": (1, 1)}
         assert found == (others if made else {"swapped": (0, 1), "with it": (1, 1)})
+
+
+@pytest.mark.anyio
+async def test_a_write_that_cannot_be_made_again_after_its_commit_was_cut_is_said_to_be_unknown(
+    postgres_database,
+):
+    """Also one that may be made twice: the first time it may have been made."""
+    async with (
+        Proxy(postgres_database) as proxy,
+        store_at(proxy.dsn, retry_for=0.5) as store,
+        store_at(postgres_database) as direct,
+    ):
+        await store.add([chunk("there")])
+
+        def cut(traffic: Traffic) -> str | None:
+            when = at_commit("after")(traffic)
+            proxy.starting = when is not None
+            return when
+
+        proxy.arm(cut)
+        with pytest.raises(StoreUnavailableError, match=r"starting up.*not known: read before trying again"):
+            await store.add([chunk("new")])
+        assert await direct.count() == 2
+        # What was never begun is not in doubt.
+        with pytest.raises(StoreUnavailableError, match="starting up") as caught:
+            await store.add([chunk("newer")])
+        assert "not known" not in str(caught.value)
+        assert await direct.count() == 2
 
 
 @pytest.mark.anyio
@@ -449,7 +478,7 @@ async def test_a_commit_that_is_not_answered_in_time_is_not_made_a_second_time(
     async with Proxy(postgres_database) as proxy, store_at(proxy.dsn, statement_timeout=0.3) as store:
         await store.count()
         proxy.arm(at_commit("stall"))
-        with pytest.raises(StoreUnavailableError, match="not known"):
+        with pytest.raises(StoreUnavailableError, match=r"in a commit \(no answer in time\); .* not known"):
             await store.append_once("r", "new", 1)
         assert proxy.done == 1
         assert await store.get("r", "new") is None

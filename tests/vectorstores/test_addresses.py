@@ -31,12 +31,20 @@ def test_a_slip_makes_no_folder_of_its_name(tmp_path, monkeypatch, address):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_slip_is_told_without_the_password(tmp_path):
-    with pytest.raises(
-        StoreUnavailableError, match=r"postgresql: begins no address.*postgresql://"
-    ) as caught:
-        open_store(f"postgresql:me:{SECRET}@host/db", namespace="n")
-    assert SECRET not in str(caught.value)
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (f"postgresql:me:{SECRET}@host/db", "postgresql: begins no address"),
+        (f"host=db.example.org dbname=lessons password={SECRET}", "key=value pairs"),
+        (f"password = '{SECRET}' host=db.example.org", "key=value pairs"),
+    ],
+)
+def test_a_slip_is_told_without_the_password(tmp_path, monkeypatch, address, said):
+    monkeypatch.chdir(tmp_path)
+    for use in (lambda: open_store(address, namespace="n"), lambda: origin_of(address)):
+        with pytest.raises(StoreUnavailableError, match=rf"{said}.*postgresql://") as caught:
+            use()
+        assert SECRET not in str(caught.value)
 
 
 @pytest.mark.anyio

@@ -42,7 +42,8 @@ def test_writes_of_any_number_of_new_and_known_ids(calls):
         for text, ids in calls:
             rows = _some(text, ids)
             before = sql.last_change(connection)
-            gone = sql.write_chunks(connection, "mine", rows)
+            replaces, gone = sql.write_chunks(connection, "mine", rows)
+            assert replaces is any(row.id in texts for row in rows)
             assert [seq for seq, _, _ in _changes(connection, before)] == [
                 *range(before + 1, before + 1 + len(rows))
             ]

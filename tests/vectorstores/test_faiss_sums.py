@@ -4,6 +4,7 @@ import logging
 import shutil
 import sqlite3
 import time
+from collections.abc import Awaitable
 from contextlib import closing
 from pathlib import Path
 
@@ -176,6 +177,36 @@ def test_a_log_that_cannot_be_cleared_is_cleared_later(tmp_path, monkeypatch, ca
     with caplog.at_level(logging.WARNING):
         anyio.run(main)
     assert caplog.text.count("no room") == 1  # not each time
+
+
+def put(store: FaissVectorStore, content: str, note: str) -> Awaitable[object]:
+    return store.add([Chunk(content, "c0", {"note": note}, "searched", vectors(1)[0])])
+
+
+@pytest.mark.parametrize(
+    ("gone", "change"),
+    [
+        (b"old content", lambda store: put(store, "new content", "old note")),
+        (b"old note", lambda store: put(store, "old content", "new note")),
+        (b"old note", lambda store: store.update("c0", {"note": "new note"})),
+        (b"old record", lambda store: store.delete_records("records", ["key"])),
+        (b"old record", lambda store: store.compare_and_swap("records", "key", "new record", version=1)),
+    ],
+)
+def test_what_is_deleted_or_replaced_leaves_the_log_whatever_it_was(tmp_path, monkeypatch, gone, change):
+    monkeypatch.setattr(writer, "_SCRUB", 0.001)
+
+    async def main() -> None:
+        async with open_at(tmp_path) as store:
+            await put(store, "old content", "old note")
+            await store.append_once("records", "key", "old record")
+            assert holding(tmp_path, gone)
+            await change(store)
+            with anyio.fail_after(10):
+                while holding(tmp_path, gone):  # noqa: ASYNC110 - no one says when
+                    await anyio.sleep(0.01)
+
+    anyio.run(main)
 
 
 def test_a_log_without_its_database_is_named(tmp_path):

@@ -277,6 +277,14 @@ async def test_an_answer_that_is_no_json_is_quoted(service):
             await embedder.embed(["a"])
 
 
+async def test_an_error_in_the_place_of_embeddings_is_quoted(service):
+    """As proxies answer, with the status of a success."""
+    service.respond = lambda request, number: Reply({"error": {"message": f"no model m for {KEY}"}})
+    async with embedder_of(service, api_key=KEY) as embedder:
+        with pytest.raises(EmbeddingError, match=r"no list 'data' for 1 texts: .*no model m for \[REDACTED"):
+            await embedder.embed(["a"])
+
+
 async def test_the_key_is_in_no_error_log_or_repr(service, caplog):
     caplog.set_level(logging.DEBUG)
     answers = [Reply(f"key {KEY}".encode(), status=status) for status in (401, 400, 503, 200)]

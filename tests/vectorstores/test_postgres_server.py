@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
@@ -196,6 +197,65 @@ def test_everything_killed_at_once_and_its_number_taken_by_a_stranger(folder):
     # As after a restart of the machine: the number belongs to a process that is no server.
     stale.write_text(stale.read_text().replace(str(pid_of(folder)), str(os.getppid()), 1))
     wait_until(lambda: answers_again(folder))
+
+
+# As the first process of a container does, it gets the processes whose parents have ended, and waits for none.
+FIRST_OF_A_CONTAINER = """
+import ctypes, os, signal, sys
+from pathlib import Path
+from vectorstores.postgres.embedded import embedded_conninfo, leave
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+folder = Path(sys.argv[1])
+embedded_conninfo(folder)
+killed = int((folder / "data" / "postmaster.pid").read_bytes().split()[0])
+os.kill(killed, signal.SIGKILL)
+os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)
+embedded_conninfo(folder)
+assert int((folder / "data" / "postmaster.pid").read_bytes().split()[0]) != killed
+leave(folder)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have no such processes")
+@pytest.mark.usefixtures("data_is_made")
+def test_a_killed_server_whose_process_nobody_waits_for_is_started_again(folder):
+    command = [sys.executable, "-W", "error", "-c", FIRST_OF_A_CONTAINER, str(folder)]
+    subprocess.run(command, check=True, timeout=60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others don't say what a process was started with")
+@pytest.mark.usefixtures("data_is_made")
+def test_a_killed_server_whose_number_has_the_server_of_another_folder_is_started_again(folder, data):
+    """As after a restart of a container with two of them, which numbers its processes as before."""
+    other = folder / "other"
+    folder.chmod(0o711)
+    subprocess.run(["mkdir", "-m", "0700", str(other), str(folder / "this")], check=True)
+    for each in (other, folder / "this"):
+        subprocess.run(["cp", "-a", str(data), str(each)], check=True)
+    embedded_conninfo(other)
+    try:
+        (folder / "this" / "data" / "postmaster.pid").write_text(f"{pid_of(other)}\n")
+        assert answer(embedded_conninfo(folder / "this")) == 1
+        assert answer(embedded_conninfo(other)) == 1
+    finally:
+        leave(folder / "this")
+        leave(other)
+
+
+@pytest.mark.usefixtures("data_is_made")
+def test_a_server_that_a_killed_process_had_begun_to_start_is_waited_for(folder):
+    with OtherProcess(folder) as user:
+        user.end()
+    # As long as it does not listen, it is like one that is being started.
+    socket, aside = folder / ".s.PGSQL.5432", folder / "aside"
+    socket.rename(aside)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(embedded_conninfo, folder)
+        try:
+            wait_until(lambda: "already exists" in (folder / "log").read_text())
+        finally:
+            aside.rename(socket)
+        assert answer(waiting.result(timeout=30)) == 1
 
 
 def test_a_path_that_no_socket_can_have(folder):

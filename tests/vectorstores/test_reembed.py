@@ -213,6 +213,34 @@ async def test_a_folder_answers_by_its_old_vectors_and_takes_no_writes_while_it_
     assert await found_by_own_key(tmp_path, NEW) == [f"text{n}" for n in range(30)]
 
 
+async def test_a_search_for_a_new_text_does_not_wait_for_the_move_of_a_folder(tmp_path):
+    """Only writes do: what would be remembered of it is left out."""
+    await filled(tmp_path)
+    store = open_store(tmp_path, embedder=OLD, namespace="a")
+
+    async def meanwhile(seen):
+        with anyio.fail_after(10):
+            for n in range(3):
+                (hit,) = await store.search(f"number key {n}", k=1, filter={"n": n})
+                assert hit.chunk.id == f"text{n}"
+
+    async with store:
+        await reembed(tmp_path, embedder=Slow(128, meanwhile), batch=40)
+
+
+async def test_what_was_moved_is_moved_where_the_log_cannot_be_cleared(tmp_path, monkeypatch, caplog):
+    await filled(tmp_path)
+
+    def refuse(database):
+        raise StoreUnavailableError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vectorstores.sqlite_faiss.database.Database.scrub", refuse)
+        assert (await reembed(tmp_path, embedder=NEW)).done == 33
+    assert "no room" in caplog.text
+    assert await found_by_own_key(tmp_path, NEW) == [f"text{n}" for n in range(30)]
+
+
 @pytest.mark.parametrize("way", ["failed", "cancelled"])
 async def test_a_move_of_a_folder_that_was_stopped_leaves_it_as_it_was(tmp_path, way):
     await filled(tmp_path)

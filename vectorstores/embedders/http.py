@@ -242,9 +242,11 @@ class HttpEmbedder:
             said = self._service.shown(response.text)
             raise EmbeddingError(f"{self._url} answered with something that is no JSON object: {said}")
         data = value.get("data")
-        if not isinstance(data, list) or len(data) != expected:
-            found = f"{len(data)} embeddings" if isinstance(data, list) else "no list 'data'"
-            raise EmbeddingError(f"{self._url} answered with {found} for {expected} texts")
+        if not isinstance(data, list):
+            said = self._service.shown(response.text)
+            raise EmbeddingError(f"{self._url} answered with no list 'data' for {expected} texts: {said}")
+        if len(data) != expected:
+            raise EmbeddingError(f"{self._url} answered with {len(data)} embeddings for {expected} texts")
         seen: set[int] = set()
         for number, item in enumerate(data):
             if not isinstance(item, dict) or "embedding" not in item:

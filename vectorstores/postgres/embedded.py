@@ -49,6 +49,7 @@ _SOCKET: Final = ".s.PGSQL.5432"
 _OURS: Final = frozenset(
     f"data data.new log log.1 start.lock users.lock supervisor.lock programs {_SOCKET} {_SOCKET}.lock".split()
 )
+_OPTION: Final = b"unix_socket_directories="
 _START_TIMEOUT: Final = 120.0
 _PAUSE: Final = 0.05
 _MAX_LOG: Final = 4_000_000
@@ -201,14 +202,15 @@ def _start(folder: Path, place: Path, account: Account) -> None:
     if account.uid is not None and account.gid is not None:
         os.chown(log, account.uid, account.gid)
     for left in (folder / "data" / "postmaster.pid", place / f"{_SOCKET}.lock"):
-        if _is_of_a_stranger(left):
+        if _is_stale(left, place):
             left.unlink()
-    settings = f"-c listen_addresses= -c unix_socket_permissions=0700 -c unix_socket_directories={place}"
+    settings = f"-c listen_addresses= -c unix_socket_permissions=0700 -c {os.fsdecode(_OPTION)}{place}"
     # A shell reads these, so no path that may have odd characters is among them.
     options = "start -w -t 120 -D data -l log -o"
     command = [str(programs / "pg_ctl"), *options.split(), settings]
     end = time.monotonic() + _START_TIMEOUT
-    while _run(command, account, folder) is not None:
+    # A process that was killed may have begun to start one, which answers in a moment.
+    while _run(command, account, folder) is not None and not _answers(place):
         if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:
             raise StoreUnavailableError(
                 f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
@@ -216,12 +218,16 @@ def _start(folder: Path, place: Path, account: Account) -> None:
         time.sleep(_PAUSE)
 
 
-def _is_of_a_stranger(lock: Path) -> bool:
-    """Say whether another program has the number of a server that was killed, as after a restart of the machine."""
+def _is_stale(lock: Path, place: Path) -> bool:
+    """Say whether the process that a lock names is not this server, which was killed: it has ended and nobody waited
+    for it, as in a container, or its number was given to another program or server, as after a restart.
+    """
     try:
-        return Path(f"/proc/{int(lock.read_bytes().split()[0])}/comm").read_text().strip() != "postgres"
+        command = Path(f"/proc/{int(lock.read_bytes().split()[0])}/cmdline").read_bytes()
     except (OSError, ValueError, IndexError):
         return False  # PostgreSQL sees by itself that there is no such process
+    others = _OPTION in command and _OPTION + os.fsencode(place) + b"\0" not in command
+    return b"postgres" not in command.partition(b"\0")[0] or others
 
 
 def _stop(folder: Path) -> None:

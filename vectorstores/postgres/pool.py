@@ -46,6 +46,7 @@ _MAX_IDLE: Final = 600.0
 _ROLLBACK: Final = 15.0
 # How long beyond its own limit a statement may stay silent before the connection is given up.
 GRACE: Final = 15.0
+_UNKNOWN: Final = "whether the write was made is not known: read before trying again"
 
 
 @dataclass(slots=True)
@@ -209,10 +210,13 @@ class Transactions:
     ) -> T:
         """Run work in a transaction, again when it failed for a passing reason.
 
-        ``size`` says how many rows it brings; ``repeatable`` that it may be made twice.
+        ``size`` says how many rows it brings; ``repeatable`` that it may be made twice. A
+        :class:`StoreUnavailableError` says so where it may have been made.
         """
+        unknown = ""
 
         async def attempt(connection: Connection, call: Call) -> T:
+            nonlocal unknown
             try:
                 await connection.execute(b"BEGIN")
                 result = await work(connection)
@@ -226,16 +230,22 @@ class Transactions:
                     await connection.execute(b"COMMIT")
             # Cancelled by the time limit of the whole call: its caller waits for this.
             except (psycopg.Error, TimeoutError, asyncio.CancelledError) as error:
-                if repeatable or not is_unanswered(error):
+                if not is_unanswered(error):
                     raise
-                raise StoreUnavailableError(
-                    f"{self._pool.place}: the connection was lost in a commit ({error}); whether the write was made is"
-                    " not known: read before trying again"
-                ) from error
+                said = " ".join(str(error).split()) or "no answer in time"
+                unknown = f"the connection was lost in a commit ({said}); {_UNKNOWN}"
+                if repeatable:
+                    raise
+                raise StoreUnavailableError(str(self._pool.place)) from error
             return result
 
         patience = Patience(self._pool.place, self._pool.options.retry_for)
-        return await repeated(patience, lambda: self._pool.call(attempt, size=size))
+        try:
+            return await repeated(patience, lambda: self._pool.call(attempt, size=size))
+        except StoreUnavailableError as error:
+            if unknown:
+                raise StoreUnavailableError(f"{error}: {unknown}") from error
+            raise
 
 
 def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -89,10 +89,14 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
     try:
         await connection.execute(_END_SESSIONS, (role,))
     except pg.InsufficientPrivilege as error:
-        user = sql.Identifier(connection.info.user).as_string(connection)
+        end = sql.SQL("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = {};").format(
+            sql.Literal(role)
+        )
+        grant = sql.SQL("GRANT pg_signal_backend TO {};").format(sql.Identifier(connection.info.user))
         raise StoreUnavailableError(
             f"{place}: {role!r} has the new rights, but sessions that it began before may go on with what they are"
-            f" reading: {error.diag.message_primary}; an administrator runs: GRANT pg_signal_backend TO {user};"
+            f" reading: {error.diag.message_primary}; an administrator runs: {end.as_string(connection)}"
+            f" {grant.as_string(connection)}"
         ) from error
 
 

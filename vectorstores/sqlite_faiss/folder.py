@@ -62,7 +62,7 @@ def _prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pa
             )
         _refuse_rest(folder)
         _create(folder, database, build)
-    _check_log(database)
+    check_log(database)
     if database.stat().st_size == 0:
         raise StoreCorruptError(f"{database} is empty: the rows are lost; restore the folder from a backup")
     if not (os.access(folder, os.W_OK | os.X_OK) and os.access(database, os.R_OK | os.W_OK)):
@@ -118,7 +118,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _check_log(database: Path) -> None:
+def check_log(database: Path) -> None:
     """Raise :class:`StoreCorruptError` if SQLite's write-ahead log has lost changes that were stored.
 
     SQLite takes the frames that are whole, and says nothing of the rest. That changes are lost can be told where two

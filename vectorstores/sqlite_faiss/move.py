@@ -14,8 +14,9 @@ from vectorstores.base import StoreUnavailableError, new_id
 from vectorstores.migration import Reembedding
 from vectorstores.sqlite_faiss import schema
 from vectorstores.sqlite_faiss.database import Database, connect, translated
-from vectorstores.sqlite_faiss.folder import DATABASE, INDEX
+from vectorstores.sqlite_faiss.folder import DATABASE, INDEX, check_log
 from vectorstores.sqlite_faiss.rows import vector_sums
+from vectorstores.sqlite_faiss.writer import Writer
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
@@ -47,6 +48,7 @@ class SqliteMove:
     def _begin(self) -> bool:
         if not self._path.exists():
             raise StoreUnavailableError(f"there is no store at {self._folder}")
+        check_log(self._path)
         self._connection = connect(self._path)
         self._connection.execute("BEGIN IMMEDIATE")
         if schema.about(self._connection, self._path)["embedder"] != self._opened.embedder_id:
@@ -99,7 +101,7 @@ class SqliteMove:
         self._connection.execute("COMMIT")
         # They lie in the log too.
         with closing(Database(self._path)) as database:
-            database.scrub()
+            Writer(database).scrub()
 
     async def _do(self, work: Callable[[], T]) -> T:
         def translate() -> T:

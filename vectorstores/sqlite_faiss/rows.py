@@ -90,15 +90,21 @@ def vector_at(connection: sqlite3.Connection, row: int) -> bytes | None:
     return None if found is None else found[0]
 
 
-def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[Row]) -> list[str]:
-    """Insert or replace chunks of different ids; return the searched texts that were replaced, or whose vector was."""
+def write_chunks(
+    connection: sqlite3.Connection, namespace: str, rows: Sequence[Row]
+) -> tuple[bool, list[str]]:
+    """Insert or replace chunks of different ids; return whether any was there, and the searched texts that were
+    replaced, or whose vector was.
+    """
     first = last_change(connection) + 1
     numbers: list[int] = []
     gone: list[str] = []
+    replaces = False
     for seq, row in enumerate(rows, first):
         known = connection.execute(_KNOWN, (namespace, row.id)).fetchone()
         # A new row takes the number of its change.
         numbers.append(seq if known is None else known[0])
+        replaces |= known is not None
         if known is not None and known[1:] != (row.searched_text, row.vector.tobytes()):  # type: ignore[union-attr]
             gone.append(known[1])
     texts = (
@@ -112,7 +118,7 @@ def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[
         some = zip(numbers[low : low + _BATCH], vectors, vector_sums(vectors).tolist(), strict=True)
         connection.executemany(_PUT_VECTOR, some)
     _log(connection, namespace, first, numbers, PUT)
-    return gone
+    return replaces, gone
 
 
 def _stacked(rows: Sequence[Row]) -> FloatArray:

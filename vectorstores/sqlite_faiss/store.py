@@ -189,6 +189,17 @@ class _FaissEngine:
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._ready().writer(work)
 
+    async def _overwrite(self, work: Callable[..., T], *arguments: object) -> T:
+        """Call what deletes or replaces something with a connection and these arguments, and take that off the disk."""
+        writer = self._ready().writer
+
+        def overwrite(connection: sqlite3.Connection) -> T:
+            result = work(connection, *arguments)
+            writer.scrub_soon()
+            return result
+
+        return await writer(overwrite)
+
     async def write(
         self,
         namespace: str,
@@ -200,7 +211,10 @@ class _FaissEngine:
 
         def work(connection: sqlite3.Connection) -> None:
             if rows:
-                _forget(connection, state, namespace, write_chunks(connection, namespace, rows))
+                replaces, gone = write_chunks(connection, namespace, rows)
+                _forget(connection, state, namespace, gone)
+                if replaces:
+                    state.writer.scrub_soon()
             append_records(connection, namespace, records)
             state.cache.write(connection, embeddings)
 
@@ -215,27 +229,24 @@ class _FaissEngine:
             _forget(connection, state, namespace, gone)
             return len(gone)
 
-        return await self._write(work)
+        return await self._overwrite(work)
 
     async def update(self, namespace: str, id: str, patch: str) -> bool:
-        return await self._write(lambda connection: rows.patch_metadata(connection, namespace, id, patch))
+        return await self._overwrite(rows.patch_metadata, namespace, id, patch)
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        cache = self._ready().cache
-        await self._write(lambda connection: cache.write(connection, embeddings))
+        # Not waited for: the answer to a search is not to wait while another process writes.
+        state = self._ready()
+        state.writer.hand_over(lambda connection: state.cache.write(connection, embeddings))
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
         return await self._write(lambda connection: records.append_record(connection, namespace, record))
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
-        return await self._write(
-            lambda connection: records.swap_record(connection, namespace, record, version)
-        )
+        return await self._overwrite(records.swap_record, namespace, record, version)
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
-        return await self._write(
-            lambda connection: records.delete_records(connection, namespace, collection, keys)
-        )
+        return await self._overwrite(records.delete_records, namespace, collection, keys)
 
     # ---- reads
 
@@ -274,7 +285,7 @@ class _FaissEngine:
 
 
 def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts: Sequence[str]) -> None:
-    """Take texts that are being deleted or replaced, and their vectors, off the disk.
+    """Forget the embeddings of texts that are being deleted or replaced, and the file that holds their vectors.
 
     The file of the index goes before the transaction is committed, so that none is left whatever happens: without it,
     the rows are read.
@@ -292,4 +303,3 @@ def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts
         raise StoreUnavailableError(
             f"{path} holds what is deleted and can't be removed: {error}; nothing of the call was stored"
         ) from error
-    state.writer.scrub_soon()

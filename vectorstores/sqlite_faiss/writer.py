@@ -35,10 +35,11 @@ _IDLE: Final = 1.0
 class _Write:
     """What a task wants written, and what became of it."""
 
-    __slots__ = ("done", "error", "loop", "result", "work")
+    __slots__ = ("awaited", "done", "error", "loop", "result", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], Any]) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], Any], *, awaited: bool = True) -> None:
         self.work = work
+        self.awaited = awaited
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = anyio.Event()
@@ -86,6 +87,11 @@ class Writer:
         result: T = write.result
         return result
 
+    def hand_over(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Have ``work`` carried out without waiting for it, unless many others wait; a failure is logged."""
+        if self._waiting.qsize() < _AT_ONCE:
+            self._send(_Write(work, awaited=False))
+
     def _send(self, write: _Write) -> None:
         with self._lock:
             if self._closed:
@@ -132,6 +138,8 @@ class Writer:
         done: dict[Any, list[anyio.Event]] = {}
         for write in batch:
             done.setdefault(write.loop, []).append(write.done)
+            if write.error is not None and not write.awaited:
+                _log.info("not written, and nothing is lost by that: %s", write.error)
         for loop, events in done.items():
             # What asyncio and trio call the same thing, and their word for a loop that has ended.
             with suppress(RuntimeError):
