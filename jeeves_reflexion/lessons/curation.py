@@ -267,7 +267,9 @@ def _check_mergeable(lesson: Lesson, into: str) -> None:
             "that one back"
         )
     if lesson.id == into and lesson.state == "retired":
-        raise LessonStoreError(f"lesson {into!r} is retired, and can't speak for others: restore it, or roll its retirement back, first")
+        raise LessonStoreError(
+            f"lesson {into!r} is retired, and can't speak for others: restore it, or roll its retirement back, first"
+        )
 
 
 def _decided(decision: Decision, lesson: Lesson, seen: LessonState, reason: str) -> Lesson:
