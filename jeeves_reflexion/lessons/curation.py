@@ -204,8 +204,8 @@ class Curator:
 
     async def _check_alone(self, lesson: Lesson) -> None:
         """Refuse to bring a lesson back that another speaks for, with its support."""
-        speaker = lesson.metadata.get(MERGED_INTO)
-        if speaker is not None and await self._repository.get(str(speaker)) is not None:
+        speaker = _speaker_of(lesson)
+        if speaker is not None and await self._repository.get(speaker) is not None:
             raise LessonStoreError(
                 f"lesson {lesson.id!r} was merged into {speaker!r}: take the merge back by rolling that one back"
             )
@@ -239,7 +239,7 @@ async def merge_revisions(
         _check_mergeable(stored.lesson, into)
         found.append(stored)
     kept, *rest = found
-    coming = [each for each in rest if MERGED_INTO not in each.lesson.metadata]
+    coming = [each for each in rest if _speaker_of(each.lesson) is None]
     tasks = tuple(dict.fromkeys(task for each in coming for task in each.tasks))
     number = len({*kept.tasks, *tasks})
     if kept.tasks and number > MOST_TASKS:
@@ -259,15 +259,23 @@ async def merge_revisions(
     ]
 
 
-def _check_mergeable(lesson: Lesson, into: str) -> None:
+def _speaker_of(lesson: Lesson) -> str | None:
+    """The id of the lesson that another was merged into, unless that one was forgotten."""
     speaker = lesson.metadata.get(MERGED_INTO)
+    return None if speaker in (None, STRUCK) else str(speaker)
+
+
+def _check_mergeable(lesson: Lesson, into: str) -> None:
+    speaker = _speaker_of(lesson)
     if speaker is not None and speaker != into:
         raise LessonStoreError(
             f"lesson {lesson.id!r} was merged into {speaker!r}: name that one, or take the merge back by rolling "
             "that one back"
         )
     if lesson.id == into and lesson.state == "retired":
-        raise LessonStoreError(f"lesson {into!r} is retired, and can't speak for others: restore it first")
+        raise LessonStoreError(
+            f"lesson {into!r} is retired, and can't speak for others: restore it, or roll its retirement back, first"
+        )
 
 
 def _decided(decision: Decision, lesson: Lesson, seen: LessonState, reason: str) -> Lesson:

@@ -198,16 +198,21 @@ async def plan_import(
     for line in lines:
         read, problem = await _cleaned(line, None if store is None else store.settings.screen)
         lesson = as_imported(read.lesson)
-        known = None if store is None else await store.get(lesson.id)
+        known = None if store is None else await store.repository.get(lesson.id)
         if known is not None:
             stored[lesson.id] = known
             # The store's own findings on the lesson stay: only what it says is new.
             lesson = replace(
-                lesson, state=known.state, state_reason=known.state_reason, support=known.support
+                lesson,
+                metadata={**lesson.metadata, **known.metadata},
+                state=known.state,
+                state_reason=known.state_reason,
+                support=known.support,
+                contradicts=known.contradicts,
             )
         elif lesson.state != "retired":
             lesson = replace(lesson, state="active" if approve else "proposed", state_reason=reason)
-        if known is not None and _said(known) == _said(lesson):
+        if store is not None and known is not None and await _has_said(store, known, lesson):
             what, problem = "same", ""
         else:
             if not problem and known is not None and known.trust != "imported":
@@ -239,6 +244,14 @@ async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change
         else:
             merged += (await store.admit(line.lesson, line.tasks, change)).id != line.lesson.id
     return merged
+
+
+async def _has_said(store: VectorLessonStore, known: Lesson, lesson: Lesson) -> bool:
+    """Whether a lesson that is there says the same, or said so before somebody changed it."""
+    if _said(known) == _said(lesson):
+        return True
+    history = await store.repository.history(known.id)
+    return any(_said(entry.after) == _said(lesson) for entry in history)
 
 
 def as_imported(lesson: Lesson) -> Lesson:

@@ -46,9 +46,11 @@ CREATE TABLE records (
 )"""
 _ONE: Final = "namespace = ? AND collection = ? AND key = ?"
 # The row keeps its place, for notes are listed in the order of their first write.
-_WRITE: Final = """
+_NEW: Final = """
 INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (namespace, collection, key) DO UPDATE SET value = excluded.value, version = excluded.version"""
+ON CONFLICT (namespace, collection, key) DO NOTHING"""
+_WRITE: Final = _NEW.replace("NOTHING", "UPDATE SET value = excluded.value, version = excluded.version")
+_TAKEN_OVER: Final = ("taken_over", "json")
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -56,8 +58,8 @@ class SqliteRecords:
     """A :class:`~vectorstores.base.RecordStore` in one SQLite file, or in memory.
 
     Each call on a file has its own connection, in a worker thread that is waited for also where the caller is
-    cancelled: threads and forks share none, and a write is made whole or not at all. A new file takes over the notes
-    that version 0.1 kept as JSON files in the same folder.
+    cancelled: threads and forks share none, and a write is made whole or not at all. The notes that version 0.1 kept
+    as JSON files in the same folder, without namespaces, are taken over into each namespace when it is first used.
     """
 
     def __init__(self, path: Path = MEMORY, namespace: str = "default", *, create: bool = True) -> None:
@@ -119,6 +121,9 @@ class SqliteRecords:
         """Remove records by key and return how many there were."""
 
         def remove(connection: sqlite3.Connection) -> int:
+            for path in self._json_files():
+                if _json_row(path)[1] in keys:
+                    path.unlink()
             scopes = [(self._namespace, collection, key) for key in dict.fromkeys(keys)]
             return connection.executemany(f"DELETE FROM records WHERE {_ONE}", scopes).rowcount  # noqa: S608
 
@@ -168,7 +173,7 @@ class SqliteRecords:
 
     def _is_empty(self) -> bool:
         exists = self._path.exists()
-        if (exists and self._path.stat().st_size > 0) or _json_files(self._path.parent):
+        if (exists and self._path.stat().st_size > 0) or self._json_files():
             return False
         if not exists and not self._create:
             raise StoreUnavailableError(f"there is no file {self._path}")
@@ -200,23 +205,22 @@ class SqliteRecords:
             connection.execute(_TABLE)
             connection.execute(f"PRAGMA application_id={_MAGIC}")
             connection.execute(f"PRAGMA user_version={_FORMAT}")
-            if self._memory is None:
-                kept = map(_json_row, _json_files(self._path.parent))
-                connection.executemany(_WRITE, [(self._namespace, *row) for row in kept])
         elif version != _FORMAT:
             raise FormatVersionError(
                 f"{self._path} is of format {version}, and this version reads {_FORMAT}: update jeeves-reflexion"
             )
+        if self._found(connection, *_TAKEN_OVER) is None and (files := self._json_files()):
+            rows = [(*_TAKEN_OVER, "true", 1), *map(_json_row, files)]
+            connection.executemany(_NEW, [(self._namespace, *row) for row in rows])
+
+    def _json_files(self) -> list[Path]:
+        return [] if self._memory is not None else sorted(self._path.parent.glob("task_notes-*.json"))
 
 
 def _connection(address: str) -> sqlite3.Connection:
     return sqlite3.connect(
         address, uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
     )
-
-
-def _json_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("task_notes-*.json"))
 
 
 def _json_row(path: Path) -> tuple[str, str, str, int]:

@@ -39,7 +39,7 @@ _REVIEW: Final = (
 def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None:
     """Merge lessons that say the same, and retire those that harm.
 
-    With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
+    With --model a language model proposes, also which lessons contradict each other; each proposal is checked.
     """
     if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")

@@ -194,3 +194,19 @@ async def test_a_merge_by_which_a_task_would_be_lost_is_refused(make):
         assert await curator.merge(ids[0], ids[1:9]) == made
         with pytest.raises(LessonStoreError, match="at most 9"):
             await curator.merge(ids[0], [ids[9]])
+
+
+async def test_a_lesson_whose_speaker_was_forgotten_can_be_merged_into_another(make):
+    lessons = make()
+    speaker, other, third = await learn(lessons)
+    curator = Curator(lessons.repository)
+    await curator.merge(speaker, [other])
+    await lessons.forget(speaker)
+    with pytest.raises(LessonStoreError, match="is retired, and can't speak for others"):
+        await curator.merge(other, [third])
+    assert (await curator.merge(third, [other])).support == 2
+    assert (await lessons.get(other)).metadata["merged_into"] == third
+    await curator.rollback(third, to=1)
+    back = await lessons.get(other)
+    assert (back.text, back.state) == (TAUGHT[1][1], "retired")
+    assert (await curator.restore(other)).state == "active"

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables import table
 
-from jeeves_reflexion import LessonSettings, open_lessons
+from jeeves_reflexion import LessonSettings, VectorLessonStore, open_lessons
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons import Curator, Finding
 from jeeves_reflexion.lessons.exchange import (
@@ -185,6 +185,43 @@ async def test_what_the_store_made_of_a_lesson_is_no_difference_and_stays(lesson
     now = await lessons.get("one")
     assert (now.text, now.state, now.state_reason) == ("Shut the drawer.", "retired", "harms")
     assert (await lessons.repository.tasks_of(["one"]))["one"] == ("a", "c")
+
+
+async def imported(lessons, *lines):
+    """Import lines without a look, and return what was new, changed, the same and refused in words."""
+    plan = await plan_import(lessons, lines, approve=True)
+    await make_import(lessons, plan, Change("import"))
+    return str(plan)
+
+
+async def test_a_second_import_takes_no_edit_back(lessons):
+    await imported(lessons, Line(1, ONE, ("Find a pencil",)))
+    await Curator(lessons.repository).edit("one", "Open every drawer first.")
+    plan = await imported(lessons, Line(1, ONE, ("Find a pencil",)))
+    assert plan == "0 added, 1 same, 0 changed, 0 refused"
+    assert (await lessons.get("one")).text == "Open every drawer first."
+
+
+async def test_new_words_for_a_lesson_leave_what_the_store_knows_of_it(lessons):
+    """So a lesson that was merged away and reworded since comes back with the merge that is taken back."""
+    for number, lesson in enumerate((ONE, TWO), 1):
+        await imported(lessons, Line(number, lesson, ("Find a pencil",)))
+    curator = Curator(lessons.repository)
+    await curator.merge("one", ["two"])
+    plan = await imported(lessons, Line(1, replace(TWO, text="Close every file."), ("Copy",)))
+    assert plan == "0 added, 0 same, 1 changed, 0 refused"
+    await curator.rollback("one", to=1)
+    back = await lessons.get("two")
+    assert (back.text, back.state) == ("Close every file.", "active")
+
+
+async def test_new_words_for_a_lesson_that_another_principal_imported_arrive(lessons):
+    def opened(principal):
+        return VectorLessonStore(lessons.store, settings=LessonSettings(principal=principal))
+
+    await imported(opened("ann"), Line(1, ONE, ("Find a pencil",)))
+    await imported(opened("bob"), Line(1, replace(ONE, text="Open every drawer."), ("Find a pencil",)))
+    assert (await lessons.get("one")).text == "Open every drawer."
 
 
 async def test_what_somebody_changed_since_the_plan_is_left_as_it_is(lessons):

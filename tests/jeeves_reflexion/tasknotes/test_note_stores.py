@@ -249,6 +249,32 @@ async def test_a_folder_of_json_files_is_taken_over_once(tmp_path):
             await store.forget("abc")
 
 
+async def test_json_files_had_no_namespaces_and_are_found_in_each(tmp_path):
+    from jeeves_reflexion.loop.note_address import open_notes
+
+    path = json_notes(tmp_path, "abc", document_of(with_reflection(NoteHistory("abc"), noted("kept"))))
+    for namespace in ("default", "team"):
+        assert await open_notes(tmp_path, namespace=namespace).retrieve("abc") is not None
+    await open_notes(tmp_path, namespace="team").forget("abc")
+    assert not path.exists()
+    for namespace, there in (("team", False), ("other", False), ("default", True)):
+        assert (await open_notes(tmp_path, namespace=namespace).retrieve("abc") is not None) is there
+
+
+async def test_json_files_beside_a_database_that_is_there_are_taken_over_too(tmp_path):
+    from jeeves_reflexion.loop.note_address import open_notes
+
+    store = SqliteReflectionStore(tmp_path / "notes.sqlite3", namespace="n")
+    await store.commit("abc", noted("newer"))
+    for key in ("abc", "def"):
+        json_notes(tmp_path, key, document_of(with_reflection(NoteHistory(key), noted("older"))))
+    found = await open_notes(tmp_path, namespace="n").list()
+    assert [(each.identity, each.reflection.refined_description) for each in found] == [
+        ("abc", noted("newer").refined_description),
+        ("def", noted("older").refined_description),
+    ]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
 @pytest.mark.parametrize("what", ["pipe", "link", "damage"])
 async def test_what_holds_no_notes_is_not_taken_over(tmp_path, what):
