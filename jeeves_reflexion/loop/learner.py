@@ -103,10 +103,10 @@ class Learner:
         made = Attempt[Any](attempt) if isinstance(attempt, str) else attempt
         if not isinstance(made, Attempt):
             raise ConfigurationError(f"an attempt must be an Attempt or a text, not {type(attempt).__name__}")
+        session = redacting(self._loop.session())
         if advice is not None:
             _check_advice(advice, task)
-        session = advice.session if advice is not None else redacting(self._loop.session())
-        before = session.spend.by_role()
+            session = replace(session, id=advice.session.id)  # on a budget that the agent's time is none of
         trial = Trial[Any](1, made, Evaluation(None), recall=advice.recall if advice is not None else None)
         if evaluation is None:
             trial = await self._loop.judge(task, (), session, trial)
@@ -117,7 +117,7 @@ class Learner:
         trial = await self._loop.reflect(task, (), session, trial)
         if trial.pending:
             trial = await self._loop.store(task, session, trial)
-        return replace(trial, usage=session.spend.since(before))
+        return replace(trial, usage=session.spend.by_role())
 
 
 def reflexive(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # noqa: ANN401 - those of Reflexion

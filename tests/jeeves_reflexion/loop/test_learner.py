@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from unittest import mock
+
 import pytest
 from loop_parts import lesson_store
 
 from jeeves_reflexion import (
     Attempt,
+    Budget,
     ConfigurationError,
     Credit,
     Evaluation,
     Learner,
+    LoopOptions,
     Reflexion,
     ReflexionError,
     ScriptedModel,
@@ -119,6 +124,18 @@ async def test_what_judging_and_reflecting_used_stands_in_the_trial():
     for _ in range(2):
         again = await learner.learn_from(TASK, "It is 39.", advice=advice)
         assert again.usage["evaluator"].calls == 1, "what was used before is none of this trial's"
+
+
+@pytest.mark.anyio
+async def test_the_time_of_the_agent_elsewhere_is_none_of_the_budget():
+    options = LoopOptions(budget=Budget(max_seconds=5))
+    learner = Learner(lesson_store=lesson_store(), reflector=reflect, options=options)
+    with mock.patch.object(time, "monotonic", return_value=0.0):
+        advice = await learner.recall(TASK)
+    trial = await learner.learn_from(TASK, "It is 39.", 0.0, advice=advice)
+    assert (trial.exhausted, trial.problems) == ("", ())
+    assert trial.lesson is not None
+    assert trial.lesson.provenance.run_id == advice.session.id
 
 
 @pytest.mark.anyio
