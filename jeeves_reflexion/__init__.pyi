@@ -59,7 +59,9 @@ from jeeves_reflexion.loop.reflexion import Reflexion as Reflexion
 from jeeves_reflexion.models import OpenAIModel as OpenAIModel
 from jeeves_reflexion.models import RecordedModel as RecordedModel
 from jeeves_reflexion.models import ScriptedModel as ScriptedModel
+from jeeves_reflexion.models import open_model as open_model
 from jeeves_reflexion.models import recording_at as recording_at
+from jeeves_reflexion.models.ask import ask as ask
 from jeeves_reflexion.protocols import Agent as Agent
 from jeeves_reflexion.protocols import ChatModel as ChatModel
 from jeeves_reflexion.protocols import Completion as Completion
@@ -115,6 +117,7 @@ from jeeves_reflexion.tasknotes import TaskReflectedEvent as TaskReflectedEvent
 from jeeves_reflexion.tasknotes import TaskReflection as TaskReflection
 from jeeves_reflexion.tasknotes import VersionedReflectionStore as VersionedReflectionStore
 from jeeves_reflexion.tasknotes import task_identity as task_identity
+from jeeves_reflexion.text import render_blocks as render_blocks
 from jeeves_reflexion.types import Attempt as Attempt
 from jeeves_reflexion.types import Evaluation as Evaluation
 from jeeves_reflexion.types import EvaluationError as EvaluationError

@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import os
 import signal
+import socketserver
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import settings
+
+# A client that finds the queue of a test's server full (Python's default: 5) tries again after a second.
+socketserver.TCPServer.request_queue_size = 128
 
 # No test depends on how busy the machine is.
 settings.register_profile("suite", deadline=None)

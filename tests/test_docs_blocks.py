@@ -28,7 +28,7 @@ def run(code: CodeType, names: dict[str, object]) -> None:
     anyio.run(awaiting)
 
 
-@pytest.mark.parametrize("page", ["tasknotes", "reflections", "refinement", "experiments"])
+@pytest.mark.parametrize("page", ["tasknotes", "reflections", "refinement", "experiments", "learner"])
 def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.chdir(tmp_path)

@@ -166,7 +166,10 @@ def _parameters(
     function: Callable[..., object], name: str
 ) -> tuple[list[inspect.Parameter], typing.Mapping[str, object]]:
     if not callable(function):
-        raise ConfigurationError(f"an agent must be callable, and {name} is not")
+        raise ConfigurationError(
+            f"an agent must be callable, and {name} is not: wrap it in a function, `async def agent(prompt): ...`, or "
+            "take an adapter, where jeeves_reflexion.adapters has one for its framework"
+        )
     parameters = list(signature_of(function, f"agent {name}").parameters.values())
     try:
         hints = typing.get_type_hints(innermost(function))

@@ -26,6 +26,7 @@ Exit codes:
 
 _COMMANDS = {
     "run": "Try a task, learn from each attempt, try again.",
+    "learn": "Take lessons from attempts that were made elsewhere.",
     "lessons": "See, judge, change and carry what was learned.",
     "notes": "See how tasks improved their instructions, and take it back.",
     "bench": "Run a benchmark and see the learning curve.",

@@ -40,7 +40,7 @@ class Advice:
     text: str
     recall: Recall | None
     session: Session
-    task_id: str
+    task_id: str = ""
 
 
 class Learner:
@@ -103,10 +103,11 @@ class Learner:
         made = Attempt[Any](attempt) if isinstance(attempt, str) else attempt
         if not isinstance(made, Attempt):
             raise ConfigurationError(f"an attempt must be an Attempt or a text, not {type(attempt).__name__}")
-        session = redacting(self._loop.session())
+        session = self._loop.session()  # whose budget the agent's time is none of
         if advice is not None:
             _check_advice(advice, task)
-            session = replace(session, id=advice.session.id)  # on a budget that the agent's time is none of
+            session = replace(session, id=advice.session.id, listener=advice.session.listener)
+        session = redacting(session)
         trial = Trial[Any](1, made, Evaluation(None), recall=advice.recall if advice is not None else None)
         if evaluation is None:
             trial = await self._loop.judge(task, (), session, trial)
@@ -171,7 +172,7 @@ def _answer(name: str, result: RunResult[Any]) -> object:
 def _check_advice(advice: Advice, task: Task) -> None:
     if not isinstance(advice, Advice):
         raise ConfigurationError(f"advice must be what recall() gave, not {type(advice).__name__}")
-    if advice.task_id != task.id:
+    if advice.task_id not in {"", task.id}:
         raise ConfigurationError(
             "the advice is for another task: its lessons would be judged by an attempt that never saw them"
         )

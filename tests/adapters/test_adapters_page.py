@@ -18,13 +18,13 @@ def reply(body: dict[str, Any]) -> str:
     return "score: 1.0" if "score" in json.dumps(body) else "It is 397.80."
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["pydantic_ai", "agents", "langgraph"])
+@pytest.mark.parametrize("block", BLOCKS, ids=["pydantic_ai", "agents", "langgraph", "scratch"])
 def test_a_block_runs_as_pasted(
     block: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip(
-        block.split()[1].split(".", maxsplit=1)[0] if "langgraph" not in block else "langgraph"
-    )
+    for package in ("pydantic_ai", "agents", "langgraph"):
+        if f"from {package}" in block:
+            pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "nothing-secret")
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")

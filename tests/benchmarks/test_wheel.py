@@ -81,7 +81,7 @@ def test_there_is_no_package_of_the_name_benchmarks(environment, tmp_path):
 @pytest.mark.engine
 @pytest.mark.timeout(300)
 def test_games_are_played_from_the_installed_package(engine, environment, made_folder, made_games, tmp_path):
-    options = ["--count", "1", "--trials", "1", "--arms", "retry", "--embedder", "hashing", "--json"]
+    options = ["--limit", "1", "--trials", "1", "--arms", "retry", "--embedder", "hashing", "--json"]
     done = run(
         environment,
         tmp_path,
