@@ -294,6 +294,22 @@ async def test_what_was_learned_when_it_was_cancelled_is_stored_once_when_it_goe
 
 
 @pytest.mark.anyio
+async def test_a_stop_before_all_is_read_again_takes_no_row_away(tmp_path):
+    class Stop(Watcher):
+        def tried(self, row):
+            raise OSError("the screen is off")
+
+    store, plan, log = a_store(), Plan(("reflexion",), 2), RunLog(tmp_path / "run")
+    await log.open({})
+    results = await run_experiment(plan, TASKS, loops(store), log=log)
+    again = RunLog(tmp_path / "run")
+    await again.open({}, resume=True)
+    with pytest.raises(OSError, match="the screen is off"):
+        await run_experiment(plan, TASKS, loops(store), log=again, watcher=Stop())
+    assert len(rows(tmp_path)) == len(results.rows)
+
+
+@pytest.mark.anyio
 async def test_a_journal_that_cannot_be_read_names_the_line(tmp_path):
     log = RunLog(tmp_path / "run")
     await log.open({})
