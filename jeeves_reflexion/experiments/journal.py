@@ -109,7 +109,8 @@ def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True)
                 file.flush()
                 os.fsync(file.fileno())
     except OSError:
-        mend(path)  # the next line would go on where this one broke off
+        if path.is_file():
+            mend(path)  # the next line would go on where this one broke off
         raise
     if new and sync:
         sync_folder(path.parent)
