@@ -100,7 +100,7 @@ def run_alone(call: Callable[[], Awaitable[T]], instead: str) -> T:
     Raises :class:`~jeeves_reflexion.errors.SessionError` where one runs already: ``instead`` is to be awaited there.
     """
     if _in_event_loop():
-        raise SessionError(f"run_sync() can't be used within an event loop: write `await {instead}` there")
+        raise SessionError(f"a sync call can't be used within an event loop: write `await {instead}` there")
     return anyio.run(call)
 
 

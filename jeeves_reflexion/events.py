@@ -271,7 +271,7 @@ def as_json(event: Event) -> dict[str, JSON]:
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - listeners that need no JSON need no pydantic
 
     told = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
-    plain: dict[str, JSON] = to_jsonable_python(told, fallback=_plain)
+    plain: dict[str, JSON] = to_jsonable_python(told, bytes_mode="base64", fallback=_plain)
     return plain
 
 

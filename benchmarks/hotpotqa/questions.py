@@ -91,7 +91,7 @@ def _rows(text: str, path: Path) -> Iterator[tuple[JSON, str]]:
         rows: list[JSON] = _json(text, str(path))
         yield from ((row, f"{path}, question {number}") for number, row in enumerate(rows, 1))
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # a text has other ends of lines
         if line.strip():
             where = f"{path}, line {number}"
             yield _json(line, where), where

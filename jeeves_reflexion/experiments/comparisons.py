@@ -114,7 +114,7 @@ class _Flips:
         if self.p(furthest) >= LEVEL:
             return furthest
         inside, outside = self._sum / self._n, furthest
-        for _ in range(24):
+        for _ in range(40):  # an end at zero must reach it, or the interval contradicts p
             middle = (inside + outside) / 2
             inside, outside = (middle, outside) if self.p(middle) >= LEVEL else (inside, middle)
         return inside

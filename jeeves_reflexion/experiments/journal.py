@@ -102,11 +102,16 @@ def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True)
     """Append rows as lines, without secrets; on the disk when it returns if ``sync``. Raises ``OSError``."""
     text = lines_of(rows)
     new = not path.exists()
-    with open(path, "ab", opener=functools.partial(os.open, mode=0o600)) as file:
-        file.write(text.encode("utf-8", "replace"))
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
+    try:
+        with open(path, "ab", opener=functools.partial(os.open, mode=0o600)) as file:
+            file.write(text.encode("utf-8", "replace"))
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError:
+        if path.is_file():
+            mend(path)  # the next line would go on where this one broke off
+        raise
     if new and sync:
         sync_folder(path.parent)
 

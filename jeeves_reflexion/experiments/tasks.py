@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -69,6 +70,10 @@ def _task(line: bytes) -> Task:
         found = _Line.model_validate_json(line.removeprefix(codecs.BOM_UTF8))
     except pydantic.ValidationError as error:
         raise ValueError("; ".join(_told(each) for each in error.errors(include_url=False))) from None
+    try:
+        json.dumps([found.reference, found.metadata], allow_nan=False)
+    except ValueError as error:  # pydantic reads NaN, and 1e999 as infinity
+        raise ValueError(f"it is no JSON: {error}") from None
     return Task(
         found.prompt,
         id=found.id or "",

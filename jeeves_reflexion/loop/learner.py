@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar, cast
 
-from jeeves_reflexion.callables import is_async
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.callables import is_async, run_alone
+from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 from jeeves_reflexion.loop.factory import (
     EvaluatorLike,
     LessonsLike,
@@ -21,8 +22,9 @@ from jeeves_reflexion.loop.presets import DEFAULT_LESSONS
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Session
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import render_blocks
-from jeeves_reflexion.types import Attempt, Evaluation, Recall, Task, Trial
+from jeeves_reflexion.types import Attempt, Evaluation, Recall, RunResult, Task, Trial
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +40,7 @@ class Advice:
     text: str
     recall: Recall | None
     session: Session
+    task_id: str = ""
 
 
 class Learner:
@@ -77,8 +80,9 @@ class Learner:
     async def recall(self, task: Task | str) -> Advice:
         """Return the lessons for an attempt at the task. Raises :class:`LessonStoreError`."""
         session = redacting(self._loop.session())
-        recall, block = await self._loop.recall(checked_task(task), (), session)
-        return Advice(render_blocks({self._loop.lessons_block_name: block}), recall, session)
+        task = checked_task(task)
+        recall, block = await self._loop.recall(task, (), session)
+        return Advice(render_blocks({self._loop.lessons_block_name: block}), recall, session, task.id)
 
     async def learn_from(
         self,
@@ -91,11 +95,19 @@ class Learner:
         """Learn from an attempt that was made elsewhere, and return it as a trial with what was learned.
 
         ``evaluation`` is a verdict or a score from 0 to 1; without one the evaluator judges. ``advice`` is what
-        :meth:`recall` gave for this attempt. What goes wrong on the way to a lesson stands in ``Trial.problems``.
+        :meth:`recall` gave for this attempt. What goes wrong on the way to a lesson stands in ``Trial.problems``;
+        ``Trial.usage`` is what judging and reflecting took. Raises :class:`ConfigurationError` for what is no attempt,
+        for the advice of another task, and where nobody judges.
         """
         task = checked_task(task)
         made = Attempt[Any](attempt) if isinstance(attempt, str) else attempt
-        session = redacting(advice.session if advice is not None else self._loop.session())
+        if not isinstance(made, Attempt):
+            raise ConfigurationError(f"an attempt must be an Attempt or a text, not {type(attempt).__name__}")
+        session = self._loop.session()  # whose budget the agent's time is none of
+        if advice is not None:
+            _check_advice(advice, task)
+            session = replace(session, id=advice.session.id, listener=advice.session.listener)
+        session = redacting(session)
         trial = Trial[Any](1, made, Evaluation(None), recall=advice.recall if advice is not None else None)
         if evaluation is None:
             trial = await self._loop.judge(task, (), session, trial)
@@ -104,14 +116,17 @@ class Learner:
             trial = replace(trial, evaluation=verdict, passed=verdict.meets(self._loop.threshold))
         trial = await self._loop.note_outcome(session, trial)
         trial = await self._loop.reflect(task, (), session, trial)
-        return await self._loop.store(task, session, trial) if trial.pending else trial
+        if trial.pending:
+            trial = await self._loop.store(task, session, trial)
+        return replace(trial, usage=session.spend.by_role())
 
 
 def reflexive(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # noqa: ANN401 - those of Reflexion
     """Have a function of a prompt try again with lessons until its answer passes; ``options`` are Reflexion's.
 
     The function keeps its form: a sync one is called outside of an event loop, an async one is awaited. It returns
-    the best answer, and has its loop as ``function.reflexion``::
+    the best answer, raises :class:`ReflexionError` where no attempt gave one, and has its loop as
+    ``function.reflexion``::
 
         @reflexive(model="openai:gpt-4o-mini", lesson_store="./lessons")
         async def answer(prompt: str) -> str: ...
@@ -119,21 +134,48 @@ def reflexive(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # 
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         loop: Reflexion[Any] = Reflexion(function, **options)
+        name = getattr(function, "__name__", type(function).__name__)
+        signature = inspect.signature(function)
+
+        def task_of(*args: P.args, **kwargs: P.kwargs) -> Any:  # noqa: ANN401 - checked by the loop
+            first, *_ = signature.parameters
+            given = signature.bind_partial(*args, **kwargs).arguments
+            if first not in given or len(given) > 1:
+                raise TypeError(f"{name}() with lessons is called with its {first} alone")
+            return given[first]
 
         if is_async(function):
 
-            async def call(task: Task | str) -> object:
-                return (await loop.run(task)).output
+            async def call(*args: P.args, **kwargs: P.kwargs) -> object:
+                return _answer(name, await loop.run(task_of(*args, **kwargs)))
         else:
 
-            def call(task: Task | str) -> object:  # type: ignore[misc]
-                return loop.run_sync(task).output
+            def call(*args: P.args, **kwargs: P.kwargs) -> object:  # type: ignore[misc]
+                task = task_of(*args, **kwargs)
+                return _answer(name, run_alone(lambda: loop.run(task), f"{name}.reflexion.run(task)"))
 
         wrapped = functools.wraps(function)(call)
         wrapped.reflexion = loop  # type: ignore[attr-defined]
         return cast("Callable[P, R]", wrapped)
 
     return decorate
+
+
+def _answer(name: str, result: RunResult[Any]) -> object:
+    """Return the best answer; raise where no attempt gave one: a failure is no empty answer."""
+    best = result.best.attempt if result.best else Attempt[Any](error=result.detail)
+    if (why := best.error or best.interrupted) and not best.output:
+        raise ReflexionError(f"{name} gave no answer in {counted(len(result.trials), 'attempt')}: {why}")
+    return result.output
+
+
+def _check_advice(advice: Advice, task: Task) -> None:
+    if not isinstance(advice, Advice):
+        raise ConfigurationError(f"advice must be what recall() gave, not {type(advice).__name__}")
+    if advice.task_id not in {"", task.id}:
+        raise ConfigurationError(
+            "the advice is for another task: its lessons would be judged by an attempt that never saw them"
+        )
 
 
 async def _nobody(prompt: str) -> str:

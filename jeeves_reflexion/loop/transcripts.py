@@ -102,7 +102,7 @@ def read_transcripts(paths: Sequence[Path]) -> list[Transcript]:
     found: dict[str, Transcript] = {}
     for path in paths:
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").split("\n")  # text has other ends of lines
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"{path} can't be read: {error}") from error
         for number, line in enumerate(lines, 1):

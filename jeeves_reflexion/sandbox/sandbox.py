@@ -192,10 +192,20 @@ def _request(code: str, inputs: Mapping[str, JSON]) -> bytes:
             raise ConfigurationError(f"sandbox: {name!r} can't be the name of an input")
     try:
         code.encode()
-        for name, value in inputs.items():
+        given = {name: _plain(value) for name, value in inputs.items()}
+        for name, value in given.items():
             messages.encode(value, f"inputs[{name!r}]")
     except UnicodeEncodeError as error:
         raise ConfigurationError(f"sandbox: the code is no text: {error.reason}") from error
     except ValueError as error:
         raise ConfigurationError(f"sandbox: {error}") from error
-    return json.dumps({"code": code, "inputs": dict(inputs)}).encode()
+    except RecursionError as error:
+        raise ConfigurationError("sandbox: the inputs are nested too deeply") from error
+    return json.dumps({"code": code, "inputs": given}).encode()
+
+
+def _plain(value: JSON) -> object:
+    """Return mappings of any kind as the one that JSON knows."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

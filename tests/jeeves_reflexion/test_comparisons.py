@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tables import table
 
@@ -108,6 +108,7 @@ PAIRS = st.lists(st.tuples(SCORE, SCORE), min_size=1, max_size=25)
 
 @settings(deadline=None, max_examples=50)
 @given(PAIRS)
+@example([(0.0, gain) for gain in (1.0, 0.5, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0)])
 def test_the_interval_holds_zero_exactly_where_the_test_does_not_reject(pairs):
     found = paired_difference(scores(*(a for a, _ in pairs)), scores(*(b for _, b in pairs)))
     assert (found.low <= 0.0 <= found.high) is (found.p >= 0.05)

@@ -19,6 +19,12 @@ def test_official_files_and_json_lines_hold_the_same_questions(official, questio
     assert [question.id for question in questions] == ["q-year", "q-both", "q-company", "q-same"]
 
 
+def test_a_text_may_hold_other_ends_of_lines(tmp_path):
+    row = {"_id": "q", "question": "Who\u2028or\x85what?", "answer": "a"}
+    (tmp_path / "q.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert [each.text for each in load_questions(tmp_path / "q.jsonl")] == [row["question"]]
+
+
 def test_the_task_has_the_answer_as_its_reference_alone(questions):
     task = questions[0].task
     assert (task.id, task.kind, task.reference) == ("q-year", "bridge", "1961")

@@ -340,6 +340,8 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path):
         ('{"prompt": "p", "id": 7}', "line 2: id:"),
         ('{"prompt": "p", "id": "first"}', "line 2: the id 'first' is that of line 1 already"),
         ("[" * 100_000, "line 2: it is no JSON: recursion limit exceeded"),
+        ('{"prompt": "p", "reference": NaN}', "line 2: it is no JSON: Out of range float values"),
+        ('{"prompt": "p", "metadata": {"x": [1e999]}}', "line 2: it is no JSON: Out of range float values"),
         (b"\xff\xfe", "line 2: it is no JSON"),
         (b'{"prompt": "\xff"}', "line 2: it is no JSON: invalid unicode"),
     ]:

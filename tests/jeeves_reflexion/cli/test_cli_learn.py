@@ -50,6 +50,12 @@ def test_a_conversation_is_judged_and_its_steps_are_read(learn, server):
         assert seen in server.prompts()
 
 
+def test_only_a_line_feed_ends_a_line_and_the_mark_of_utf_8_is_passed_over(learn, server):
+    text = json.dumps({**PLAIN, "output": "France,\u2028or\x85so"}, ensure_ascii=False)
+    done = learn("\ufeff" + text)
+    assert "1 attempt: 1 lesson, 0 known already" in done.stdout, done.output
+
+
 def test_nothing_is_learned_twice(learn, cli, server):
     other = {**CHAT, "score": 0.0}
     assert learn(PLAIN, other, PLAIN).stdout.endswith("2 attempts: 2 lessons, 0 known already\n")

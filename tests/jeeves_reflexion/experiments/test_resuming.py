@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import resuming
 from test_experiments import TASKS, a_store, loops
 
 from jeeves_reflexion import ConfigurationError, ExperimentError, VectorLessonStore
-from jeeves_reflexion.experiments import Plan, RunLog, Watcher, run_experiment
+from jeeves_reflexion.experiments import Plan, RunLog, Watcher, journal, run_experiment
 from vectorstores import FaissVectorStore, HashingEmbedder
 
 SCRIPT = str(Path(resuming.__file__))
@@ -291,6 +292,38 @@ async def test_what_was_learned_when_it_was_cancelled_is_stored_once_when_it_goe
     taught = [(row.task.id, row.trial.number) for row in results.rows if row.trial.reflection]
     assert [(each.task_id, each.provenance.attempt) for each in page.lessons] == taught
     assert results.table() == expected.table()
+
+
+def test_half_a_line_that_a_full_disk_left_spoils_no_later_one(tmp_path):
+    place = [{"arm": "retry", "seed": 0, "split": "learning", "task_id": name, "trial": 1} for name in "abc"]
+    lines = [{"kind": "stored", **each, "lesson_id": "7" * 99, "refused": ""} for each in place]
+    path = tmp_path / "journal.jsonl"
+    journal.append(path, lines[:1])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            journal.append(path, lines[1:2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    journal.append(path, lines[2:])
+    assert [position.task_id for position in journal.read(path).stored] == ["a", "c"]
+
+
+@pytest.mark.anyio
+async def test_a_stop_before_all_is_read_again_takes_no_row_away(tmp_path):
+    class Stop(Watcher):
+        def tried(self, row):
+            raise OSError("the screen is off")
+
+    store, plan, log = a_store(), Plan(("reflexion",), 2), RunLog(tmp_path / "run")
+    await log.open({})
+    results = await run_experiment(plan, TASKS, loops(store), log=log)
+    again = RunLog(tmp_path / "run")
+    await again.open({}, resume=True)
+    with pytest.raises(OSError, match="the screen is off"):
+        await run_experiment(plan, TASKS, loops(store), log=again, watcher=Stop())
+    assert len(rows(tmp_path)) == len(results.rows)
 
 
 @pytest.mark.anyio

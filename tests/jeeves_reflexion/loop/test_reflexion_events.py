@@ -80,9 +80,9 @@ async def test_events_say_what_was_recalled_judged_and_stored():
 async def test_events_can_be_written_as_json():
     session, ear = heard(reflexion := loop(lesson_store=lessons()))
     await reflexion.run("find the key", session=session)
-    own = AgentEvent(run_id="r", name="map", data=MappingProxyType({"rooms": (1, 2)}))
+    own = AgentEvent(run_id="r", name="map", data=MappingProxyType({"rooms": (1, 2), "picture": b"\xff"}))
     rows = [json.loads(json.dumps(as_json(event))) for event in [*ear.events, own]]
-    assert rows[-1]["data"] == {"rooms": [1, 2]}
+    assert rows[-1]["data"] == {"rooms": [1, 2], "picture": "_w=="}
     assert all(next(iter(row)) == "kind" for row in rows)
 
 

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import ChainMap
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -41,6 +43,11 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 def host() -> Iterator[Host]:
     with Host() as made, forced(probe().way, made):
         yield made
+
+
+async def test_inputs_are_mappings_of_any_kind(sandbox):
+    given = MappingProxyType({"a": (1, ChainMap({"b": None}))})
+    assert (await sandbox.run("return given", inputs={"given": given})).value == {"a": [1, {"b": None}]}
 
 
 @pytest.mark.parametrize(
