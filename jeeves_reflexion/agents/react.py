@@ -136,7 +136,7 @@ class ReAct:
             so_far.heard(completion)
             if not completion.tool_calls:
                 return _finished(so_far, completion.text)
-            messages.append(Message("assistant", completion.text, tool_calls=completion.tool_calls))
+            messages.append(completion.message())
             for place, call in enumerate(completion.tool_calls):
                 observation, failed = await self._observe(call)
                 messages.append(Message("tool", observation, tool_call_id=call.id))

@@ -68,7 +68,9 @@ async def ask_and_read(
 def asked_again(messages: Sequence[Message], completion: Completion, problem: str) -> list[Message]:
     """Return a conversation that goes on from an answer with what is wrong with it."""
     if completion.text.strip():
-        return [*messages, Message("assistant", completion.text), Message("user", problem)]
+        # A call that nobody answers would be refused: of an answer with one, the text alone goes back.
+        said = Message("assistant", completion.text) if completion.tool_calls else completion.message()
+        return [*messages, said, Message("user", problem)]
     # Some endpoints refuse an assistant message without text.
     *before, last = messages
     return [*before, Message("user", f"{last.content}\n\n{problem}")]

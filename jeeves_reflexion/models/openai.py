@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
 from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.models.http import JsonEndpoint, Retry
+from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON, Usage
 from vectorstores.json_http import check_headers, is_loopback, parse_base_url, secrets_of
@@ -193,7 +194,16 @@ class OpenAIModel:
         kept = {
             key: value for key, value in settings.items() if value is not None and key not in self._refused
         }
-        return {"model": self._name, "messages": [_as_wire(m) for m in messages], **kept, **self._extra}
+        return {"model": self._name, "messages": [self._as_wire(m) for m in messages], **kept, **self._extra}
+
+    def _as_wire(self, message: Message) -> JSON:
+        given = message.opaque.get(_FORM) if message.role == "assistant" else None
+        if not isinstance(given, Mapping):
+            return _as_wire(message)
+        return {
+            **{name: value for name, value in given.items() if name not in self._refused},
+            "role": "assistant",
+        }
 
     def _completion(self, body: Mapping[str, JSON]) -> Completion:
         match body:
@@ -205,13 +215,15 @@ class OpenAIModel:
         if None in calls:
             raise self._endpoint.unusable("a name in each tool call", body)
         text = _text(message.get("content")) or _text(message.get("refusal"))
+        known = tuple(call for call in calls if call is not None)
         named, reason = body.get("model"), choice.get("finish_reason")
         return Completion(
             text,
-            tool_calls=tuple(call for call in calls if call is not None),
+            tool_calls=known,
             usage=self._usage(body.get("usage")),
             model=named if isinstance(named, str) and named else self._name,
             finish_reason=reason if isinstance(reason, str) else "stop",
+            opaque=_opaque(message, text, known),
         )
 
     def _usage(self, reported: JSON) -> Usage:
@@ -242,6 +254,8 @@ _COMPLAINT = re.compile(
     re.IGNORECASE,
 )
 _SETTINGS = ("max_tokens", "temperature", "seed", "stop")
+_FORM = "chat"
+_OF_EVERY_MESSAGE = frozenset({"role", "content", "tool_calls"})
 
 
 def _refused_setting(error: ModelResponseError, body: Mapping[str, JSON]) -> str | None:
@@ -252,7 +266,15 @@ def _refused_setting(error: ModelResponseError, body: Mapping[str, JSON]) -> str
         return "response_format"
     if not _COMPLAINT.search(error.said):
         return None
-    return next((name for name in _SETTINGS if name in body and re.search(rf"\b{name}\b", error.said)), None)
+    names = [*(name for name in _SETTINGS if name in body), *_came_with(body)]
+    return next((name for name in names if re.search(rf"\b{re.escape(name)}\b", error.said)), None)
+
+
+def _came_with(body: Mapping[str, JSON]) -> set[str]:
+    """Return the names of what goes back to the endpoint only because it came with an assistant message."""
+    messages = body["messages"]
+    assert isinstance(messages, list)  # noqa: S101 - of our own making
+    return {name for message in messages for name in message} - _OF_EVERY_MESSAGE - {"tool_call_id"}
 
 
 def _refuses_tools(error: ModelResponseError) -> bool:
@@ -276,7 +298,7 @@ def _as_function(tool: ToolSpec) -> JSON:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
-def _as_wire(message: Message) -> JSON:
+def _as_wire(message: Message) -> dict[str, JSON]:
     wire: dict[str, JSON] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         wire["tool_calls"] = [
@@ -286,6 +308,29 @@ def _as_wire(message: Message) -> JSON:
     if message.tool_call_id is not None:
         wire["tool_call_id"] = message.tool_call_id
     return wire
+
+
+def _opaque(message: Mapping[str, JSON], text: str, calls: Sequence[ToolCall]) -> dict[str, JSON]:
+    """Return the message as it came under the name of its form; empty where it says no more than what was read of it.
+
+    Calls without an id get ours, since the tool's result names it.
+    """
+    whole = {name: value for name, value in message.items() if name != "tool_calls" or value}
+    told = [name for name, value in message.items() if value not in (None, "", [], {})]
+    as_read = _as_wire(Message("assistant", text, tuple(calls)))
+    if calls:
+        came = message["tool_calls"]
+        assert isinstance(came, list)  # noqa: S101 - the calls were read of it
+        whole["tool_calls"] = [_completed(item, call) for item, call in zip(came, calls, strict=True)]
+    told = [name for name in told if name != "role"]
+    if spoken(text) == text and all(whole[name] == as_read.get(name) for name in told):
+        return {}
+    return {_FORM: whole}
+
+
+def _completed(item: Mapping[str, Any], call: ToolCall) -> JSON:
+    function = {**item["function"], "arguments": call.arguments}
+    return {**item, "id": call.id, "type": item.get("type", "function"), "function": function}
 
 
 def _text(content: JSON) -> str:
