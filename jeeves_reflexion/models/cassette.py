@@ -68,12 +68,13 @@ class RecordedError:
     status: int | None = None
     said: str = ""
     native: bool = False
+    code: str = ""
 
     def raised(self) -> ModelError:
         """Return the error to raise."""
         kind = next(kind for kind in _ERRORS if kind.__name__ == self.error)
         if issubclass(kind, ModelResponseError):
-            return kind(self.message, status=self.status, said=self.said)
+            return kind(self.message, status=self.status, said=self.said, code=self.code)
         return kind(self.message)
 
 
@@ -81,7 +82,7 @@ def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
     """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
     name = cast("ErrorName", next(kind.__name__ for kind in _ERRORS if isinstance(error, kind)))
     if isinstance(error, ModelResponseError):
-        return RecordedError(name, str(error), error.status, error.said, native)
+        return RecordedError(name, str(error), error.status, error.said, native, error.code)
     return RecordedError(name, str(error), native=native)
 
 
