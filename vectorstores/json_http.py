@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import json
 import math
 import re
@@ -14,13 +15,14 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import anyio
 import httpx
 from anyio.lowlevel import RunVar
+
+from vectorstores.service_address import is_loopback
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
@@ -48,30 +50,6 @@ _TOO_LONG: Final = re.compile(
     r"context.?(?:length|size|window)|prompt is too long|input is too long|request too large for",
     re.IGNORECASE,
 )
-
-
-def parse_base_url(text: str) -> httpx.URL:
-    """Return the address of a service, or raise ``ValueError`` saying what is wrong with it.
-
-    Credentials and queries are refused: an address appears in errors and in logs.
-    """
-    try:
-        url = httpx.URL(text.strip())
-    except httpx.InvalidURL as error:
-        raise ValueError(f"base_url can't be read as an address: {error}") from error
-    if url.userinfo or url.query:
-        raise ValueError("base_url must hold neither credentials nor a query: pass api_key instead")
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ValueError(f"base_url must begin with http:// or https:// and name a host, not {text!r}")
-    return url
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 class RequestError(Exception):
@@ -183,6 +161,12 @@ class JsonService:
                 return response
             url = target
         return response
+
+    def at(self, url: httpx.URL) -> Self:
+        """Return the service at another address of the same host, over the same connections."""
+        other = copy.copy(self)
+        other.url = url
+        return other
 
     def shown(self, text: str) -> str:
         """Return the beginning of a text of the service, on one line and without secrets."""

@@ -21,7 +21,7 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.lessons import Credit, LessonSettings, VectorLessonStore, Withholding
 from jeeves_reflexion.loop.lesson_address import open_lessons
-from jeeves_reflexion.models import OpenAIModel, Prices
+from jeeves_reflexion.models import OpenAIModel, OpenAIOptions, Prices
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.redaction import redact
@@ -57,9 +57,15 @@ def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> Ope
     Raises :class:`ModelAuthError` where a key is needed and there is none.
     """
     key = key_of(endpoint)
+    options = OpenAIOptions(headers=endpoint.headers, max_tokens=endpoint.max_tokens)
     try:
         return OpenAIModel(
-            name, base_url=endpoint.base_url, api_key=key, timeout=endpoint.timeout, prices=prices
+            name,
+            base_url=endpoint.base_url,
+            api_key=key,
+            timeout=endpoint.timeout,
+            prices=prices,
+            options=options,
         )
     except ModelAuthError as error:
         raise ModelAuthError(

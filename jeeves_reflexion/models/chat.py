@@ -14,6 +14,8 @@ from jeeves_reflexion.types import JSON, Usage
 
 PATH: Final = "/chat/completions"
 FORM: Final = "chat"
+LACKS: Final = frozenset[str]()
+"""Settings that other forms have."""
 
 
 def request(
@@ -40,6 +42,11 @@ def request(
         settings["tools"] = [{"type": "function", "function": as_function(tool)} for tool in tools]
     kept = {name: value for name, value in settings.items() if value is not None and name not in refused}
     return {"messages": [_sent(message, refused) for message in messages], **kept}
+
+
+def named_tool(name: str) -> JSON:
+    """Return the ``tool_choice`` of one tool."""
+    return {"type": "function", "function": {"name": name}}
 
 
 def with_schema(messages: Sequence[Message], schema: Mapping[str, JSON]) -> list[Message]:

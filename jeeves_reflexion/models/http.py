@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import httpx
 
@@ -90,6 +91,12 @@ class JsonEndpoint:
         self._auth_hint = auth_hint
         self._retry = retry
         self.aclose = self._service.aclose
+
+    def at(self, url: httpx.URL) -> Self:
+        """Return the endpoint at another address of the same host, over the same connections."""
+        other = copy.copy(self)
+        other.url, other._service = url, self._service.at(url)  # noqa: SLF001 - it is one of these
+        return other
 
     async def post(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
         """Post an object and return the object that answers.

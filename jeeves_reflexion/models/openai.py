@@ -8,17 +8,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Self
+from typing import Final, Literal, Protocol, Self
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
-from jeeves_reflexion.models import chat
+from jeeves_reflexion.models import chat, responses
 from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.models.http import JsonEndpoint, Retry, UnusableAnswerError
 from jeeves_reflexion.models.prices import Prices, priced
 from jeeves_reflexion.models.refusals import WAYS, refused_part, without_system
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
-from vectorstores.json_http import check_headers, is_loopback, parse_base_url, secrets_of
+from jeeves_reflexion.values import check_whole
+from vectorstores.json_http import check_headers, secrets_of
+from vectorstores.service_address import address_of, brings_key, is_loopback, key_headers, parse_base_url
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
@@ -32,6 +34,8 @@ class OpenAIOptions:
     ``tools`` and ``json_schema`` say whether to try native tools and ``response_format``; where the endpoint
     refuses either, the model remembers and goes on without. ``extra`` is added to the body of each request,
     and ``headers`` to its headers, of which no value appears in an error; ``connect_timeout`` is in seconds.
+    ``max_tokens`` bounds the answers to calls that set no bound of their own. ``tool_choice`` (``"auto"``,
+    ``"none"``, ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools.
     """
 
     tools: bool = True
@@ -39,6 +43,39 @@ class OpenAIOptions:
     connect_timeout: float = 10.0
     extra: Mapping[str, JSON] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_tokens: int | None = None
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None:
+            check_whole("OpenAIOptions.max_tokens", self.max_tokens)
+
+
+class _Form(Protocol):
+    """The form of an API: the modules ``chat`` and ``responses``."""
+
+    @property
+    def PATH(self) -> str: ...  # noqa: N802 - a module's constant
+
+    @property
+    def LACKS(self) -> frozenset[str]: ...  # noqa: N802 - as above
+
+    def request(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        schema: Mapping[str, JSON] | None,
+        sampling: Sampling,
+        refused: frozenset[str],
+    ) -> dict[str, JSON]: ...
+
+    def completion(self, body: Mapping[str, JSON]) -> Completion: ...
+
+    def named_tool(self, name: str) -> JSON: ...
+
+
+_FORMS: Final[Mapping[str, _Form]] = {"chat": chat, "responses": responses}
 
 
 class OpenAIModel:
@@ -46,19 +83,21 @@ class OpenAIModel:
 
     ``base_url`` is taken from ``OPENAI_BASE_URL`` unless given, else it is OpenAI's own; ``api_key`` from
     ``OPENAI_API_KEY``, and an endpoint on this machine needs none. ``api_key=""`` sends none. Both variables
-    are read here, at construction. ``timeout`` is the seconds for one request as a whole; ``retry`` says how
-    failed ones are repeated. Without ``prices`` the cost of a call is unknown (``None``), and a cost budget
-    can't be kept.
+    are read here, at construction. ``api`` is ``"chat"`` (``/chat/completions``) or ``"responses"``. An address
+    of Azure may end in ``?api-version=...``; without a path, the deployment called ``name`` is asked, and its key
+    goes out as Azure wants it. ``timeout`` is the seconds for one request as a whole; ``retry`` says how failed
+    ones are repeated. Without ``prices`` the cost of a call is unknown (``None``), and a cost budget can't be kept.
 
     Use it as an async context manager, or call :meth:`aclose`, to close its connections; else they are closed
     when the event loop ends. Raises :class:`ConfigurationError` for a bad address or setting and
     :class:`ModelAuthError` where a key is needed and there is none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a user sets most often, by name
         self,
         name: str,
         *,
+        api: Literal["chat", "responses"] = "chat",
         base_url: str | None = None,
         api_key: str | None = None,
         timeout: float = 60.0,
@@ -68,6 +107,8 @@ class OpenAIModel:
     ) -> None:
         if not name.strip():
             raise ConfigurationError("OpenAIModel needs the name of a model, such as gpt-4o-mini")
+        if api not in _FORMS:
+            raise ConfigurationError(f'api must be "chat" or "responses", not {api!r}')
         options = options or OpenAIOptions()
         try:
             base = parse_base_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL)
@@ -75,7 +116,7 @@ class OpenAIModel:
         except ValueError as error:
             raise ConfigurationError(str(error)) from error
         key = (os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key).strip()
-        if not key and api_key is None and not is_loopback(base.host):
+        if not (key or brings_key(options.headers)) and api_key is None and not is_loopback(base.host):
             raise ModelAuthError(
                 f"{base} needs a key: set OPENAI_API_KEY or pass api_key ('' for a server without keys)"
             )
@@ -85,12 +126,12 @@ class OpenAIModel:
             )
         self._name = name
         self._prices = prices
-        self._extra = options.extra
-        self._tools = options.tools
-        self._refused: frozenset[str] = frozenset() if options.json_schema else frozenset({"response_format"})
+        self._base, self._form = base, _FORMS[api]
+        self._options, self._extra = options, options.extra
+        self._refused = frozenset() if options.json_schema else frozenset({"response_format", "text"})
         self._endpoint = JsonEndpoint(
-            base.copy_with(path=base.path.rstrip("/") + "/chat/completions"),
-            headers={**options.headers, **({"Authorization": f"Bearer {key}"} if key else {})},
+            address_of(base, self._form.PATH, name),
+            headers=key_headers(base, key, options.headers),
             secrets=secrets_of({}, options.extra),
             auth_hint="check OPENAI_API_KEY (or the api_key you passed)"
             if key
@@ -101,8 +142,7 @@ class OpenAIModel:
         )
 
     def __repr__(self) -> str:
-        base = str(self._endpoint.url).removesuffix("/chat/completions")
-        return f"OpenAIModel({self._name!r}, base_url={base!r})"
+        return f"OpenAIModel({self._name!r}, base_url={str(self._base).rstrip('/')!r})"
 
     def named(self, name: str) -> OpenAIModel:
         """Return another model at the same endpoint, over the same connections; its prices are unknown."""
@@ -110,6 +150,7 @@ class OpenAIModel:
             raise ConfigurationError("OpenAIModel needs the name of a model, such as gpt-4o-mini")
         other = copy.copy(self)
         other._name, other._prices = name, None  # noqa: SLF001 - it is one of these
+        other._endpoint = self._endpoint.at(address_of(self._base, self._form.PATH, name))  # noqa: SLF001
         return other
 
     @property
@@ -120,7 +161,7 @@ class OpenAIModel:
     @property
     def supports_tools(self) -> bool:
         """Whether native tools are offered: as ``options`` say, until the endpoint refuses them."""
-        return self._tools and "tools" not in self._refused
+        return self._options.tools and "tools" not in self._refused
 
     @metered
     async def complete(
@@ -162,13 +203,32 @@ class OpenAIModel:
     ) -> dict[str, JSON]:
         if "system" in self._refused:
             messages = without_system(messages)
-        body = chat.request(messages, tools, schema, sampling, self._refused - {"tools"})
-        effort = {"reasoning_effort": "none"} if tools and "reasoning_effort" in self._refused else {}
-        return {"model": self._name, **body, **self._extra, **effort}
+        if sampling.max_tokens is None:
+            sampling = replace(sampling, max_tokens=self._options.max_tokens)
+        for setting in sorted(self._form.LACKS - self._refused):
+            if getattr(sampling, setting):
+                self._refused |= {setting}
+                logger.warning("%s at %s has no setting %s", self._name, self._endpoint.url, setting)
+        body = self._form.request(messages, tools, schema, sampling, self._refused - {"tools"})
+        return {"model": self._name, **body, **self._extra, **(self._with_tools(tools) if tools else {})}
+
+    def _with_tools(self, tools: Sequence[ToolSpec]) -> dict[str, JSON]:
+        choice = self._options.tool_choice
+        if choice in {tool.name for tool in tools}:
+            chosen = self._form.named_tool(str(choice))
+        else:
+            chosen = choice if choice in {"auto", "none", "required"} else None
+        parallel = self._options.parallel_tool_calls
+        settings: dict[str, JSON] = {"tool_choice": chosen, "parallel_tool_calls": parallel}
+        for name in [name for name, value in settings.items() if value is None or name in self._refused]:
+            del settings[name]
+        if "reasoning_effort" in self._refused:
+            settings["reasoning_effort"] = "none"
+        return settings
 
     def _read(self, body: Mapping[str, JSON]) -> Completion:
         try:
-            answer = chat.completion(body)
+            answer = self._form.completion(body)
         except UnusableAnswerError as error:
             raise self._endpoint.unusable(str(error), body) from None
         return replace(answer, usage=priced(answer.usage, self._prices), model=answer.model or self._name)

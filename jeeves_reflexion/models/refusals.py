@@ -61,6 +61,12 @@ def refused_part(
         return None if body.get("reasoning_effort") == "none" else "reasoning_effort"
     if status in _IN_TEMPLATE and any(each.role == "system" for each in messages) and _NO_SYSTEM.search(said):
         return "system"
+    if (
+        status in _REFUSED
+        and "include" in body
+        and re.search(r"encrypted.content|\binclude\b", said, re.IGNORECASE)
+    ):
+        return "include"
     if status in _REFUSED:
         schema = {"response_format", "text"} & body.keys()
         if schema and re.search(r"response_format|json_schema|text\.format", said):
@@ -78,9 +84,9 @@ def refused_part(
 
 def _came_with(body: Mapping[str, JSON]) -> set[str]:
     """Return the names of what goes back to the endpoint only because it came with an assistant message."""
-    messages = body.get("messages")
-    given = messages if isinstance(messages, list) else []
-    return {name for message in given for name in message} - _OF_EVERY_MESSAGE
+    messages = body.get("messages", ())
+    given = messages if isinstance(messages, Sequence) else ()
+    return {name for message in given if isinstance(message, Mapping) for name in message} - _OF_EVERY_MESSAGE
 
 
 def without_system(messages: Sequence[Message]) -> list[Message]:
