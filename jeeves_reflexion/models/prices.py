@@ -11,12 +11,14 @@ from jeeves_reflexion.types import Usage
 class Prices:
     """What a model costs, in US dollars per million tokens.
 
-    ``cached_input`` is the price of input that was read from a cache; without, it costs what other input does.
+    ``cached_input`` is the price of input that was read from a cache, ``cache_write`` that of input that was written to
+    one; without, either costs what other input does.
     """
 
     input: float
     output: float
     cached_input: float | None = None
+    cache_write: float | None = None
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int | None = None) -> float:
         """Return the cost of a call in US dollars; ``cached_tokens`` are a part of ``input_tokens``."""
@@ -25,11 +27,16 @@ class Prices:
         return ((input_tokens - cached) * self.input + of_cache + output_tokens * self.output) / 1_000_000
 
 
-def priced(usage: Usage, prices: Prices | None) -> Usage:
-    """Return the usage of a call with its cost, which is unknown without prices or without counts."""
+def priced(usage: Usage, prices: Prices | None, *, written: int = 0) -> Usage:
+    """Return the usage of a call with its cost, which is unknown without prices or without counts.
+
+    ``written`` counts the part of the input that was written to a cache.
+    """
     if prices is None or usage.unreported:
         return replace(usage, cost_usd=None)
     cost = prices.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    if prices.cache_write is not None:
+        cost += written * (prices.cache_write - prices.input) / 1_000_000
     return replace(usage, cost_usd=cost)
 
 

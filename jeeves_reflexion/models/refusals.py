@@ -12,7 +12,7 @@ from jeeves_reflexion.types import JSON
 
 _COMPLAINT: Final = re.compile(
     r"support|unrecogni[sz]ed|unknown|unexpected|unavailable|not (?:permitted|allowed|available)"
-    r"|extra (?:inputs|fields)|requires",
+    r"|extra (?:inputs|fields)|requires|deprecated|may only be",
     re.IGNORECASE,
 )
 # A setting that is known and has a wrong value: leaving it out would hide that.

@@ -115,7 +115,15 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _environment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "COLUMNS",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JEEVES_LESSONS", str(place))
     # Waits between retries are not what is tested here.

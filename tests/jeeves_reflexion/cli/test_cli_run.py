@@ -497,3 +497,9 @@ def test_no_error_shows_the_value_of_a_header(run, server):
     assert result.exit_code == 4
     assert "you sent" in result.output
     assert "opensesame" not in result.output
+
+
+def test_a_model_of_anthropic_wants_its_own_key(cli):
+    result = cli("run", "x", "--model", "anthropic:claude-x", "--no-lessons")
+    assert result.exit_code == 3
+    assert "set ANTHROPIC_API_KEY" in result.output
