@@ -32,7 +32,9 @@ def run(code: CodeType, names: dict[str, object]) -> None:
 def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jeeves_reflexion, "OpenAIModel", lambda *_, **__: ScriptedModel(lambda _: "score: 1.0"))
+    monkeypatch.setattr(
+        jeeves_reflexion, "OpenAIModel", lambda *_, **__: ScriptedModel(lambda _: "score: 1.0")
+    )
     blocks = BLOCK.findall((DOCS / f"{page}.md").read_text(encoding="utf-8"))
     assert blocks
     names: dict[str, object] = {}

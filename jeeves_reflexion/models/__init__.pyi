@@ -8,6 +8,7 @@ from jeeves_reflexion.models.openai import OpenAIModel as OpenAIModel
 from jeeves_reflexion.models.openai import OpenAIOptions as OpenAIOptions
 from jeeves_reflexion.models.opening import open_model as open_model
 from jeeves_reflexion.models.prices import Prices as Prices
+from jeeves_reflexion.models.prices import read_prices as read_prices
 from jeeves_reflexion.models.recorded import Counts as Counts
 from jeeves_reflexion.models.recorded import RecordedModel as RecordedModel
 from jeeves_reflexion.models.recorded import UnknownRequestError as UnknownRequestError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,9 @@ from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 from vectorstores.json_http import check_headers
 from vectorstores.service_address import brings_key, is_loopback, parse_base_url
+
+# Of the densest texts that are usual; English has four and more.
+_BYTES_PER_TOKEN: Final = 3
 
 logger: Final = logging.getLogger("jeeves_reflexion")
 
@@ -103,6 +107,28 @@ class EndpointModel(ABC):
                 logger.warning("%s at %s %s: %s", self._name, self._endpoint.url, way, error.said)
                 if refused == "tools":
                     raise
+
+    def expected_cost(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        schema: Mapping[str, JSON] | None = None,
+        sampling: Sampling | None = None,
+    ) -> float:
+        """Return what a call may cost in US dollars: its texts, and the longest answer where that is bounded.
+
+        Tokens of texts are estimated, rather too many than too few. 0 without prices.
+        """
+        if self._prices is None:
+            return 0.0
+        sent = [message.content for message in messages]
+        sent += [json.dumps(message.opaque, default=str) for message in messages if message.opaque]
+        sent += [json.dumps([tool.description, tool.parameters], default=str) for tool in tools]
+        sent.append(json.dumps(schema or {}, default=str))
+        asked = sum(len(text.encode("utf-8", "replace")) for text in sent) // _BYTES_PER_TOKEN
+        bound = None if sampling is None else sampling.max_tokens
+        return self._prices.cost(asked, (self._max_tokens if bound is None else bound) or 0)
 
     def _bounded(self, sampling: Sampling) -> Sampling:
         for setting in sorted(self._lacks - self._refused):
