@@ -23,7 +23,7 @@ _WRONG_VALUE: Final = re.compile(
 _NO_SYSTEM: Final = re.compile(
     r"\b(?:system|developer)['\"` ]*(?:role|messages?|instructions?|prompts?)\b.{0,40}"
     r"(?:not|n't|un)\W*(?:support|enabled|allowed)"
-    r"|not support\w*\W+(?:the )?\W*(?:system|developer)\b",
+    r"|(?:not|n't) support\w*\W+(?:the )?\W*(?:system|developer)\b",
     re.IGNORECASE,
 )
 _TOOLS: Final = re.compile(r"\btools?\b|\btool_choice\b", re.IGNORECASE)
@@ -59,7 +59,8 @@ def refused_part(
     said, status = error.said, error.status
     if "tools" in body and status in _REFUSED and "reasoning_effort" in said and _TOOLS.search(said):
         return None if body.get("reasoning_effort") == "none" else "reasoning_effort"
-    if status in _IN_TEMPLATE and any(each.role == "system" for each in messages) and _NO_SYSTEM.search(said):
+    told = any(each.role == "system" for each in messages)
+    if status in _IN_TEMPLATE and told and _NO_SYSTEM.search(said) and not _WRONG_VALUE.search(said):
         return "system"
     if (
         status in _REFUSED

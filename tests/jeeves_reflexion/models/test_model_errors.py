@@ -188,12 +188,14 @@ async def test_redirects_in_a_circle_end(endpoint, canned):
     [
         ("max_tokens", "max_tokens is too large: 99. This model supports at most 50 completion tokens"),
         ("temperature", "temperature 9 is not supported: it must be less than 2"),
+        ("seed", "system messages are not allowed to exceed 5 lines"),
     ],
 )
 async def test_a_wrong_value_is_not_taken_for_a_missing_setting(endpoint, canned, setting, said):
     endpoint.gives(canned(error(said), 400))
-    with pytest.raises(ModelRequestError, match=said):
+    with pytest.raises(ModelResponseError, match=said) as caught:
         await hello(endpoint, sampling=Sampling(**{setting: 99}))
+    assert isinstance(caught.value, ModelRequestError) is ("exceed" not in said)
     assert len(endpoint.requests) == 1
 
 
@@ -206,6 +208,7 @@ def refusing(canned, completed, is_refused, said, status=400):
     ("status", "said"),
     [
         (400, "System role not supported"),
+        (400, "This model doesn't support system messages"),
         (400, "Developer instruction is not enabled for models/gemma-3-27b-it"),
         (400, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
     ],
