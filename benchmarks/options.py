@@ -16,7 +16,7 @@ from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import check_folder, check_prices
 from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_names
 from jeeves_reflexion.experiments.arms import arm_of
-from jeeves_reflexion.models.openai import Prices
+from jeeves_reflexion.models.prices import Prices
 from vectorstores import Embedder, HashingEmbedder
 from vectorstores.embedders import default_embedder, embedder_or_default
 

@@ -56,6 +56,7 @@ from jeeves_reflexion.loop.note_address import PostgresReflectionStore as Postgr
 from jeeves_reflexion.loop.note_address import default_notes_place as default_notes_place
 from jeeves_reflexion.loop.note_address import open_notes as open_notes
 from jeeves_reflexion.loop.reflexion import Reflexion as Reflexion
+from jeeves_reflexion.models import AnthropicModel as AnthropicModel
 from jeeves_reflexion.models import OpenAIModel as OpenAIModel
 from jeeves_reflexion.models import RecordedModel as RecordedModel
 from jeeves_reflexion.models import ScriptedModel as ScriptedModel

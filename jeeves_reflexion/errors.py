@@ -70,13 +70,15 @@ class ModelConnectionError(ModelError):
 class ModelResponseError(ModelError):
     """The endpoint answered with something that is no completion.
 
-    ``status`` is the HTTP status, if any; ``said`` is what the endpoint said, cut and without secrets.
+    ``status`` is the HTTP status, if any; ``said`` is what the endpoint said, cut and without secrets, and ``code`` the
+    word that it has for the error, such as ``content_filter``, if any.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, said: str = "") -> None:
+    def __init__(self, message: str, *, status: int | None = None, said: str = "", code: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.said = said
+        self.code = code
 
 
 class ModelRequestError(ModelResponseError):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from jeeves_reflexion.drafts import Revision, RevisionRequest
 from jeeves_reflexion.session import Session
@@ -135,24 +135,40 @@ class ToolSpec:
 @dataclass(frozen=True, slots=True)
 @checked
 class Message:
-    """One message of a conversation; ``tool_call_id`` names the call that a tool message answers."""
+    """One message of a conversation; ``tool_call_id`` names the call that a tool message answers.
+
+    ``opaque`` is the ``opaque`` of the completion that an assistant message comes from. A model that knows its form
+    sends that back in place of ``content`` and ``tool_calls``.
+    """
 
     role: MessageRole
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    # Not in the repr: it holds what a model thought, and is never looked through by a reader of logs.
+    opaque: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class Completion:
-    """A model's answer; ``usage`` counts this one call."""
+    """A model's answer; ``usage`` counts this one call.
+
+    ``opaque`` is the answer as its provider wrote it, as JSON under the name of its form (``{"chat": {...}}``), where
+    that says more than ``text`` and ``tool_calls`` do: reasoning, signatures of thoughts, parts. Providers want it back
+    unchanged; :meth:`message` hands it on. It is no text for people, judges or lessons.
+    """
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = UNKNOWN_USAGE
     model: str = ""
     finish_reason: str = "stop"
+    opaque: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+
+    def message(self) -> Message:
+        """Return the answer as the message by which a conversation goes on, with all that came with it."""
+        return Message("assistant", self.text, self.tool_calls, opaque=self.opaque)
 
 
 @dataclass(frozen=True, slots=True)

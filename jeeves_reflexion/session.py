@@ -44,7 +44,9 @@ class Budget:
     """What one run may use: tokens, US dollars, seconds of wall clock. ``None`` is no limit.
 
     Attempts are limited by ``max_attempts`` of the loop. The limits are checked before each model call, so the call
-    that crosses one is the last; the time limit also cancels a call that hangs. A limit on what an endpoint does not
+    that crosses one is the last; the time limit also cancels a call that hangs. A call that may pass the cost is not
+    made: what it may cost is known of models with prices, by its texts and its ``max_tokens``, and without a bound of
+    tokens by its texts alone. A limit on what an endpoint does not
     report (tokens, or a price) can't be kept and ends the run with a :class:`ConfigurationError`; nor do a text that a
     wrapped function returns without asking a model of this package.
     """
@@ -77,12 +79,38 @@ class Spend:
         self.budget = budget or Budget()
         self._limited = self.budget != Budget()
         self._by_role: dict[Role, Usage] = {}
+        self._reserved = 0.0
         self._started = time.monotonic()
 
     def charge(self, role: Role, usage: Usage) -> None:
         """Add the usage of a call made on behalf of ``role``."""
         with self.lock:
             self._by_role[role] = self.of(role) + usage
+
+    @contextlib.contextmanager
+    def reserving(self, cost: float) -> Iterator[None]:
+        """Set aside what a call may cost in US dollars while it is made.
+
+        So calls at the same time can't pass the budget together. Raises :class:`BudgetExceededError` if this one may.
+        """
+        limit = self.budget.max_cost_usd
+        with self.lock:
+            used = self.total.cost_usd
+            if cost > 0 and limit is not None and used is not None and used + self._reserved + cost > limit:
+                under_way = (
+                    f", {self._reserved:.4f} are set aside for calls under way" if self._reserved else ""
+                )
+                raise BudgetExceededError(
+                    "cost",
+                    f"{used:.4f} of {limit} USD are used{under_way}, and the next call may cost {cost:.4f}: raise the"
+                    " budget, or lower max_tokens",
+                )
+            self._reserved += cost
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._reserved -= cost
 
     def of(self, role: Role) -> Usage:
         """Return what was used on behalf of ``role``."""

@@ -120,7 +120,9 @@ def _value(kind: str, value: object) -> object:
 class Usage:
     """What model calls cost. ``unreported`` counts calls whose endpoint gave no token counts.
 
-    ``cost_usd`` is ``None`` as soon as one call has no known price: unknown is not free.
+    ``cost_usd`` is ``None`` as soon as one call has no known price: unknown is not free. So are ``cached_tokens``, the
+    part of the input that was read from a cache, and ``reasoning_tokens``, the part of the output that was thinking, as
+    soon as one call did not report them.
     """
 
     calls: int = 0
@@ -128,6 +130,8 @@ class Usage:
     output_tokens: int = 0
     cost_usd: float | None = 0.0
     unreported: int = 0
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
     @property
     def tokens(self) -> int:
@@ -135,9 +139,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if self is NO_USAGE:
+        if self == NO_USAGE:
             return other
-        if other is NO_USAGE:
+        if other == NO_USAGE:
             return self
         cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
         return Usage(
@@ -146,7 +150,13 @@ class Usage:
             self.output_tokens + other.output_tokens,
             cost,
             self.unreported + other.unreported,
+            self._sum(other, "cached_tokens"),
+            self._sum(other, "reasoning_tokens"),
         )
+
+    def _sum(self, other: Usage, name: str) -> int | None:
+        told = [getattr(each, name) for each in (self, other) if each.calls or each.tokens]
+        return None if not told or None in told else sum(told)
 
     def beyond(self, other: Usage) -> Usage:
         """Return by how much this usage exceeds another, part by part, never below zero.
@@ -166,6 +176,10 @@ class Usage:
             max(self.output_tokens - other.output_tokens, 0),
             cost,
             max(self.unreported - other.unreported, 0),
+            None if self.cached_tokens is None else max(self.cached_tokens - (other.cached_tokens or 0), 0),
+            None
+            if self.reasoning_tokens is None
+            else max(self.reasoning_tokens - (other.reasoning_tokens or 0), 0),
         )
 
 

@@ -28,11 +28,15 @@ def run(code: CodeType, names: dict[str, object]) -> None:
     anyio.run(awaiting)
 
 
-@pytest.mark.parametrize("page", ["tasknotes", "reflections", "refinement", "experiments", "learner"])
+@pytest.mark.parametrize(
+    "page", ["tasknotes", "reflections", "refinement", "experiments", "learner", "models"]
+)
 def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jeeves_reflexion, "OpenAIModel", lambda *_: ScriptedModel(lambda _: "score: 1.0"))
+    monkeypatch.setattr(
+        jeeves_reflexion, "OpenAIModel", lambda *_, **__: ScriptedModel(lambda _: "score: 1.0")
+    )
     blocks = BLOCK.findall((DOCS / f"{page}.md").read_text(encoding="utf-8"))
     assert blocks
     names: dict[str, object] = {}

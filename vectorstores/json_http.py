@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import json
 import math
 import re
@@ -14,13 +15,14 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import anyio
 import httpx
 from anyio.lowlevel import RunVar
+
+from vectorstores.service_address import is_loopback
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
@@ -36,37 +38,25 @@ _REST_OF_WORD: Final = r"""[^\s"'<>,;)]*"""
 # Addresses begin alike, and so do values of several words ("Bearer ..."): these count as a whole, with their words.
 _COMMON_BEGINNING: Final = re.compile(r"\s|%20|://|%3A%2F%2F")
 _RETRIED: Final = frozenset({408, 409, 429})
-
-
-def parse_base_url(text: str) -> httpx.URL:
-    """Return the address of a service, or raise ``ValueError`` saying what is wrong with it.
-
-    Credentials and queries are refused: an address appears in errors and in logs.
-    """
-    try:
-        url = httpx.URL(text.strip())
-    except httpx.InvalidURL as error:
-        raise ValueError(f"base_url can't be read as an address: {error}") from error
-    if url.userinfo or url.query:
-        raise ValueError("base_url must hold neither credentials nor a query: pass api_key instead")
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ValueError(f"base_url must begin with http:// or https:// and name a host, not {text!r}")
-    return url
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+_MOVED: Final = frozenset({301, 302, 307, 308})
+_MOST_REDIRECTS: Final = 5
+SPENT: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+"""Codes of refusals that last until somebody pays."""
+_PASSING: Final = frozenset(
+    {"rate_limit_exceeded", "rate_limit_error", "server_error", "api_error", "overloaded_error"}
+)
+# Services say so with 429 and 500, too; it is no less long a moment later.
+_TOO_LONG: Final = re.compile(
+    r"context.?(?:length|size|window)|prompt is too long|input is too long|request too large for",
+    re.IGNORECASE,
+)
 
 
 class RequestError(Exception):
     """A request that came to nothing: the answer was a refusal or garbled, came too late, or nobody could be reached.
 
-    ``status`` is that of a refusal, else 0, and ``said`` what it said. ``passing`` says that the same may fare better
-    later, ``after`` so many seconds if the service said so.
+    ``status`` is that of a refusal, else 0, ``said`` what it said, and ``code`` the word that it has for it, if any.
+    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so.
     """
 
     def __init__(
@@ -76,6 +66,7 @@ class RequestError(Exception):
         *,
         status: int = 0,
         said: str = "",
+        code: str = "",
         passing: bool = False,
         after: float | None = None,
     ) -> None:
@@ -83,6 +74,7 @@ class RequestError(Exception):
         self.kind = kind
         self.status = status
         self.said = said
+        self.code = code
         self.passing = passing
         self.after = after
 
@@ -121,12 +113,15 @@ class JsonService:
         self._connections: RunVar[_Connections | None] = RunVar(f"jeeves-{uuid.uuid4()}", None)
 
     async def post(self, body: Mapping[str, JSON]) -> httpx.Response:
-        """Post an object, once, and return an answer that is a success; raises :class:`RequestError`."""
+        """Post an object, once, and return an answer that is a success; raises :class:`RequestError`.
+
+        An error is one also where its status is 200. Redirects are followed on the same host alone.
+        """
         connections = await self._open()
         try:
             async with connections.turns:
                 with anyio.fail_after(self._timeout):
-                    response = await connections.client.post(self.url, content=json.dumps(body))
+                    response = await self._followed(connections.client, json.dumps(body))
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise RequestError(f"{self.url} gave no answer within {self._timeout:g} s", "late") from None
         except httpx.DecodingError as error:
@@ -140,17 +135,38 @@ class JsonService:
                 "unreachable",
                 passing=not isinstance(error, httpx.UnsupportedProtocol),
             ) from (error if reason == _excerpt(said) else None)  # a traceback shows it as it is
-        if response.is_success:
+        status, code, problem = _problem(response)
+        if not problem:
             return response
-        status, said = response.status_code, self.shown(response.text)
+        said = self.shown(response.text)
         raise RequestError(
-            f"{self.url} answered {status}: {said}",
+            f"{self.url} answered {status}: {said}"
+            if status != 200
+            else f"{self.url} answered with an error: {said}",
             "refused",
             status=status,
             said=said,
-            passing=_is_retried(status),
-            after=_retry_after(response.headers.get("retry-after")),
+            code=self.shown(code),
+            passing=_is_passing(response, status, code),
+            after=_asked_wait(response.headers),
         )
+
+    async def _followed(self, client: httpx.AsyncClient, content: str) -> httpx.Response:
+        """Post to the address, and on to where it has moved on its host: the key goes to no other one."""
+        url = self.url
+        for _ in range(_MOST_REDIRECTS):
+            response = await client.post(url, content=content)
+            target = _target(url, response)
+            if target is None:
+                return response
+            url = target
+        return response
+
+    def at(self, url: httpx.URL) -> Self:
+        """Return the service at another address of the same host, over the same connections."""
+        other = copy.copy(self)
+        other.url = url
+        return other
 
     def shown(self, text: str) -> str:
         """Return the beginning of a text of the service, on one line and without secrets."""
@@ -224,9 +240,45 @@ async def _close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[Non
         await client.aclose()
 
 
-def _is_retried(status: int) -> bool:
-    """Whether a request that was answered so may fare better later: 408, 409, 429 and 5xx."""
-    return status in _RETRIED or status >= 500
+def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
+    """Return where a request is to be sent again, if that is the same service: its host and port, or its TLS."""
+    if response.status_code not in _MOVED or "location" not in response.headers:
+        return None
+    try:
+        target = url.join(response.headers["location"])
+    except httpx.InvalidURL:
+        return None
+    secured = url.scheme == "http" and target.scheme == "https" and target.port is None and url.port is None
+    same = (url.scheme, url.port) == (target.scheme, target.port)
+    return target if url.host == target.host and not target.userinfo and (same or secured) else None
+
+
+def _problem(response: httpx.Response) -> tuple[int, str, bool]:
+    """Return the status of an answer, the word that it has for its error, and whether it is one.
+
+    Routers put an error of the service behind them into a 200, with its status as the code.
+    """
+    status = response.status_code
+    # Answers may be long (vectors), and few of them hold the word.
+    value = parsed(response.content) if b'"error"' in response.content or not response.is_success else None
+    error = value.get("error") if isinstance(value, dict) else None
+    if not error:
+        return status, "", not response.is_success
+    told = error if isinstance(error, dict) else {}
+    codes = [told.get("code"), told.get("type")]
+    if response.is_success:
+        status = next((int(str(code)) for code in codes if re.fullmatch(r"[45]\d\d", str(code))), status)
+    return status, next((code for code in codes if isinstance(code, str) and not code.isdecimal()), ""), True
+
+
+def _is_passing(response: httpx.Response, status: int, code: str) -> bool:
+    """Whether a request that was answered so may fare better later: 408, 409, 429 and 5xx, or as the service says."""
+    if code in SPENT or _TOO_LONG.search(response.text[: 20 * EXCERPT]):
+        return False
+    told: str = response.headers.get("x-should-retry", "").strip().lower()
+    if told in {"true", "false"}:
+        return told == "true"
+    return status in _RETRIED or status >= 500 or (status == 200 and code in _PASSING)
 
 
 def parsed(content: bytes) -> object:
@@ -238,18 +290,25 @@ def parsed(content: bytes) -> object:
     return value
 
 
-def _retry_after(value: str | None) -> float | None:
-    """Read a ``Retry-After`` header (seconds or an HTTP date) as seconds from now; ``None`` if unreadable."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
+def _asked_wait(headers: httpx.Headers) -> float | None:
+    """Return the seconds that a service asks to wait, in milliseconds, seconds or until a date; None if unreadable."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return max(milliseconds / 1000, 0.0)
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is None and value is not None:
+        with contextlib.suppress(ValueError):
             seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(seconds, 0.0) if seconds == seconds else None  # noqa: PLR0124 - nan
+    return None if seconds is None else max(seconds, 0.0)
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
 
 
 def check_headers(headers: Mapping[str, str]) -> None:

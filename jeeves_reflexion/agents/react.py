@@ -21,6 +21,8 @@ from jeeves_reflexion.types import NO_USAGE, Attempt, Step, Task, Usage
 _PACKAGE = "jeeves_reflexion.agents"
 _STOP = "\nObservation:"
 _SILENCE = Completion("")
+_FILTERED = "content_filter"
+_STOPPED = {_FILTERED: _FILTERED, "refusal": "refusal"}
 _CRITIQUE_NOTE = "A critique of the steps so far. Weigh it, then go on with the task."
 
 
@@ -70,8 +72,9 @@ class ReAct:
     ``system_prompt`` is a text, or a ``Path`` to one, in place of the default.
 
     An attempt that runs out of turns has ``interrupted="max_turns"``, one whose answer was cut by the model's
-    limit ``"max_tokens"``. A ``ModelError`` after the first step ends the attempt with its steps and
-    ``error``; before, it is raised, as is ``BudgetExceededError`` at any time.
+    limit ``"max_tokens"``, and one that a filter of the endpoint stopped ``"content_filter"``. A ``ModelError``
+    after the first step ends the attempt with its steps and ``error``; before, it is raised, as is
+    ``BudgetExceededError`` at any time.
     """
 
     name = "react"
@@ -120,9 +123,11 @@ class ReAct:
                         raise
             return await self._textual(task, so_far)
         except ModelError as error:
-            if not so_far.steps:
+            filtered = isinstance(error, ModelResponseError) and error.code == _FILTERED
+            if not (so_far.steps or filtered):
                 raise
-            return so_far.attempt(so_far.last.text, error=f"{type(error).__name__}: {error}")
+            said = f"{type(error).__name__}: {error}"
+            return so_far.attempt(so_far.last.text, error=said, interrupted=_FILTERED if filtered else None)
 
     async def _answer(self, task: Task, so_far: _Trajectory) -> Attempt:
         so_far.heard(await ask(self.model, self._opening(task, so_far.session), sampling=self._sampling))
@@ -134,9 +139,9 @@ class ReAct:
         for _ in range(self.max_turns):
             completion = await ask(self.model, messages, tools=specs, sampling=self._sampling)
             so_far.heard(completion)
-            if not completion.tool_calls:
+            if not completion.tool_calls or completion.finish_reason in _STOPPED:
                 return _finished(so_far, completion.text)
-            messages.append(Message("assistant", completion.text, tool_calls=completion.tool_calls))
+            messages.append(completion.message())
             for place, call in enumerate(completion.tool_calls):
                 observation, failed = await self._observe(call)
                 messages.append(Message("tool", observation, tool_call_id=call.id))
@@ -154,6 +159,8 @@ class ReAct:
         for _ in range(self.max_turns):
             completion = await ask(self.model, messages, sampling=sampling)
             so_far.heard(completion)
+            if completion.finish_reason in _STOPPED:
+                return _finished(so_far, completion.text)
             reply = parse_reply(completion.text)
             if reply.finished:
                 await so_far.add(Step(reply.thought, reply.action))
@@ -198,8 +205,8 @@ class ReAct:
 
 
 def _finished(so_far: _Trajectory, output: str) -> Attempt:
-    cut = so_far.last.finish_reason == "length"
-    return so_far.attempt(output, interrupted="max_tokens" if cut else None)
+    reason = so_far.last.finish_reason
+    return so_far.attempt(output, interrupted="max_tokens" if reason == "length" else _STOPPED.get(reason))
 
 
 def _as_read(reply: Reply) -> str:

@@ -21,7 +21,9 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.lessons import Credit, LessonSettings, VectorLessonStore, Withholding
 from jeeves_reflexion.loop.lesson_address import open_lessons
-from jeeves_reflexion.models import OpenAIModel, Prices
+from jeeves_reflexion.models import AnthropicModel, AnthropicOptions, OpenAIModel, OpenAIOptions, Prices
+from jeeves_reflexion.models.anthropic import MAX_TOKENS
+from jeeves_reflexion.models.endpoint import EndpointModel
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.redaction import redact
@@ -51,19 +53,36 @@ def key_of(endpoint: Endpoint) -> str | None:
     return key
 
 
-def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> OpenAIModel:
+def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> EndpointModel:
     """Return the model of that name at an endpoint, with the key from the environment.
 
-    Raises :class:`ModelAuthError` where a key is needed and there is none.
+    ``anthropic:NAME`` is one of Anthropic's. Raises :class:`ModelAuthError` where a key is needed and there is none.
     """
     key = key_of(endpoint)
+    bound = endpoint.max_tokens
+    anthropic = name.startswith("anthropic:")
     try:
+        if anthropic:
+            return AnthropicModel(
+                name.removeprefix("anthropic:"),
+                base_url=endpoint.base_url,
+                api_key=key,
+                timeout=endpoint.timeout,
+                prices=prices,
+                options=AnthropicOptions(headers=endpoint.headers, max_tokens=bound or MAX_TOKENS),
+            )
         return OpenAIModel(
-            name, base_url=endpoint.base_url, api_key=key, timeout=endpoint.timeout, prices=prices
+            name,
+            base_url=endpoint.base_url,
+            api_key=key,
+            timeout=endpoint.timeout,
+            prices=prices,
+            options=OpenAIOptions(headers=endpoint.headers, max_tokens=bound),
         )
     except ModelAuthError as error:
+        variable = "ANTHROPIC_API_KEY" if anthropic else "OPENAI_API_KEY"
         raise ModelAuthError(
-            "no key: set OPENAI_API_KEY, name another variable with --api-key-env, or give the --base-url of"
+            f"no key: set {variable}, name another variable with --api-key-env, or give the --base-url of"
             " a server on this machine"
         ) from error
 

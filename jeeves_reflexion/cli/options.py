@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import click
@@ -40,11 +40,13 @@ class Number(click.FloatRange):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where models are asked; ``timeout`` is in seconds."""
+    """Where models are asked, and how; ``timeout`` is in seconds."""
 
     base_url: str | None
     api_key_env: str | None
     timeout: float
+    max_tokens: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def options_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -103,6 +105,21 @@ def _check_namespace(_: click.Context, __: click.Parameter, value: str) -> str:
 def _one_line(_: click.Context, __: click.Parameter, value: str) -> str:
     """Take what hides or breaks a line out of a text that goes into the history; the library redacts it."""
     return one_line(value)
+
+
+def _headers(_: click.Context, __: click.Parameter, value: Sequence[str]) -> dict[str, str]:
+    """Read headers; what is wrong with one is told without its value, which may be a key."""
+    from vectorstores.json_http import check_headers  # noqa: PLC0415 - loads httpx, which --help is not to wait for
+
+    parts = [text.partition(":") for text in value]
+    if not all(name.strip() and colon for name, colon, _ in parts):
+        raise click.BadParameter("it must be 'NAME: VALUE'")
+    headers = {name.strip(): said.strip() for name, _, said in parts}
+    try:
+        check_headers(headers)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return headers
 
 
 debug_option = click.option(
@@ -174,6 +191,15 @@ endpoint_options = gathered(
         type=Number(0.001, 86_400),
         default=60.0,
         help="The longest wait for one answer of a model.",
+    ),
+    click.option("--max-tokens", metavar="N", type=COUNT, help="The longest answer of a model, in tokens."),
+    click.option(
+        "--header",
+        "headers",
+        metavar="'NAME: VALUE'",
+        multiple=True,
+        callback=_headers,
+        help="A header for each request to the endpoint; may be repeated. No error shows its value.",
     ),
 )
 by_option = click.option(

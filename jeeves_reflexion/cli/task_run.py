@@ -195,6 +195,8 @@ def _config(order: Order) -> dict[str, JSON]:
         "base_url": endpoint.base_url,
         "prices": None if prices is None else [prices.input, prices.output],
         "embedder": order.embedder().id,
+        # Left out where it is not given, so that runs begun before there was such a bound can go on.
+        **({} if endpoint.max_tokens is None else {"max_tokens": endpoint.max_tokens}),
     }
 
 

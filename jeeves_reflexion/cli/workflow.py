@@ -21,7 +21,7 @@ from jeeves_reflexion.cli.options import Endpoint, debug_option, endpoint_option
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.events import Event
-from jeeves_reflexion.models import OpenAIModel
+from jeeves_reflexion.models.endpoint import EndpointModel
 from jeeves_reflexion.sandbox import Sandbox
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.summary import counted
@@ -131,10 +131,10 @@ async def _run(
     allow_weaker: bool,
 ) -> dict[str, JSON]:
     """Run a workflow; ``model=None`` asks the models that the file names."""
-    opened: dict[str, OpenAIModel] = {}
+    opened: dict[str, EndpointModel] = {}
     async with AsyncExitStack() as open_things:
 
-        def by_name(name: str) -> OpenAIModel:
+        def by_name(name: str) -> EndpointModel:
             name = model or name.removeprefix("openai:")
             if name not in opened:
                 opened[name] = model_at(endpoint, name)

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
-from jeeves_reflexion.models.openai import Prices
+from jeeves_reflexion.models.prices import Prices
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Task
 

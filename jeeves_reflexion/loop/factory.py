@@ -15,7 +15,7 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators import Judge, RewardEvaluator, as_evaluator
 from jeeves_reflexion.lessons import TransientMemory, VectorLessonStore
 from jeeves_reflexion.loop.lesson_address import open_lessons
-from jeeves_reflexion.models.openai import open_model
+from jeeves_reflexion.models.names import open_model
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
 from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflections.reflector import StructuredReflector

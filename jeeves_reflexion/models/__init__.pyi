@@ -1,11 +1,14 @@
+from jeeves_reflexion.models.anthropic import AnthropicModel as AnthropicModel
+from jeeves_reflexion.models.anthropic import AnthropicOptions as AnthropicOptions
 from jeeves_reflexion.models.cassette import Cassette as Cassette
 from jeeves_reflexion.models.cassette import Exchange as Exchange
 from jeeves_reflexion.models.cassette import RecordedError as RecordedError
 from jeeves_reflexion.models.http import Retry as Retry
+from jeeves_reflexion.models.names import open_model as open_model
 from jeeves_reflexion.models.openai import OpenAIModel as OpenAIModel
 from jeeves_reflexion.models.openai import OpenAIOptions as OpenAIOptions
-from jeeves_reflexion.models.openai import Prices as Prices
-from jeeves_reflexion.models.openai import open_model as open_model
+from jeeves_reflexion.models.prices import Prices as Prices
+from jeeves_reflexion.models.prices import read_prices as read_prices
 from jeeves_reflexion.models.recorded import Counts as Counts
 from jeeves_reflexion.models.recorded import RecordedModel as RecordedModel
 from jeeves_reflexion.models.recorded import UnknownRequestError as UnknownRequestError

@@ -39,7 +39,9 @@ async def ask(
     call if the budget is used up, and :class:`~jeeves_reflexion.errors.ModelError`.
     """
     completion = await _metered(
-        model, lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+        model,
+        lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling),
+        lambda: expected_cost(model, messages, tools=tools, schema=schema, sampling=sampling),
     )
     return replace(completion, text=spoken(completion.text))
 
@@ -69,7 +71,9 @@ async def ask_and_read(
 def asked_again(messages: Sequence[Message], completion: Completion, problem: str) -> list[Message]:
     """Return a conversation that goes on from an answer with what is wrong with it."""
     if completion.text.strip():
-        return [*messages, Message("assistant", completion.text), Message("user", problem)]
+        # A call that nobody answers would be refused: of an answer with one, the text alone goes back.
+        said = Message("assistant", completion.text) if completion.tool_calls else completion.message()
+        return [*messages, said, Message("user", problem)]
     # Some endpoints refuse an assistant message without text.
     *before, last = messages
     return [*before, Message("user", f"{last.content}\n\n{problem}")]
@@ -82,12 +86,22 @@ def metered(
 
     @functools.wraps(complete)
     async def wrapped(model: M, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
-        return await _metered(model, lambda: complete(model, *args, **kwargs))
+        return await _metered(
+            model, lambda: complete(model, *args, **kwargs), lambda: expected_cost(model, *args, **kwargs)
+        )
 
     return wrapped
 
 
-async def _metered(model: ChatModel, call: Callable[[], Awaitable[Completion]]) -> Completion:
+def expected_cost(model: ChatModel, *args: Any, **kwargs: Any) -> float:  # noqa: ANN401 - of ``complete``
+    """Return what a call may cost in US dollars, of a model that can say so; 0 where that is not known."""
+    expected = getattr(model, "expected_cost", None)
+    return 0.0 if expected is None else float(expected(*args, **kwargs))
+
+
+async def _metered(
+    model: ChatModel, call: Callable[[], Awaitable[Completion]], expected: Callable[[], float]
+) -> Completion:
     scope = current_scope()
     if scope is None or _within.get():
         return await call()
@@ -96,13 +110,14 @@ async def _metered(model: ChatModel, call: Callable[[], Awaitable[Completion]]) 
     started = time.monotonic()
     token = _within.set(True)
     try:
-        with telemetry.chat(model.name) as used:
+        limited = session.spend.budget.max_cost_usd is not None
+        with session.spend.reserving(expected() if limited else 0.0), telemetry.chat(model.name) as used:
             completion = await call()
             used(completion.usage)
+            session.spend.charge(role, completion.usage)
     finally:
         _within.reset(token)
     seconds = time.monotonic() - started
-    session.spend.charge(role, completion.usage)
     if session.listener is not None:
         await session.emit(
             ModelCalled(

@@ -16,6 +16,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
-from jeeves_reflexion.redaction import redact_json
+from jeeves_reflexion.redaction import redact, redact_json
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON
 
@@ -67,12 +68,13 @@ class RecordedError:
     status: int | None = None
     said: str = ""
     native: bool = False
+    code: str = ""
 
     def raised(self) -> ModelError:
         """Return the error to raise."""
         kind = next(kind for kind in _ERRORS if kind.__name__ == self.error)
         if issubclass(kind, ModelResponseError):
-            return kind(self.message, status=self.status, said=self.said)
+            return kind(self.message, status=self.status, said=self.said, code=self.code)
         return kind(self.message)
 
 
@@ -80,7 +82,7 @@ def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
     """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
     name = cast("ErrorName", next(kind.__name__ for kind in _ERRORS if isinstance(error, kind)))
     if isinstance(error, ModelResponseError):
-        return RecordedError(name, str(error), error.status, error.said, native)
+        return RecordedError(name, str(error), error.status, error.said, native, error.code)
     return RecordedError(name, str(error), native=native)
 
 
@@ -126,11 +128,44 @@ def request_of(
 @functools.lru_cache(maxsize=512)
 def _recorded(message: Message) -> JSON:
     """A conversation is sent again with each turn: its messages are read once."""
-    return redact_json(_given(asdict(message)))
+    return _clean(_given(asdict(message)))
+
+
+_SEALED: Final = frozenset(
+    {
+        "signature",
+        "thought_signature",
+        "thoughtSignature",
+        "encrypted_content",
+        "data",
+        "id",
+        "call_id",
+        "tool_call_id",
+    }
+)
+_SEAL: Final = re.compile(r"[A-Za-z0-9+/_=-]+")
+_MARK: Final = re.compile(r"\[REDACTED:(\w+)\]")
+
+
+def _clean(value: JSON, name: str = "") -> JSON:
+    """Return a message or an answer without secrets, but with the ids and the signatures that its provider wants back.
+
+    They are one word of base64 under a name that providers use: they look random and are no secret. What has the look
+    of a known kind of secret is taken out of them all the same.
+    """
+    if isinstance(value, Mapping):
+        return {redact(key): _clean(item, key) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_clean(item, name) for item in value]
+    if not isinstance(value, str):
+        return value
+    (text,) = cast("dict[str, str]", redact_json({name: value})).values()
+    sealed = name in _SEALED and _SEAL.fullmatch(value)
+    return value if sealed and set(_MARK.findall(text)) == {"high_entropy"} else text
 
 
 def _given(settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    return {name: value for name, value in settings.items() if value not in (None, ())}
+    return {name: value for name, value in settings.items() if value not in (None, (), {})}
 
 
 def key_of(request: Request) -> str:
@@ -141,7 +176,7 @@ def key_of(request: Request) -> str:
 def to_line(exchange: Exchange) -> bytes:
     """Return the line of an exchange, without secrets; what UTF-8 can't hold (a lone surrogate) becomes "?"."""
     # The request is without secrets already, and would cost most.
-    rest = redact_json({"cassette": FORMAT, **asdict(replace(exchange, request=None))})
+    rest = _clean({"cassette": FORMAT, **asdict(replace(exchange, request=None))})
     return _encoded({**cast("dict[str, JSON]", rest), "request": exchange.request}) + b"\n"
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import httpx
 
@@ -23,12 +24,12 @@ from jeeves_reflexion.errors import (
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.values import checked_settings, is_number
-from vectorstores.json_http import JsonService, RequestError, parsed, repeated
+from vectorstores.json_http import SPENT, JsonService, RequestError, parsed, repeated
 
 _TOO_LARGE: Final = 413
 # A refusal that may be due to this one conversation: it is too long, or a filter dislikes it.
 _ABOUT_TEXTS: Final = re.compile(
-    r"context|exceed|too long|too many|length|content|polic|safety|moderat", re.IGNORECASE
+    r"context|exceed|request too large|too long|too many|length|content|polic|safety|moderat", re.IGNORECASE
 )
 
 
@@ -38,8 +39,8 @@ class Retry:
     """How often and how patiently a failed call is repeated.
 
     The n-th wait is ``first_wait * 2**(n-1)`` seconds, at most ``longest_wait``, times a random factor in
-    [0.5, 1]; a ``Retry-After`` of the server replaces it, and ends the call if it asks for more than
-    ``longest_wait``.
+    [0.5, 1]; a ``retry-after-ms`` or ``Retry-After`` of the server replaces it, and ends the call if it asks for more
+    than ``longest_wait``.
     """
 
     retries: int = 4
@@ -56,6 +57,10 @@ class Retry:
         """Return the seconds to wait before the given retry, counted from 1, where the server names none."""
         wait = min(self.first_wait * 2.0 ** min(retry - 1, 1_000), self.longest_wait)
         return wait * random.uniform(0.5, 1.0)  # noqa: S311
+
+
+class UnusableAnswerError(Exception):
+    """An answer is JSON and not what was asked for; says what it lacks."""
 
 
 class JsonEndpoint:
@@ -87,11 +92,18 @@ class JsonEndpoint:
         self._retry = retry
         self.aclose = self._service.aclose
 
+    def at(self, url: httpx.URL) -> Self:
+        """Return the endpoint at another address of the same host, over the same connections."""
+        other = copy.copy(self)
+        other.url, other._service = url, self._service.at(url)  # noqa: SLF001 - it is one of these
+        return other
+
     async def post(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
         """Post an object and return the object that answers.
 
-        Repeats on 408, 409, 429, 5xx and broken connections, as ``Retry`` says. Raises :class:`ModelAuthError` (401,
-        403), :class:`ModelRequestError` (400, 404 and their like, unless it is about the texts that were sent),
+        Repeats on 408, 409, 429, 5xx and broken connections, as ``Retry`` says, or where ``x-should-retry`` says so;
+        not where a quota is used up or the input is too long. Raises :class:`ModelAuthError` (401, 403),
+        :class:`ModelRequestError` (400, 404 and their like, unless it is about the texts that were sent),
         :class:`ModelTimeoutError` (no whole answer in time; not repeated, for the endpoint may be at work),
         :class:`ModelConnectionError` and :class:`ModelResponseError`.
         """
@@ -123,10 +135,10 @@ class JsonEndpoint:
             return ModelAuthError(
                 f"{self.url} refused the request ({status}): {self._auth_hint}. It said: {said}"
             )
-        about_texts = status == _TOO_LARGE or _ABOUT_TEXTS.search(said)
+        about_texts = status == _TOO_LARGE or _ABOUT_TEXTS.search(f"{failed.code} {said}")
         refused = 400 <= status < 500 and not failed.passing and not about_texts
-        kind = ModelRequestError if refused else ModelResponseError
-        return kind(str(failed), status=status or None, said=said)
+        kind = ModelRequestError if refused or failed.code in SPENT else ModelResponseError
+        return kind(str(failed), status=status or None, said=said, code=failed.code)
 
     def unusable(self, what: str, body: Mapping[str, JSON]) -> ModelResponseError:
         """Return the error for an answer that is JSON but not what was asked for."""

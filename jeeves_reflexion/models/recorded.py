@@ -20,7 +20,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError
-from jeeves_reflexion.models.ask import metered
+from jeeves_reflexion.models.ask import expected_cost, metered
 from jeeves_reflexion.models.cassette import (
     Cassette,
     Exchange,
@@ -139,6 +139,10 @@ class RecordedModel:
     def counts(self) -> Counts:
         """What was played and what was asked for so far."""
         return self._counts
+
+    def expected_cost(self, messages: Sequence[Message], **settings: Any) -> float:  # noqa: ANN401 - of ``complete``
+        """Return what the real model says that a call may cost in US dollars; 0 where there is none."""
+        return 0.0 if self._model is None else expected_cost(self._model, messages, **settings)
 
     @metered
     async def complete(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from jeeves_reflexion.models.ask import metered
+from jeeves_reflexion.models.ask import expected_cost, metered
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 
@@ -30,6 +31,10 @@ class WrappedModel:
     def around(self, messages: Sequence[Message]) -> Iterator[None]:
         """Do what is to be done before a call, after it, or where it fails; may raise instead of letting it happen."""
         yield
+
+    def expected_cost(self, messages: Sequence[Message], **settings: Any) -> float:  # noqa: ANN401 - of ``complete``
+        """Return what the model says that a call may cost in US dollars; 0 where it does not say."""
+        return expected_cost(self._model, messages, **settings)
 
     @metered
     async def complete(

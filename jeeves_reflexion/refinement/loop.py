@@ -8,7 +8,8 @@ run lives in :class:`_Run`, so one object serves many runs at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -123,6 +124,11 @@ class _Meter(Spend):
 
     def check(self) -> None:
         self._whole.check()
+
+    @contextmanager
+    def reserving(self, cost: float) -> Iterator[None]:
+        with self._whole.reserving(cost):
+            yield
 
     @property
     def seconds_left(self) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.ask import ask, asked_again
 from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.replies import unwrapped
 from jeeves_reflexion.models.sections import RULE, items, listed, says_nothing
@@ -132,7 +132,7 @@ class LlmReflectionStrategy:
             problem = (
                 "Your answer can't be used: it has none of the four sections. Answer in the form asked for."
             )
-            messages += [Message("assistant", completion.text), Message("user", problem)]
+            messages = asked_again(messages, completion, problem)
         return sections
 
 

@@ -17,7 +17,7 @@ import anyio.to_thread
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError
 from jeeves_reflexion.models import open_model
-from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.ask import ask, asked_again
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.sandbox import Sandbox
 from jeeves_reflexion.session import Session, logger
@@ -262,7 +262,7 @@ async def _by_model(evaluator: Part, output: JSON, state: State, toolbox: Toolbo
         verdict = of_reply(completion.text, output)
         if verdict is not None:
             return verdict
-        messages = [*messages, Message("assistant", completion.text), Message("user", _AGAIN)]
+        messages = asked_again(messages, completion, _AGAIN)
     return refusal("the judge's reply could not be read, so nothing is approved", output)
 
 

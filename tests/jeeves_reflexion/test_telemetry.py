@@ -65,7 +65,9 @@ if "none" not in sys.argv:
 
 
 def spans(*arguments):
-    found = os.pathsep.join([str(Path(jeeves_reflexion.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    found = os.pathsep.join(
+        [str(Path(jeeves_reflexion.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, *arguments],
         env={**os.environ, "PYTHONPATH": found},

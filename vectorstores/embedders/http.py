@@ -24,11 +24,10 @@ from vectorstores.json_http import (
     JsonService,
     RequestError,
     check_headers,
-    is_loopback,
-    parse_base_url,
     parsed,
     repeated,
 )
+from vectorstores.service_address import address_of, is_loopback, key_headers, parse_base_url
 
 if TYPE_CHECKING:
     import httpx
@@ -117,12 +116,12 @@ class HttpEmbedder:
         self._dim = dim
         self._revision = revision
         self._base = str(base).rstrip("/")
-        self._url = base.copy_with(path=base.path.rstrip("/") + "/embeddings")
+        self._url = address_of(base, "/embeddings", model)
         self._options = options or HttpOptions()
         self._told = False
         self._service = JsonService(
             self._url,
-            {**self._options.headers, **({"Authorization": f"Bearer {key}"} if key else {})},
+            key_headers(base, key, self._options.headers),
             timeout=self._options.timeout,
             connect_timeout=self._options.connect_timeout,
             concurrency=self._options.concurrency,

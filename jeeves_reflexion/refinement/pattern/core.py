@@ -14,7 +14,8 @@ from jeeves_reflexion.errors import ConfigurationError, SessionError
 from jeeves_reflexion.evaluators.compare import Comparison
 from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
 from jeeves_reflexion.evaluators.criteria_evaluator import CriteriaEvaluator
-from jeeves_reflexion.models.openai import OpenAIModel, open_model
+from jeeves_reflexion.models.endpoint import EndpointModel
+from jeeves_reflexion.models.names import open_model
 from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
@@ -194,7 +195,7 @@ class ReflectionPattern:
         wanted = self.reflection_model
         if not isinstance(wanted, str):
             return writer if wanted is None else wanted
-        return writer.named(wanted) if isinstance(writer, OpenAIModel) else open_model(wanted)
+        return writer.named(wanted) if isinstance(writer, EndpointModel) else open_model(wanted)
 
     def _evaluator(self, criteria: Sequence[QualityCriterion], judge: ChatModel | None) -> CriteriaEvaluator:
         if judge is None and any(criterion.evaluator in {"llm", "compare"} for criterion in criteria):

@@ -37,6 +37,7 @@ class ChatServer:
     lessons: list[Any] = field(default_factory=lambda: ["Name the capital, not the country."])
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     hanging: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
     url: str = ""
@@ -57,6 +58,7 @@ def _handler(server: ChatServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             server.keys.append(self.headers.get("authorization"))
+            server.headers.append({name.lower(): value for name, value in self.headers.items()})
             reply = server.reply(body)
             if reply is None:
                 server.hanging.set()
@@ -113,7 +115,15 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _environment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "COLUMNS",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JEEVES_LESSONS", str(place))
     # Waits between retries are not what is tested here.

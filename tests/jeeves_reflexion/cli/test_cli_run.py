@@ -471,3 +471,35 @@ def test_a_mistake_in_ones_own_agent_is_one_line_that_names_its_place(run, serve
     server.verdicts = ["score: 0.1"]
     tried = run("Anything?", "--agent", "buggy_agent:raises", "--no-lessons", "--max-attempts", "1")
     assert tried.exit_code == 1, "what an agent raises otherwise is an attempt"
+
+
+def test_headers_and_a_bound_of_answers_go_to_the_endpoint(run, server):
+    result = run(
+        "x", "--header", "X-Team: blue", "--header", "api-key:opensesame:street", "--max-tokens", "50"
+    )
+    assert result.exit_code == 0
+    assert {body["max_tokens"] for body in server.asked} == {50}
+    assert all(sent["x-team"] == "blue" and sent["api-key"] == "opensesame:street" for sent in server.headers)
+
+
+@pytest.mark.parametrize(
+    "given", ["opensesame", "two words: opensesame", ": opensesame", "X-Key: opensesam\u00e9"]
+)
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value(run, given):
+    result = run("x", "--header", given)
+    assert result.exit_code == 2
+    assert "opensesam" not in result.output
+
+
+def test_no_error_shows_the_value_of_a_header(run, server):
+    server.answers = [(400, "text/plain", "you sent opensesame-street")]
+    result = run("x", "--header", "X-Key: opensesame-street", "--debug")
+    assert result.exit_code == 4
+    assert "you sent" in result.output
+    assert "opensesame" not in result.output
+
+
+def test_a_model_of_anthropic_wants_its_own_key(cli):
+    result = cli("run", "x", "--model", "anthropic:claude-x", "--no-lessons")
+    assert result.exit_code == 3
+    assert "set ANTHROPIC_API_KEY" in result.output

@@ -1,0 +1,235 @@
+"""Models behind Anthropic's Messages API."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+
+from jeeves_reflexion.models.chat import with_schema
+from jeeves_reflexion.models.endpoint import EndpointModel, auth_hint, checked_address
+from jeeves_reflexion.models.http import JsonEndpoint, Retry, UnusableAnswerError
+from jeeves_reflexion.models.prices import Prices, priced, reported
+from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
+from jeeves_reflexion.types import JSON
+from jeeves_reflexion.values import check_whole
+from vectorstores.json_http import secrets_of
+
+DEFAULT_BASE_URL: Final = "https://api.anthropic.com"
+VERSION: Final = "2023-06-01"
+FORM: Final = "anthropic"
+MAX_TOKENS: Final = 4096
+
+_ENDS: Final = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "refusal",
+}
+_CACHED: Final[Mapping[str, JSON]] = {"cache_control": {"type": "ephemeral"}}
+_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicOptions:
+    """What is sent beside a conversation.
+
+    ``max_tokens`` bounds the answers to calls that set no bound of their own; the API wants one. ``cache`` marks the
+    system prompt and the last message, so that the next turn reads them from Anthropic's cache. ``tool_choice``
+    (``"auto"``, ``"none"``, ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools.
+    ``extra`` is added to the body of each request, such as ``{"thinking": {...}}``, and ``headers`` to its headers, of
+    which no value appears in an error; ``connect_timeout`` is in seconds.
+    """
+
+    max_tokens: int = MAX_TOKENS
+    cache: bool = False
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+    connect_timeout: float = 10.0
+    extra: Mapping[str, JSON] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_whole("AnthropicOptions.max_tokens", self.max_tokens)
+
+
+class AnthropicModel(EndpointModel):
+    """A Claude model at Anthropic's Messages API, or at a service that speaks it.
+
+    ``base_url`` is taken from ``ANTHROPIC_BASE_URL`` unless given, else it is Anthropic's own; ``api_key`` from
+    ``ANTHROPIC_API_KEY``, and an endpoint on this machine needs none. ``api_key=""`` sends none. Both variables are
+    read here, at construction. ``timeout`` is the seconds for one request as a whole; ``retry`` says how failed ones
+    are repeated. Without ``prices`` the cost of a call is unknown (``None``), and a cost budget can't be kept. A
+    schema is asked for in the prompt.
+
+    Raises :class:`ConfigurationError` for a bad address or setting and :class:`ModelAuthError` where a key is needed
+    and there is none.
+    """
+
+    _lacks = frozenset({"seed"})
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        retry: Retry | None = None,
+        prices: Prices | None = None,
+        options: AnthropicOptions | None = None,
+    ) -> None:
+        options = options or AnthropicOptions()
+        address = base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
+        variable = "ANTHROPIC_API_KEY"
+        given = (api_key, os.environ.get(variable, ""), variable)
+        base, key = checked_address("AnthropicModel", name, address, options.headers, given)
+        super().__init__(name, prices=prices, extra=options.extra, tools=True, max_tokens=options.max_tokens)
+        self._base, self._options = base, options
+        headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
+        named = set(map(str.lower, options.headers))
+        self._endpoint = JsonEndpoint(
+            self._address(),
+            headers={
+                **{name: said for name, said in headers.items() if name not in named},
+                **options.headers,
+            },
+            secrets=secrets_of({}, options.extra),
+            auth_hint=auth_hint(variable, key),
+            timeout=timeout,
+            connect_timeout=options.connect_timeout,
+            retry=retry or Retry(),
+        )
+
+    def __repr__(self) -> str:
+        return f"AnthropicModel({self._name!r}, base_url={str(self._base).rstrip('/')!r})"
+
+    def _address(self) -> httpx.URL:
+        return self._base.copy_with(path=self._base.path.rstrip("/").removesuffix("/v1") + "/v1/messages")
+
+    def _body(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        schema: Mapping[str, JSON] | None,
+        sampling: Sampling,
+    ) -> dict[str, JSON]:
+        messages = messages if schema is None else with_schema(messages, schema)
+        told = "\n\n".join(
+            each.content for each in messages if each.role == "system" and each.content.strip()
+        )
+        turns = _turns(messages)
+        system: list[dict[str, JSON]] = [{"type": "text", "text": told}] if told else []
+        if self._options.cache:
+            _mark(system)
+            _mark(turns[-1]["content"] if turns and turns[-1]["role"] == "user" else [])
+        settings: dict[str, JSON] = {
+            "max_tokens": sampling.max_tokens,
+            "system": system or None,
+            "messages": turns,
+            "temperature": sampling.temperature,
+            "stop_sequences": list(sampling.stop) or None,
+        }
+        if tools:
+            settings["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in tools
+            ]
+            settings["tool_choice"] = self._choice(tools)
+        kept = {
+            name: said for name, said in settings.items() if said is not None and name not in self._refused
+        }
+        return {**kept, **self._extra}
+
+    def _choice(self, tools: Sequence[ToolSpec]) -> JSON:
+        wanted, parallel = self._options.tool_choice, self._options.parallel_tool_calls
+        if wanted in {tool.name for tool in tools}:
+            choice: dict[str, JSON] = {"type": "tool", "name": wanted}
+        elif wanted in _CHOICES:
+            choice = {"type": _CHOICES[wanted]}
+        elif parallel is None:
+            return None
+        else:
+            choice = {"type": "auto"}
+        if parallel is not None and choice["type"] != "none":
+            choice["disable_parallel_tool_use"] = not parallel
+        return choice
+
+    def _read(self, body: Mapping[str, JSON]) -> Completion:
+        blocks = body.get("content")
+        if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+            raise UnusableAnswerError("a list 'content'")
+        calls = tuple(_call(block) for block in blocks if block.get("type") == "tool_use")
+        text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+        plain = all(block.keys() == {"type", "text"} for block in blocks)
+        told, named, reason = body.get("usage"), body.get("model"), body.get("stop_reason")
+        counts: dict[str, Any] = dict(told) if isinstance(told, Mapping) else {}
+        read, written = (counts.get(f"cache_{kind}_input_tokens") for kind in ("read", "creation"))
+        # The API counts what is read from its cache, or written to it, beside the rest of the input.
+        if isinstance(counts.get("input_tokens"), int):
+            counts["input_tokens"] += sum(each for each in (read, written) if isinstance(each, int))
+        usage = reported(counts, ("input_tokens", "output_tokens"), cached=read, reasoning=None)
+        return Completion(
+            text,
+            tool_calls=calls,
+            usage=priced(usage, self._prices, written=written if isinstance(written, int) else 0),
+            model=named if isinstance(named, str) else "",
+            finish_reason=_ENDS.get(str(reason), "stop"),
+            opaque={} if plain else {FORM: blocks},
+        )
+
+
+def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages as turns that alternate: results of tools and what a user says make one turn."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system" or not (blocks := _blocks(message)):
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] = [*turns[-1]["content"], *blocks]
+        else:
+            turns.append({"role": role, "content": blocks})
+    return turns
+
+
+def _blocks(message: Message) -> list[Any]:
+    given = message.opaque.get(FORM)
+    if message.role == "assistant" and isinstance(given, Sequence):
+        return list(given)
+    if message.role == "tool":
+        result = {
+            "type": "tool_result",
+            "tool_use_id": message.tool_call_id or "",
+            "content": message.content,
+        }
+        return [result]
+    # A text of nothing but white space is refused.
+    said = [{"type": "text", "text": message.content}] if message.content.strip() else []
+    return [*said, *(_tool_use(call) for call in message.tool_calls)]
+
+
+def _tool_use(call: ToolCall) -> dict[str, JSON]:
+    try:
+        given = json.loads(call.arguments or "{}")
+    except ValueError:
+        given = None
+    # What a model wrote that is no object goes back as the text that it is.
+    arguments = given if isinstance(given, dict) else {"arguments": call.arguments}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+
+
+def _mark(blocks: list[Any]) -> None:
+    if blocks:
+        blocks[-1] = {**blocks[-1], **_CACHED}
+
+
+def _call(block: Mapping[str, Any]) -> ToolCall:
+    match block:
+        case {"id": str() as id, "name": str() as name, "input": dict() as given} if name:
+            return ToolCall(id, name, json.dumps(given, ensure_ascii=False))
+    raise UnusableAnswerError("id, name and input in each tool_use")

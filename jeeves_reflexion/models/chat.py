@@ -1,0 +1,158 @@
+"""The form of OpenAI's ``/chat/completions``: how a conversation is written in it, and an answer read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from jeeves_reflexion.models.http import UnusableAnswerError
+from jeeves_reflexion.models.prices import reported
+from jeeves_reflexion.models.thoughts import spoken
+from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
+from jeeves_reflexion.types import JSON, Usage
+
+PATH: Final = "/chat/completions"
+FORM: Final = "chat"
+LACKS: Final = frozenset[str]()
+"""Settings that other forms have."""
+
+
+def request(
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    schema: Mapping[str, JSON] | None,
+    sampling: Sampling,
+    refused: frozenset[str],
+) -> dict[str, JSON]:
+    """Return the body of a request without the name of the model, and without what the endpoint refused."""
+    settings: dict[str, JSON] = {
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "max_completion_tokens": sampling.max_tokens if "max_tokens" in refused else None,
+        "stop": list(sampling.stop) or None,
+        "seed": sampling.seed,
+    }
+    if schema is not None and "response_format" in refused:
+        messages = with_schema(messages, schema)
+    elif schema is not None:
+        form: JSON = {"name": "reply", "schema": schema}
+        settings["response_format"] = {"type": "json_schema", "json_schema": form}
+    if tools:
+        settings["tools"] = [{"type": "function", "function": as_function(tool)} for tool in tools]
+    kept = {name: value for name, value in settings.items() if value is not None and name not in refused}
+    return {"messages": [_sent(message, refused) for message in messages], **kept}
+
+
+def named_tool(name: str) -> JSON:
+    """Return the ``tool_choice`` of one tool."""
+    return {"type": "function", "function": {"name": name}}
+
+
+def with_schema(messages: Sequence[Message], schema: Mapping[str, JSON]) -> list[Message]:
+    """Return a conversation that asks for a form of JSON in its last message."""
+    form = "Answer with JSON alone, of this JSON Schema:\n" + json.dumps(schema, ensure_ascii=False)
+    if messages and messages[-1].role == "user":
+        return [*messages[:-1], Message("user", f"{messages[-1].content}\n\n{form}")]
+    return [*messages, Message("user", form)]
+
+
+def as_function(tool: ToolSpec) -> dict[str, JSON]:
+    """Return a tool as the functions of OpenAI are described."""
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _sent(message: Message, refused: frozenset[str]) -> JSON:
+    given = message.opaque.get(FORM) if message.role == "assistant" else None
+    if not isinstance(given, Mapping):
+        return _as_wire(message)
+    return {**{name: value for name, value in given.items() if name not in refused}, "role": "assistant"}
+
+
+def _as_wire(message: Message) -> dict[str, JSON]:
+    wire: dict[str, JSON] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        wire["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        wire["tool_call_id"] = message.tool_call_id
+    return wire
+
+
+def completion(body: Mapping[str, JSON]) -> Completion:
+    """Read an answer; raises :class:`UnusableAnswerError`."""
+    match body:
+        case {"choices": [{"message": dict() as message, **choice}, *_]}:
+            pass
+        case _:
+            raise UnusableAnswerError("choices[0].message")
+    calls = [_call(item, number) for number, item in enumerate(message.get("tool_calls") or ())]
+    known = tuple(call for call in calls if call is not None)
+    if len(known) < len(calls):
+        raise UnusableAnswerError("a name in each tool call")
+    text = text_of(message.get("content")) or text_of(message.get("refusal"))
+    named, reason = body.get("model"), choice.get("finish_reason")
+    return Completion(
+        text,
+        tool_calls=known,
+        usage=_usage(body.get("usage")),
+        model=named if isinstance(named, str) else "",
+        finish_reason=reason if isinstance(reason, str) else "stop",
+        opaque=_opaque(message, text, known),
+    )
+
+
+def _usage(told: JSON) -> Usage:
+    counts = told if isinstance(told, dict) else {}
+    asked, said = (counts.get(name) for name in ("prompt_tokens_details", "completion_tokens_details"))
+    cached = asked.get("cached_tokens") if isinstance(asked, dict) else None
+    if cached is None:
+        cached = counts.get("prompt_cache_hit_tokens")  # DeepSeek's
+    reasoning = said.get("reasoning_tokens") if isinstance(said, dict) else None
+    return reported(told, ("prompt_tokens", "completion_tokens"), cached=cached, reasoning=reasoning)
+
+
+def text_of(content: JSON) -> str:
+    """Read a message's content: a text, or a list of parts of which the texts count."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(
+            text_of(part.get("text")) if isinstance(part, Mapping) else text_of(part) for part in content
+        )
+    return ""
+
+
+def _call(item: JSON, number: int) -> ToolCall | None:
+    match item:
+        case {"function": {"name": str() as name, **rest}, **call} if name:
+            arguments = rest.get("arguments")
+            text = (
+                arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+            )
+            given = call.get("id")
+            return ToolCall(given if isinstance(given, str) and given else f"call_{number}", name, text)
+    return None
+
+
+def _opaque(message: Mapping[str, Any], text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """Return the message as it came under the name of its form; empty where it says no more than what was read of it.
+
+    Calls without an id get ours, since the tool's result names it.
+    """
+    whole = {name: value for name, value in message.items() if name != "tool_calls" or value}
+    if calls:
+        pairs = zip(message["tool_calls"], calls, strict=True)
+        whole["tool_calls"] = [_completed(item, call) for item, call in pairs]
+    as_read = _as_wire(Message("assistant", text, tuple(calls)))
+    told = (name for name, value in whole.items() if name != "role" and value not in (None, "", [], {}))
+    if spoken(text) == text and all(whole[name] == as_read.get(name) for name in told):
+        return {}
+    return {FORM: whole}
+
+
+def _completed(item: Mapping[str, Any], call: ToolCall) -> JSON:
+    function = {**item["function"], "arguments": call.arguments}
+    return {**item, "id": call.id, "type": item.get("type", "function"), "function": function}

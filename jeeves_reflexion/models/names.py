@@ -1,0 +1,28 @@
+"""Models by name."""
+
+from __future__ import annotations
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.models.anthropic import AnthropicModel
+from jeeves_reflexion.models.openai import OpenAIModel
+from jeeves_reflexion.protocols import ChatModel
+
+
+def open_model(
+    spec: str, *, base_url: str | None = None, api_key: str | None = None, timeout: float = 60.0
+) -> ChatModel:
+    """Return the model that ``NAME``, ``openai:NAME`` or ``anthropic:NAME`` stands for.
+
+    Other colons belong to the name (``llama3:8b``). See :class:`OpenAIModel`, which is at any OpenAI-compatible
+    endpoint, and :class:`AnthropicModel` for the rest; raises
+    :class:`~jeeves_reflexion.errors.ConfigurationError` for an empty name or a bad address, and
+    :class:`~jeeves_reflexion.errors.ModelAuthError` without a key.
+    """
+    spec = spec.strip()
+    kind = AnthropicModel if spec.startswith("anthropic:") else OpenAIModel
+    name = spec.removeprefix("anthropic:" if kind is AnthropicModel else "openai:").strip()
+    if not name:
+        raise ConfigurationError(
+            f"the model {spec!r} has no name: write NAME, openai:NAME or anthropic:NAME, such as gpt-4o-mini"
+        )
+    return kind(name, base_url=base_url, api_key=api_key, timeout=timeout)

@@ -1,0 +1,107 @@
+"""What models cost."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.types import Usage
+from jeeves_reflexion.values import is_number
+
+# What LiteLLM's table calls them, in US dollars per token.
+_PER_TOKEN: Final = {
+    "input": "input_cost_per_token",
+    "output": "output_cost_per_token",
+    "cached_input": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a model costs, in US dollars per million tokens.
+
+    ``cached_input`` is the price of input that was read from a cache, ``cache_write`` that of input that was written to
+    one; without, either costs what other input does.
+    """
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    cache_write: float | None = None
+
+    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int | None = None) -> float:
+        """Return the cost of a call in US dollars; ``cached_tokens`` are a part of ``input_tokens``."""
+        cached = 0 if self.cached_input is None else min(cached_tokens or 0, input_tokens)
+        of_cache = cached * (self.cached_input or 0.0)
+        return ((input_tokens - cached) * self.input + of_cache + output_tokens * self.output) / 1_000_000
+
+
+def read_prices(path: str | os.PathLike[str]) -> dict[str, Prices]:
+    """Return the prices of a JSON file, by the name of the model.
+
+    ::
+
+        {"gpt-4o-mini": {"input": 0.15, "output": 0.6, "cached_input": 0.075}}
+
+    in US dollars per million tokens, or a table as LiteLLM publishes it, whose models without a price for text are left
+    out. Raises :class:`ConfigurationError` for a file that can't be read, and a price that is none.
+    """
+    try:
+        table = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"the prices {path} can't be read: {error}") from error
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"the prices {path} must be a JSON object of prices by model")
+    found: dict[str, Prices] = {}
+    for name, row in table.items():
+        if not isinstance(row, dict):
+            raise ConfigurationError(f"the prices {path}: {name!r} must be an object with input and output")
+        given = _of_row(row)
+        if given.keys() >= {"input", "output"}:
+            if not all(is_number(price) and 0 <= price < float("inf") for price in given.values()):
+                raise ConfigurationError(f"the prices {path}: {name!r} must be US dollars of at least 0")
+            found[name] = Prices(**given)
+        elif "input" in row or "output" in row:
+            raise ConfigurationError(f"the prices {path}: {name!r} needs both input and output")
+    return found
+
+
+def _of_row(row: Mapping[str, object]) -> dict[str, float]:
+    if "input" in row or "output" in row:
+        return {name: row[name] for name in _PER_TOKEN if row.get(name) is not None}  # type: ignore[misc]
+    told = {name: row.get(column) for name, column in _PER_TOKEN.items()}
+    return {name: price * 1_000_000 for name, price in told.items() if is_number(price)}
+
+
+def priced(usage: Usage, prices: Prices | None, *, written: int = 0) -> Usage:
+    """Return the usage of a call with its cost, which is unknown without prices or without counts.
+
+    ``written`` counts the part of the input that was written to a cache.
+    """
+    if prices is None or usage.unreported:
+        return replace(usage, cost_usd=None)
+    cost = prices.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    if prices.cache_write is not None:
+        cost += written * (prices.cache_write - prices.input) / 1_000_000
+    return replace(usage, cost_usd=cost)
+
+
+def reported(told: object, names: tuple[str, str], *, cached: object, reasoning: object) -> Usage:
+    """Return the usage that an endpoint reports under the names of its input and output; unknown where it does not."""
+    counts = [told.get(name) for name in names] if isinstance(told, dict) else []
+    asked, said = (_count(each) for each in counts) if counts else (None, None)
+    if asked is None or said is None:
+        return Usage(calls=1, unreported=1, cost_usd=None)
+    return Usage(
+        1, asked, said, cost_usd=None, cached_tokens=_count(cached), reasoning_tokens=_count(reasoning)
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

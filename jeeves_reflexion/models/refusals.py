@@ -1,0 +1,101 @@
+"""What an endpoint says it does not take of a request, so that the request can be made without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from jeeves_reflexion.errors import ModelResponseError
+from jeeves_reflexion.protocols import Message
+from jeeves_reflexion.types import JSON
+
+_COMPLAINT: Final = re.compile(
+    r"support|unrecogni[sz]ed|unknown|unexpected|unavailable|not (?:permitted|allowed|available)"
+    r"|extra (?:inputs|fields)|requires|deprecated|may only be",
+    re.IGNORECASE,
+)
+# A setting that is known and has a wrong value: leaving it out would hide that.
+_WRONG_VALUE: Final = re.compile(
+    r"too (?:large|big|high|small|low|long|many)|at (?:most|least)|exceed|out of range|(?:less|greater|more) than",
+    re.IGNORECASE,
+)
+_NO_SYSTEM: Final = re.compile(
+    r"\b(?:system|developer)['\"` ]*(?:role|messages?|instructions?|prompts?)\b.{0,40}"
+    r"(?:not|n't|un)\W*(?:support|enabled|allowed)"
+    r"|(?:not|n't) support\w*\W+(?:the )?\W*(?:system|developer)\b",
+    re.IGNORECASE,
+)
+_TOOLS: Final = re.compile(r"\btools?\b|\btool_choice\b", re.IGNORECASE)
+_SETTINGS: Final = (
+    "max_tokens",
+    "max_output_tokens",
+    "temperature",
+    "seed",
+    "stop",
+    "tool_choice",
+    "parallel_tool_calls",
+)
+_OF_EVERY_MESSAGE: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "type"})
+_REFUSED: Final = frozenset({400, 404, 422})
+# There are servers that answer so when their template has no place for tools or a system message.
+_IN_TEMPLATE: Final = _REFUSED | {500, 501}
+
+WAYS: Final[Mapping[str, str]] = {
+    "tools": "refuses native tools, which it is not offered any more, so that agents use a text form",
+    "system": "refuses system messages, which now begin the user's",
+    "reasoning_effort": 'takes tools with reasoning_effort="none" alone; OpenAIModel(api="responses") has both',
+}
+"""How a model goes on without what was refused, where it is more than a setting left out."""
+
+
+def refused_part(
+    error: ModelResponseError, body: Mapping[str, JSON], messages: Sequence[Message]
+) -> str | None:
+    """Name the part of a request that the endpoint says it doesn't take, if that is its complaint.
+
+    ``"tools"``, ``"system"`` (messages), ``"response_format"``, a setting, or a field that goes back with messages.
+    """
+    said, status = error.said, error.status
+    if "tools" in body and status in _REFUSED and "reasoning_effort" in said and _TOOLS.search(said):
+        return None if body.get("reasoning_effort") == "none" else "reasoning_effort"
+    told = any(each.role == "system" for each in messages)
+    if status in _IN_TEMPLATE and told and _NO_SYSTEM.search(said) and not _WRONG_VALUE.search(said):
+        return "system"
+    if (
+        status in _REFUSED
+        and "include" in body
+        and re.search(r"encrypted.content|\binclude\b", said, re.IGNORECASE)
+    ):
+        return "include"
+    if status in _REFUSED:
+        schema = {"response_format", "text"} & body.keys()
+        if schema and re.search(r"response_format|json_schema|text\.format", said):
+            return schema.pop()
+        if _COMPLAINT.search(said) and not _WRONG_VALUE.search(said):
+            sent = [*(name for name in _SETTINGS if name in body), *_came_with(body)]
+            named = next((name for name in sent if re.search(rf"\b{re.escape(name)}\b", said)), None)
+            if named is not None and (named != "tool_choice" or "requires" not in said):
+                return named
+    # In the middle of a conversation with tools there is no way back.
+    begun = any(message.tool_calls for message in messages)
+    refuses = status in _IN_TEMPLATE and _TOOLS.search(said) and _COMPLAINT.search(said)
+    return "tools" if "tools" in body and not begun and refuses else None
+
+
+def _came_with(body: Mapping[str, JSON]) -> set[str]:
+    """Return the names of what goes back to the endpoint only because it came with an assistant message."""
+    messages = body.get("messages", ())
+    given = messages if isinstance(messages, Sequence) else ()
+    return {name for message in given if isinstance(message, Mapping) for name in message} - _OF_EVERY_MESSAGE
+
+
+def without_system(messages: Sequence[Message]) -> list[Message]:
+    """Return a conversation whose system messages stand at the beginning of the first message of the user."""
+    told = [message.content for message in messages if message.role == "system"]
+    rest = [message for message in messages if message.role != "system"]
+    at = next((place for place, message in enumerate(rest) if message.role == "user"), None)
+    if at is None:
+        return [Message("user", "\n\n".join(told)), *rest] if told else rest
+    rest[at] = Message("user", "\n\n".join([*told, rest[at].content]))
+    return rest

@@ -1,0 +1,110 @@
+"""The form of OpenAI's ``/responses``: how a conversation is written in it, and an answer read.
+
+Nothing is kept at the endpoint (``store`` is false): the items of each answer, encrypted reasoning included, go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from jeeves_reflexion.models.chat import as_function, with_schema
+from jeeves_reflexion.models.http import UnusableAnswerError
+from jeeves_reflexion.models.prices import reported
+from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
+from jeeves_reflexion.types import JSON, Usage
+
+PATH: Final = "/responses"
+FORM: Final = "responses"
+LACKS: Final = frozenset({"stop", "seed"})
+"""Settings that other forms have."""
+
+_OF_PLAIN: Final = frozenset({"type", "id", "role", "status", "content"})
+_CUT: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def request(
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    schema: Mapping[str, JSON] | None,
+    sampling: Sampling,
+    refused: frozenset[str],
+) -> dict[str, JSON]:
+    """Return the body of a request without the name of the model, and without what the endpoint refused."""
+    settings: dict[str, JSON] = {
+        "temperature": sampling.temperature,
+        "max_output_tokens": sampling.max_tokens,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+    }
+    if schema is not None and "text" in refused:
+        messages = with_schema(messages, schema)
+    elif schema is not None:
+        settings["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": schema}}
+    if tools:
+        # Arguments with a default are none of a strict schema.
+        settings["tools"] = [{"type": "function", **as_function(tool), "strict": False} for tool in tools]
+    kept = {name: value for name, value in settings.items() if value is not None and name not in refused}
+    return {"input": [item for message in messages for item in _items(message)], **kept}
+
+
+def named_tool(name: str) -> JSON:
+    """Return the ``tool_choice`` of one tool."""
+    return {"type": "function", "name": name}
+
+
+def _items(message: Message) -> Sequence[JSON]:
+    given = message.opaque.get(FORM)
+    if message.role == "assistant" and isinstance(given, Sequence):
+        return given
+    if message.role == "tool":
+        called = message.tool_call_id or ""
+        return [{"type": "function_call_output", "call_id": called, "output": message.content}]
+    said: list[JSON] = [{"role": message.role, "content": message.content}]
+    calls: list[JSON] = [
+        {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
+    ]
+    return [*(said if message.content or not calls else []), *calls]
+
+
+def completion(body: Mapping[str, JSON]) -> Completion:
+    """Read an answer; raises :class:`UnusableAnswerError`."""
+    items = body.get("output")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise UnusableAnswerError("a list 'output'")
+    calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
+    parts = [part for item in items if item.get("type") == "message" for part in item.get("content") or ()]
+    named, details = body.get("model"), body.get("incomplete_details")
+    reason = _CUT.get(str(details.get("reason"))) if isinstance(details, Mapping) else None
+    plain = len(items) == 1 and not calls and items[0].keys() <= _OF_PLAIN
+    return Completion(
+        "".join(map(_said, parts)),
+        tool_calls=calls,
+        usage=_usage(body.get("usage")),
+        model=named if isinstance(named, str) else "",
+        finish_reason=reason or ("tool_calls" if calls else "stop"),
+        opaque={} if plain or not items else {FORM: items},
+    )
+
+
+def _said(part: JSON) -> str:
+    match part:
+        case {"type": "output_text", "text": str() as text} | {"type": "refusal", "refusal": str() as text}:
+            return text
+    return ""
+
+
+def _call(item: Mapping[str, Any]) -> ToolCall:
+    match item:
+        case {"call_id": str() as called, "name": str() as name, "arguments": str() as arguments} if name:
+            return ToolCall(called, name, arguments)
+    raise UnusableAnswerError("call_id, name and arguments in each function_call")
+
+
+def _usage(told: JSON) -> Usage:
+    counts = told if isinstance(told, dict) else {}
+    asked, said = (counts.get(name) for name in ("input_tokens_details", "output_tokens_details"))
+    cached = asked.get("cached_tokens") if isinstance(asked, dict) else None
+    reasoning = said.get("reasoning_tokens") if isinstance(said, dict) else None
+    return reported(told, ("input_tokens", "output_tokens"), cached=cached, reasoning=reasoning)

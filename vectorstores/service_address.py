@@ -1,0 +1,66 @@
+"""Addresses of services, and the headers by which they know a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import quote
+
+import httpx
+
+
+def parse_base_url(text: str) -> httpx.URL:
+    """Return the address of a service, or raise ``ValueError`` saying what is wrong with it.
+
+    Credentials and queries are refused: an address appears in errors and in logs. Azure's ``?api-version=`` is none.
+    """
+    try:
+        url = httpx.URL(text.strip())
+    except httpx.InvalidURL as error:
+        raise ValueError(f"base_url can't be read as an address: {error}") from error
+    if url.userinfo or set(url.params) - {"api-version"}:
+        raise ValueError(
+            "base_url must hold neither credentials nor a query but ?api-version=: pass api_key instead"
+        )
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError(f"base_url must begin with http:// or https:// and name a host, not {text!r}")
+    return url
+
+
+def address_of(base: httpx.URL, path: str, name: str) -> httpx.URL:
+    """Return the address of a service's path; for Azure's resource as a whole, that of the deployment ``name``."""
+    within = base.path.rstrip("/")
+    if not within and _is_azure(base):
+        within = f"/openai/deployments/{quote(name, safe='')}"
+    return base.copy_with(raw_path=f"{within}{path}".encode() + (b"?" + base.query if base.query else b""))
+
+
+def _is_azure(base: httpx.URL) -> bool:
+    return "api-version" in base.params or base.host.endswith((".openai.azure.com", ".openai.azure.us"))
+
+
+def key_headers(base: httpx.URL, key: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that are given and that of a key, unless it is given, too.
+
+    It is a bearer's, or on Azure its own, but for a token of Entra ID.
+    """
+    if not key:
+        return dict(given)
+    if _is_azure(base) and not (key.startswith("eyJ") and key.count(".") == 2):
+        name, value = "api-key", key
+    else:
+        name, value = "Authorization", f"Bearer {key}"
+    return dict(given) if name.lower() in map(str.lower, given) else {**given, name: value}
+
+
+def brings_key(headers: Mapping[str, str]) -> bool:
+    """Whether headers bring a key of their own."""
+    return not {"authorization", "api-key", "x-api-key"}.isdisjoint(map(str.lower, headers))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
