@@ -22,6 +22,7 @@ _FRAMEWORKS = {
     "agents": ("openai_agents", "openai-agents"),
     "agno": ("agno", "agno"),
     "autogen_agentchat": ("autogen", "autogen"),
+    "crewai": ("crewai", "crewai"),
     "dspy": ("dspy", "dspy"),
     "google.adk": ("google_adk", "google-adk"),
     "langchain_core": ("langgraph", "langgraph"),

@@ -106,6 +106,8 @@ class Framework(ABC):
     """Whether it runs in a worker thread, where a tool can't be cancelled."""
     live = True
     """Whether it tells of each model call as it happens, with its words and its usage."""
+    speaks = True
+    """Whether it keeps what the model says beside calls of tools."""
     factory = False
     """Whether an agent is made for each attempt."""
 
@@ -188,7 +190,9 @@ class Conformance:
         session = blocks().listening(lambda event: seen.append((event, len(script.shown))))
         attempt = await self.framework.adapted(script)(Task("What is in row 3?"), session)
         [step] = attempt.steps
-        assert step.thought == ("I look at the table." if self.framework.live else "")
+        assert step.thought == (
+            "I look at the table." if self.framework.live and self.framework.speaks else ""
+        )
         assert step.action.startswith("look")
         assert '"x":3' in step.action.replace(" ", "")
         assert step.observation == "row 3 holds 40"
@@ -219,7 +223,10 @@ class Conformance:
         script = Script((Turn("Both.", (("look", {"x": 1}), ("look", {"x": 2}))), Turn("40 each.")))
         attempt = await self.framework.adapted(script)(Task("Rows 1 and 2?"), Session())
         assert sorted(step.observation for step in attempt.steps) == ["row 1 holds 40", "row 2 holds 40"]
-        assert sorted(step.thought for step in attempt.steps) == ["", "Both." if self.framework.live else ""]
+        assert sorted(step.thought for step in attempt.steps) == [
+            "",
+            "Both." if self.framework.live and self.framework.speaks else "",
+        ]
 
     async def test_output_and_usage(self) -> None:
         attempt = await self.framework.adapted(Script(LOOKS))(Task("What is in row 3?"), Session())
