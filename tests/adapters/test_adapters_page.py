@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re
 
 
 FIELDS = "[[ ## reasoning ## ]]\nSo.\n\n[[ ## answer ## ]]\nIt is 397.80.\n\n[[ ## completed ## ]]"
-NAMES = ["pydantic_ai", "agents", "langgraph", "dspy"]
+NAMES = ["pydantic_ai", "agents", "langgraph", "dspy", "inspect_ai"]
 
 
 def reply(body: dict[str, Any]) -> str:
@@ -25,6 +25,8 @@ def reply(body: dict[str, Any]) -> str:
     return FIELDS if "[[ ## " in asked else "It is 397.80."
 
 
+@pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning")  # Inspect's own, as the next
+@pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
 @pytest.mark.parametrize(("block", "name"), [*zip(BLOCKS, NAMES, strict=True)], ids=NAMES)
 def test_a_block_runs_as_pasted(
     block: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
