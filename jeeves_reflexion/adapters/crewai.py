@@ -113,8 +113,10 @@ class _Heard:
             return  # a tool that was not run
         crewai_event_bus.flush()
         name = context.tool_name
-        if failed := name in self.failed:
+        failed = context.tool is None  # there is no tool of that name
+        if name in self.failed:
             self.failed.remove(name)
+            failed = True
         self._on_loop(self._trace.tool(name, context.tool_input, context.tool_result, failed=failed))
 
     def _on_loop(self, work: Any) -> None:  # noqa: ANN401 - a coroutine

@@ -67,7 +67,8 @@ def model(script: Script) -> FakeModel:
 
 
 def clerk(script: Script, lessons: str) -> Agent:
-    tools = [tool(script.look), tool(script.broken), tool("wait")(script.wait_in_thread)]
+    given = (script.look, script.broken, script.record, script.dump)
+    tools = [*map(tool, given), tool("wait")(script.wait_in_thread)]
     story = f"{OWN}\n\n{lessons}"
     return Agent(
         role="clerk", goal="Be right.", backstory=story, llm=model(script), tools=tools, max_retry_limit=0

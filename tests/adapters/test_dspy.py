@@ -83,7 +83,7 @@ class DSPy(Framework):
     def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
         kind = Total if typed else str
         signature = dspy.Signature("question -> answer", OWN).with_updated_fields("answer", type_=kind)
-        tools = [script.look, script.broken, script.wait]
+        tools = [script.look, script.broken, script.record, script.dump, script.wait]
         agent = dspy.ReActV2(signature, tools=tools)
         agent.set_lm(model(script))
         return agent
