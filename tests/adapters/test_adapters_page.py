@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re
 
 
 FIELDS = "[[ ## reasoning ## ]]\nSo.\n\n[[ ## answer ## ]]\nIt is 397.80.\n\n[[ ## completed ## ]]"
-NAMES = ["pydantic_ai", "agents", "langgraph", "dspy", "inspect_ai"]
+NAMES = ["pydantic_ai", "agents", "langgraph", "dspy", "smolagents", "crewai", "inspect_ai"]
 
 
 def reply(body: dict[str, Any]) -> str:
@@ -26,11 +26,14 @@ def reply(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning")  # Inspect's own, as the next
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")  # CrewAI's own
 @pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
 @pytest.mark.parametrize(("block", "name"), [*zip(BLOCKS, NAMES, strict=True)], ids=NAMES)
 def test_a_block_runs_as_pasted(
     block: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for variable in ("CREWAI_DISABLE_TELEMETRY", "OTEL_SDK_DISABLED"):
+        monkeypatch.setenv(variable, "true")
     pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "nothing-secret")
