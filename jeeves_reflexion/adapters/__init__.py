@@ -22,6 +22,8 @@ _FRAMEWORKS = {
     "agents": ("openai_agents", "openai-agents"),
     "agno": ("agno", "agno"),
     "autogen_agentchat": ("autogen", "autogen"),
+    "crewai": ("crewai", "crewai"),
+    "dspy": ("dspy", "dspy"),
     "google.adk": ("google_adk", "google-adk"),
     "langchain_core": ("langgraph", "langgraph"),
     "langgraph": ("langgraph", "langgraph"),
@@ -48,8 +50,8 @@ def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of 
     found = adapter_of(agent, **options)
     if found is None:
         raise ConfigurationError(
-            f"{type(agent).__name__} comes from no framework with an adapter ({_NAMES}): wrap it in a function, "
-            "`async def agent(prompt): ...`"
+            f"there is no adapter for a {type(agent).__name__} ({type(agent).__module__}); there are some for agents "
+            f"of {_NAMES}: wrap it in a function, `async def agent(prompt): ...`"
         )
     return found
 
@@ -101,7 +103,8 @@ class _Factory(Adapter):
         found = _find(made, self._options)
         if found is None:
             raise ConfigurationError(
-                f"{self.name} made a {type(made).__name__}, which comes from no framework with an adapter ({_NAMES})"
+                f"{self.name} made a {type(made).__name__} ({type(made).__module__}), for which there is no adapter; "
+                f"there are some for agents of {_NAMES}"
             )
         return await found.attempt(prompt, "", trace)
 

@@ -34,6 +34,10 @@ class AgentFrameworkAgent(Adapter):
         response = await self.agent.run(
             prompt, session=self.agent.create_session(), middleware=middleware, **self._options
         )
+        if response.user_input_requests:
+            trace.interrupted = "user_input"
+        elif str(response.finish_reason) == "content_filter":
+            trace.interrupted = "content_filter"
         if response.value is not None:
             return response.value
         # The text of a response is what its model said in all turns; the last one is the answer.
@@ -78,7 +82,7 @@ class _ToolCalls(FunctionMiddleware):
             await self._trace.tool(name, data, described(error), thought=thought, failed=True)
             raise
         result = context.result
-        told = joined(*(part.text for part in result)) if isinstance(result, list) else result
+        told = joined(*(part.text or part.uri for part in result)) if isinstance(result, list) else result
         await self._trace.tool(name, data, told, thought=thought)
 
 

@@ -6,14 +6,13 @@ import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import anyio
 from pydantic_core import PydanticSerializationError, to_json
 
-from jeeves_reflexion.agents.function import output_of
 from jeeves_reflexion.errors import ConfigurationError, SessionError, described, hopeless, programming_error
 from jeeves_reflexion.events import StepTaken
 from jeeves_reflexion.session import Session, current_scope
@@ -102,9 +101,8 @@ class Adapter(ABC):
             if not trace.steps or programming_error(raised) or hopeless(raised):
                 raise
             error = described(raised)
-        text = trace.output if isinstance(trace.output, str) else output_of(trace.output, self.name)
         return Attempt(
-            text,
+            text_of(trace.output),
             steps=tuple(trace.steps),
             usage=trace.usage if trace.usage.calls else UNKNOWN_USAGE,
             error=error,
@@ -115,15 +113,15 @@ class Adapter(ABC):
 
 
 def text_of(value: object) -> str:
-    """Return a tool's arguments or result as text: a text as it is, data as JSON, else what ``str`` says."""
+    """Return arguments, a result or an answer as text: a text as it is, data as JSON, else what ``str`` says."""
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, Mapping | list | tuple | int | float):
-        try:
-            return to_json(value).decode()
-        except PydanticSerializationError:
-            return str(value)
-    return str(value)
+    if isinstance(value, Iterator):  # JSON would use it up
+        return str(value)
+    try:
+        return to_json(value).decode()
+    except PydanticSerializationError:
+        return str(value)
 
 
 def joined(*texts: str | None) -> str:

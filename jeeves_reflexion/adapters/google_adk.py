@@ -6,13 +6,15 @@ from typing import Any
 from uuid import uuid4
 
 from google.adk.agents import BaseAgent
+from google.adk.agents.invocation_context import LlmCallsLimitExceededError
 from google.adk.apps import App
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined
+from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.errors import described
 
 _APP = "jeeves_reflexion"
 
@@ -22,25 +24,34 @@ class ADKAgent(Adapter):
 
     def __init__(self, agent: BaseAgent, **options: Any) -> None:  # noqa: ANN401 - the runner's own
         super().__init__(agent)
+        own = "each attempt begins a conversation of its own"
+        refuse(options, "google-adk", session_id=own, user_id=own, new_message="it is the task's prompt")
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run the agent; the lessons stand in the instructions of each model call, of its sub-agents too."""
         sessions = InMemorySessionService()
         session = await sessions.create_session(app_name=_APP, user_id=_APP, session_id=uuid4().hex)
-        app = App(name=_APP, root_agent=self.agent, plugins=[_Plugin(lessons, trace)])
+        plugin = _Plugin(lessons, trace)
+        app = App(name=_APP, root_agent=self.agent, plugins=[plugin])
         runner = Runner(app=app, session_service=sessions)
         message = types.Content(role="user", parts=[types.Part(text=prompt)])
         answer = ""
-        async for event in runner.run_async(
-            user_id=_APP, session_id=session.id, new_message=message, **self._options
-        ):
-            if event.error_message:
-                raise RuntimeError(f"the model answered with an error: {event.error_message}")
-            if event.content and not event.partial and not event.get_function_responses():
-                _charge(event.usage_metadata, trace)
-            if event.is_final_response() and not event.partial:
-                answer = _text(event.content) or answer
+        try:
+            async for event in runner.run_async(
+                user_id=_APP, session_id=session.id, new_message=message, **self._options
+            ):
+                plugin.charge()
+                if event.error_code == LlmCallsLimitExceededError.__name__:
+                    continue  # it is raised as well
+                if event.error_message:
+                    raise RuntimeError(f"the model answered with an error: {event.error_message}")
+                if event.error_code and event.error_code not in {"STOP", types.FinishReason.STOP}:
+                    trace.interrupted = str(event.error_code).lower()
+                if event.is_final_response() and not event.partial:
+                    answer = _text(event.content) or answer
+        except LlmCallsLimitExceededError:
+            trace.interrupted = "max_turns"
         return answer
 
 
@@ -51,7 +62,17 @@ class _Plugin(BasePlugin):
         super().__init__(_APP)
         self._lessons = lessons
         self._trace = trace
-        self._thought = ""
+        self._thoughts = dict[str, str]()
+        self._answered = list[types.GenerateContentResponseUsageMetadata | None]()
+
+    def charge(self) -> None:
+        """Charge the model calls since the last time, of sub-agents too.
+
+        Not in a callback: what is raised there does not come out of the runner as itself.
+        """
+        answered, self._answered = self._answered, []
+        for usage in answered:
+            _charge(usage, self._trace)
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:  # noqa: ANN401
         if self._lessons:
@@ -59,7 +80,8 @@ class _Plugin(BasePlugin):
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:  # noqa: ANN401
         if not llm_response.partial:
-            self._thought = _text(llm_response.content)
+            self._thoughts[callback_context.agent_name] = _text(llm_response.content)
+            self._answered.append(llm_response.usage_metadata)
 
     async def after_tool_callback(
         self,
@@ -69,7 +91,7 @@ class _Plugin(BasePlugin):
         tool_context: Any,  # noqa: ANN401
         result: Any,  # noqa: ANN401
     ) -> None:
-        await self._tell(tool.name, tool_args, result, failed=False)
+        await self._tell(tool.name, tool_args, result, tool_context.agent_name, failed=False)
 
     async def on_tool_error_callback(
         self,
@@ -79,17 +101,16 @@ class _Plugin(BasePlugin):
         tool_context: Any,  # noqa: ANN401
         error: Exception,
     ) -> None:
-        await self._tell(tool.name, tool_args, f"{type(error).__name__}: {error}", failed=True)
+        await self._tell(tool.name, tool_args, described(error), tool_context.agent_name, failed=True)
 
-    async def _tell(self, name: str, arguments: object, result: object, *, failed: bool) -> None:
-        thought, self._thought = self._thought, ""
+    async def _tell(self, name: str, arguments: object, result: object, agent: str, *, failed: bool) -> None:
+        thought = self._thoughts.pop(agent, "")
         if isinstance(result, dict) and result.keys() == {"result"}:
             result = result["result"]
         await self._trace.tool(name, arguments, result, thought=thought, failed=failed)
 
 
 def _charge(usage: types.GenerateContentResponseUsageMetadata | None, trace: Trace) -> None:
-    # Not in the plugin: what is raised there does not come out of the runner as itself.
     given = usage.prompt_token_count if usage else None
     made = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) if usage else None
     trace.used(1, given, made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -72,14 +72,17 @@ class LangGraphAgent(Adapter):
                     await heard.update(data)
         except GraphRecursionError:
             trace.interrupted = "max_turns"
-        return self._answer(state)
+        return self._answer(state, trace)
 
-    def _answer(self, state: Mapping[str, Any]) -> object:
+    def _answer(self, state: Mapping[str, Any], trace: Trace) -> object:
         if self._output is not None:
             return state.get(self._output, "")
         if state.get("structured_response") is not None:
             return state["structured_response"]
-        answers = [m for m in state.get("messages", ()) if isinstance(m, AIMessage)]
+        _look_for_filter(state.get("messages", ()), trace)
+        # A tool that returns directly has the last word, unless the run was cut short after it.
+        kinds = AIMessage if trace.interrupted else AIMessage | ToolMessage
+        answers = [m for m in state.get("messages", ()) if isinstance(m, kinds)]
         return str(answers[-1].text) if answers else ""
 
 
@@ -125,7 +128,7 @@ class _Heard:
             await self._trace.tool(
                 message.name or "",
                 arguments,
-                str(message.text),
+                str(message.text) or message.content,
                 thought=thought,
                 failed=message.status == "error",
             )
@@ -134,6 +137,12 @@ class _Heard:
 def _messages(prompt: str, lessons: str) -> dict[str, Any]:
     system = [SystemMessage(lessons, name="reflexion_lessons")] if lessons else []
     return {"messages": [*system, HumanMessage(prompt)]}
+
+
+def _look_for_filter(messages: Sequence[BaseMessage], trace: Trace) -> None:
+    last = messages[-1] if messages else None
+    if isinstance(last, AIMessage) and last.response_metadata.get("finish_reason") == "content_filter":
+        trace.interrupted = "content_filter"
 
 
 def _charge(message: AIMessage, trace: Trace) -> None:

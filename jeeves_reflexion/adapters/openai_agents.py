@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from agents import Agent, MaxTurnsExceeded, RunConfig, RunHooks, Runner, Tool
+from agents import Agent, MaxTurnsExceeded, RunConfig, RunHooks, Runner, Tool, Usage
 from agents.items import ItemHelpers, ModelResponse
 from agents.run import CallModelData, ModelInputData
 from agents.tool import default_tool_error_function
@@ -63,6 +63,7 @@ class _Hooks(RunHooks[Any]):
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._thought = ""
+        self._seen = Usage()
         # A tool that raises answers the model with the SDK's own words, unless it has others of its own.
         self._failure = default_tool_error_function(None, ValueError("")).rstrip(". ")
 
@@ -71,13 +72,22 @@ class _Hooks(RunHooks[Any]):
         self._thought = joined(*(ItemHelpers.extract_text(message) for message in messages))
         self._trace.output = self._thought
         usage = response.usage
+        self._seen.add(usage)
         self._trace.used(max(usage.requests, 1), usage.input_tokens, usage.output_tokens)
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Tool, result: object) -> None:  # noqa: ANN401
         failed = isinstance(result, str) and result.startswith(self._failure)
         arguments = getattr(context, "tool_arguments", "")
         thought, self._thought = self._thought, ""
+        self._charge_inner(context.usage)
         await self._trace.tool(tool.name, arguments, result, thought=thought, failed=failed)
+
+    def _charge_inner(self, usage: Usage) -> None:
+        """Charge the calls of an agent that is a tool: only the usage of the whole run tells of them."""
+        seen, self._seen = self._seen, Usage()
+        self._seen.add(usage)
+        given, made = usage.input_tokens - seen.input_tokens, usage.output_tokens - seen.output_tokens
+        self._trace.used(usage.requests - seen.requests, given, made)
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:  # noqa: ANN401
         await self._trace.tool("handoff", to_agent.name, "")

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import anyio.from_thread
-from smolagents import ActionStep, FinalAnswerStep, MultiStepAgent, ToolOutput
+from smolagents import ActionStep, FinalAnswerStep, MultiStepAgent, TokenUsage, ToolOutput
 
 from jeeves_reflexion.adapters.base import Adapter, Trace, joined
 from jeeves_reflexion.callables import run
@@ -31,19 +31,30 @@ class SmolAgent(Adapter):
 
     def _run(self, prompt: str, trace: Trace) -> object:
         outputs: list[ToolOutput] = []
+        inner: list[TokenUsage | None] = []
+        _listen(self.agent, inner)
         for event in self.agent.run(prompt, stream=True, reset=True):
             anyio.from_thread.check_cancelled()
             if isinstance(event, ToolOutput):
                 outputs.append(event)
             elif isinstance(event, ActionStep):
-                anyio.from_thread.run(_tell, event, outputs, trace)
-                outputs = []
+                anyio.from_thread.run(_tell, event, outputs, inner, trace)
+                outputs, inner[:] = [], []
             elif isinstance(event, FinalAnswerStep):
                 trace.output = event.output
         return trace.output
 
 
-async def _tell(step: ActionStep, outputs: list[ToolOutput], trace: Trace) -> None:
+def _listen(agent: MultiStepAgent, inner: list[TokenUsage | None]) -> None:
+    """Hear of the model calls of managed agents, which were made for this attempt as well."""
+    for managed in agent.managed_agents.values():
+        managed.step_callbacks.register(ActionStep, lambda step, **_: inner.append(step.token_usage))
+        _listen(managed, inner)
+
+
+async def _tell(
+    step: ActionStep, outputs: list[ToolOutput], inner: list[TokenUsage | None], trace: Trace
+) -> None:
     usage = step.token_usage
     thought = joined(step.model_output if isinstance(step.model_output, str) else "")
     by_id = {output.id: output for output in outputs}
@@ -56,7 +67,8 @@ async def _tell(step: ActionStep, outputs: list[ToolOutput], trace: Trace) -> No
             result = str(step.error) if failed else output.observation if output else step.observations
             await trace.tool(name, arguments, result, thought=thought, failed=failed)
             thought = ""
-    trace.used(1, usage.input_tokens if usage else None, usage.output_tokens if usage else None)
+    for used in (usage, *inner):
+        trace.used(1, used.input_tokens if used else None, used.output_tokens if used else None)
 
 
 def _calls(step: ActionStep) -> list[tuple[str, str, object]]:

@@ -52,6 +52,8 @@ class Turn:
     text: str = ""
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     usage: tuple[int, int] | None = (10, 5)
+    error: str = ""
+    """What the endpoint says instead of an answer."""
 
 
 @dataclass
@@ -67,7 +69,10 @@ class Script:
     def turn(self, instructions: str, conversation: str, answered: int) -> Turn:
         """Note what the model sees (its instructions, and everything else), and return what it answers."""
         self.shown.append((instructions, conversation))
-        return self.turns[answered]
+        turn = self.turns[answered]
+        if turn.error:
+            raise RuntimeError(turn.error)
+        return turn
 
     def look(self, x: int) -> str:
         """Look at row x of the table."""
@@ -76,6 +81,14 @@ class Script:
     def broken(self) -> str:
         """Fail, as a tool may."""
         raise ValueError("the table is locked")
+
+    def record(self, row: int) -> dict[str, Any]:
+        """Return a row as data."""
+        return {"row": row, "cells": [40, None], "total": Total(amount=40)}
+
+    def dump(self) -> str:
+        """Return the whole table."""
+        return "40 " * 100_000
 
     async def wait(self) -> str:
         """Never return."""
@@ -106,6 +119,8 @@ class Framework(ABC):
     """Whether it runs in a worker thread, where a tool can't be cancelled."""
     live = True
     """Whether it tells of each model call as it happens, with its words and its usage."""
+    speaks = True
+    """Whether it keeps what the model says beside calls of tools."""
     factory = False
     """Whether an agent is made for each attempt."""
 
@@ -188,7 +203,9 @@ class Conformance:
         session = blocks().listening(lambda event: seen.append((event, len(script.shown))))
         attempt = await self.framework.adapted(script)(Task("What is in row 3?"), session)
         [step] = attempt.steps
-        assert step.thought == ("I look at the table." if self.framework.live else "")
+        assert step.thought == (
+            "I look at the table." if self.framework.live and self.framework.speaks else ""
+        )
         assert step.action.startswith("look")
         assert '"x":3' in step.action.replace(" ", "")
         assert step.observation == "row 3 holds 40"
@@ -219,7 +236,56 @@ class Conformance:
         script = Script((Turn("Both.", (("look", {"x": 1}), ("look", {"x": 2}))), Turn("40 each.")))
         attempt = await self.framework.adapted(script)(Task("Rows 1 and 2?"), Session())
         assert sorted(step.observation for step in attempt.steps) == ["row 1 holds 40", "row 2 holds 40"]
-        assert sorted(step.thought for step in attempt.steps) == ["", "Both." if self.framework.live else ""]
+        assert sorted(step.thought for step in attempt.steps) == [
+            "",
+            "Both." if self.framework.live and self.framework.speaks else "",
+        ]
+
+    async def test_a_result_that_is_data_is_kept_as_text(self) -> None:
+        script = Script((Turn("", (("record", {"row": 3}),)), Turn("It is 40.")))
+        attempt = await self.framework.adapted(script)(Task("What is in row 3?"), Session())
+        [step] = attempt.steps
+        assert not step.failed
+        assert "cells" in step.observation
+        assert "amount" in step.observation
+        assert attempt.output == "It is 40."
+
+    async def test_a_long_result_is_cut_in_the_step(self) -> None:
+        script = Script((Turn("", (("dump", {}),)), Turn("It is 40.")))
+        attempt = await self.framework.adapted(script)(Task("What is in row 3?"), Session())
+        [step] = attempt.steps
+        assert step.observation.startswith("40 ")
+        assert len(step.observation) < 20_000
+        assert attempt.output == "It is 40."
+
+    async def test_what_the_model_raises_at_once_is_raised(self) -> None:
+        script = Script((Turn(error="the content filter stopped it"),))
+        with pytest.raises(Exception, match="the content filter stopped it"):
+            await self.framework.adapted(script)(Task("What is in row 3?"), Session())
+
+    async def test_what_the_model_raises_later_stands_beside_the_steps(self) -> None:
+        script = Script((LOOKS[0], Turn(error="the content filter stopped it")))
+        attempt = await self.framework.adapted(script)(Task("What is in row 3?"), Session())
+        assert attempt.error is not None
+        assert "the content filter stopped it" in attempt.error
+        assert [step.observation for step in attempt.steps] == ["row 3 holds 40"]
+        if self.framework.live:
+            assert attempt.usage.tokens == 15
+
+    @pytest.mark.parametrize("call", [("lock", {}), ("look", {"x": "three"})], ids=["name", "arguments"])
+    async def test_a_wrong_call_is_never_a_step_that_went_well(
+        self, call: tuple[str, dict[str, Any]]
+    ) -> None:
+        script = Script((Turn("", (call,)), Turn("It is 40.")))
+        try:
+            attempt = await self.framework.adapted(script)(Task("What is in row 3?"), Session())
+        except Exception as error:  # noqa: BLE001 - what a framework makes of it differs
+            raised, steps, output = str(error), (), ""
+        else:
+            raised, steps, output = attempt.error or "", attempt.steps, attempt.output
+        # Some frameworks check no types, and the tool then runs.
+        assert all(step.failed or step.observation == "row three holds 40" for step in steps)
+        assert output == "It is 40." or call[0] in raised or "three" in raised
 
     async def test_output_and_usage(self) -> None:
         attempt = await self.framework.adapted(Script(LOOKS))(Task("What is in row 3?"), Session())

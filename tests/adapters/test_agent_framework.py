@@ -18,7 +18,10 @@ from agent_framework import (
     Message,
     tool,
 )
-from conformance import OWN, Conformance, Framework, Script, Total
+from conformance import OWN, Conformance, Framework, Script, Total, Turn, blocks
+
+from jeeves_reflexion import Task
+from jeeves_reflexion.adapters import adapt
 
 
 class FakeClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
@@ -58,7 +61,10 @@ class AgentFramework(Framework):
     """An ``Agent`` of the framework."""
 
     def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
-        tools = [tool(function) for function in (script.look, script.broken, script.wait)]
+        tools = [
+            tool(function)
+            for function in (script.look, script.broken, script.record, script.dump, script.wait)
+        ]
         options = {"response_format": Total} if typed else None
         return Agent(FakeClient(script), OWN, name="clerk", tools=tools, default_options=options)
 
@@ -67,3 +73,31 @@ class TestAgentFramework(Conformance):
     """The common cases."""
 
     framework = AgentFramework()
+
+    async def test_an_answer_that_a_filter_stopped_is_interrupted(self) -> None:
+        class Filtered(FakeClient):
+            async def _inner_get_response(self, **named: Any) -> ChatResponse:  # type: ignore[override]
+                return ChatResponse(messages=[Message("assistant", [])], finish_reason="content_filter")
+
+        attempt = await adapt(Agent(Filtered(Script(())), OWN))(Task("What is in row 3?"), blocks())
+        assert attempt.interrupted == "content_filter"
+
+    async def test_a_run_that_waits_for_a_person_is_interrupted(self) -> None:
+        @tool(approval_mode="always_require")  # type: ignore[untyped-decorator]
+        def risky() -> str:
+            """Ask first."""
+            return "done"
+
+        agent = Agent(FakeClient(Script((Turn("", (("risky", {}),)),))), OWN, tools=[risky])
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert attempt.interrupted == "user_input"
+
+    async def test_a_result_that_is_no_text_is_named(self) -> None:
+        @tool  # type: ignore[untyped-decorator]
+        def picture() -> Any:
+            """Show."""
+            return Content.from_uri("https://example.org/row.png", media_type="image/png")
+
+        agent = Agent(FakeClient(Script((Turn("", (("picture", {}),)), Turn("ok")))), OWN, tools=[picture])
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert [step.observation for step in attempt.steps] == ["https://example.org/row.png"]

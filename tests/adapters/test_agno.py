@@ -14,7 +14,12 @@ from agno.agent import Agent
 from agno.metrics import MessageMetrics
 from agno.models.base import Model
 from agno.models.response import ModelResponse
-from conformance import OWN, Conformance, Framework, Script, Total
+from agno.team import Team
+from agno.tools import tool
+from conformance import LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
+
+from jeeves_reflexion import ConfigurationError, Task
+from jeeves_reflexion.adapters import adapt
 
 
 @dataclass
@@ -67,7 +72,7 @@ class Agno(Framework):
     live = False
 
     def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
-        tools = [script.look, script.broken, script.wait]
+        tools = [script.look, script.broken, script.record, script.dump, script.wait]
         schema = Total if typed else None
         return Agent(
             name="clerk",
@@ -84,3 +89,41 @@ class TestAgno(Conformance):
     """The common cases."""
 
     framework = Agno()
+
+    async def test_a_sync_hook_of_the_users_own_gets_what_the_tool_returned(self) -> None:
+        def loud(function_name: str, function_call: Any, arguments: dict[str, Any]) -> str:
+            return str(function_call(**arguments)).upper()
+
+        agent = Agno().agent(Script(LOOKS))
+        agent.tool_hooks = [loud]
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert [step.observation for step in attempt.steps] == ["ROW 3 HOLDS 40"]
+
+    async def test_a_tool_that_ends_the_run_has_the_last_word(self) -> None:
+        @tool(stop_after_tool_call=True)  # type: ignore[untyped-decorator]
+        def last() -> str:
+            """End."""
+            return "the last word"
+
+        agent = Agno().agent(Script((Turn("", (("last", {}),)),)))
+        agent.tools.append(last)
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert attempt.output == "the last word"
+
+    async def test_a_run_that_waits_for_a_person_is_interrupted(self) -> None:
+        @tool(requires_confirmation=True)  # type: ignore[untyped-decorator]
+        def risky() -> str:
+            """Ask first."""
+            return "done"
+
+        agent = Agno().agent(Script((Turn("", (("risky", {}),)),)))
+        agent.tools.append(risky)
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert attempt.interrupted == "PAUSED"
+
+    def test_a_team_is_an_error_that_says_what_to_write(self) -> None:
+        team = Team(members=[Agno().agent(Script(LOOKS))], model=FakeModel(script=Script(LOOKS)))
+        with pytest.raises(
+            ConfigurationError, match=r"no adapter for a Team \(agno.team.team\).*wrap it in a function"
+        ):
+            adapt(team)

@@ -92,7 +92,7 @@ class AutoGen(Framework):
         return AssistantAgent(
             "clerk",
             FakeModel(script),
-            tools=[script.look, script.broken, script.wait],
+            tools=[script.look, script.broken, script.record, script.dump, script.wait],
             system_message=f"{OWN}\n\n{lessons}",
             max_tool_iterations=5,
             output_content_type=Total if typed else None,

@@ -56,7 +56,8 @@ class LangChain(Framework):
     raises = True
 
     def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
-        tools = [tool(script.look), tool(script.broken), tool(script.wait)]
+        given = (script.look, script.broken, script.record, script.dump, script.wait)
+        tools = [tool(each) for each in given]
         form = ProviderStrategy(Total) if typed else None
         return create_agent(FakeModel(script=script), tools, system_prompt=OWN, response_format=form)
 
@@ -130,3 +131,33 @@ class TestLangChain(Conformance):
     def test_a_chain_is_an_error_that_says_what_to_write(self) -> None:
         with pytest.raises(ConfigurationError, match="ainvoke"):
             adapt(RunnableLambda(str))
+
+    async def test_a_tool_that_returns_directly_has_the_last_word(self) -> None:
+        @tool(return_direct=True)
+        def last() -> str:
+            """End."""
+            return "the last word"
+
+        script = Script((Turn("I look.", (("last", {}),)),))
+        attempt = await adapt(create_agent(FakeModel(script=script), [last]))(Task("Row 3?"), blocks())
+        assert attempt.output == "the last word"
+
+    async def test_a_result_that_is_no_text_is_kept_as_data(self) -> None:
+        @tool
+        def picture() -> list[dict[str, str]]:
+            """Show."""
+            return [{"type": "image", "base64": "AAAA", "mime_type": "image/png"}]
+
+        script = Script((Turn("", (("picture", {}),)), Turn("ok")))
+        attempt = await adapt(create_agent(FakeModel(script=script), [picture]))(Task("Row 3?"), blocks())
+        assert "image/png" in attempt.steps[0].observation
+
+    async def test_an_answer_that_a_filter_stopped_is_interrupted(self) -> None:
+        class Filtered(FakeModel):
+            def _generate(self, *args: Any, **named: Any) -> ChatResult:
+                said = AIMessage("", response_metadata={"finish_reason": "content_filter"})
+                return ChatResult(generations=[ChatGeneration(message=said)])
+
+        agent = create_agent(Filtered(script=Script(LOOKS)), [])
+        attempt = await adapt(agent)(Task("Row 3?"), blocks())
+        assert attempt.interrupted == "content_filter"

@@ -75,6 +75,8 @@ class LlamaIndex(Framework):
         tools = [
             FunctionTool.from_defaults(script.look),
             FunctionTool.from_defaults(script.broken),
+            FunctionTool.from_defaults(script.record),
+            FunctionTool.from_defaults(script.dump),
             FunctionTool.from_defaults(async_fn=script.wait),
         ]
         return FunctionAgent(

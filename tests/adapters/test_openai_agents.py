@@ -77,7 +77,8 @@ class OpenAIAgents(Framework):
     """A model of the SDK's own interface is the fake."""
 
     def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
-        tools = [function_tool(script.look), function_tool(script.broken), function_tool(script.wait)]
+        given = (script.look, script.broken, script.record, script.dump, script.wait)
+        tools = [function_tool(each) for each in given]
         output = Total if typed else None
         return Agent("clerk", instructions=OWN, model=FakeModel(script), tools=tools, output_type=output)
 
@@ -127,3 +128,15 @@ class TestOpenAIAgents(Conformance):
         for option in ("session", "previous_response_id", "conversation_id", "hooks"):
             with pytest.raises(ConfigurationError, match=option):
                 adapt(agent, **{option: object()})
+
+    async def test_an_agent_that_is_a_tool_has_the_lessons_and_is_charged(self) -> None:
+        inner, outer = (
+            Script((Turn("41."),)),
+            Script((Turn("", (("ask", {"input": "Row 3?"}),)), Turn("It is 41."))),
+        )
+        agent = OpenAIAgents().agent(outer)
+        agent.tools.append(OpenAIAgents().agent(inner).as_tool("ask", "Ask."))
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks(LESSON))
+        assert attempt.output == "It is 41."
+        assert (attempt.usage.calls, attempt.usage.tokens) == (3, 45)
+        assert [LESSON in shown for shown, _ in inner.shown] == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -9,7 +10,16 @@ import pytest
 pytest.importorskip("pydantic_ai")
 
 from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
-from pydantic_ai import Agent, ModelMessage, ModelRequest, ModelResponse, ModelRetry, TextPart, ToolCallPart
+from pydantic_ai import (
+    Agent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelRetry,
+    RunContext,
+    TextPart,
+    ToolCallPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.output import PromptedOutput
 from pydantic_ai.usage import RequestUsage, UsageLimits
@@ -39,7 +49,7 @@ class PydanticAI(Framework):
 
         output = PromptedOutput(Total) if typed else str
         model = FunctionModel(reply)
-        tools = [script.look, script.broken, script.wait]
+        tools = [script.look, script.broken, script.record, script.dump, script.wait]
         return Agent(model, instructions=OWN, tools=tools, output_type=output)  # type: ignore[call-overload]
 
 
@@ -76,3 +86,28 @@ class TestPydanticAI(Conformance):
         [step] = attempt.steps
         assert (step.action, step.failed) == ("count {}", True)
         assert "count again" in step.observation
+
+    @pytest.mark.parametrize(
+        ("kind", "said", "value", "output"),
+        [
+            (set[str], ["a"], {"a"}, '["a"]'),
+            (date, "2026-01-02", date(2026, 1, 2), '"2026-01-02"'),
+            (bool, True, True, "true"),
+        ],
+    )
+    async def test_an_answer_of_any_type_is_kept(self, kind: Any, said: Any, value: Any, output: str) -> None:
+        script = Script((Turn("", (("final_result", {"response": said}),)),))
+        agent = Agent(PydanticAI().agent(script).model, output_type=kind)
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert (attempt.value, attempt.output, attempt.steps) == (value, output, ())
+
+    async def test_an_agent_that_a_tool_asks_is_charged_where_it_shares_the_usage(self) -> None:
+        inner = PydanticAI().agent(Script((Turn("It is 40."),)))
+        agent = PydanticAI().agent(Script((Turn("", (("ask", {}),)), Turn("It is 40."))))
+
+        @agent.tool  # type: ignore[untyped-decorator]
+        async def ask(context: RunContext[None]) -> str:
+            return str((await inner.run("Row 3?", usage=context.usage)).output)
+
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert (attempt.usage.calls, attempt.usage.tokens) == (3, 45)

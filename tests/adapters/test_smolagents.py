@@ -8,9 +8,12 @@ import pytest
 
 pytest.importorskip("smolagents")
 
-from conformance import OWN, Conformance, Framework, Script
+from conformance import LOOKS, OWN, Conformance, Framework, Script, Turn, blocks
 from smolagents import ChatMessage, MessageRole, Model, TokenUsage, Tool, ToolCallingAgent
 from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction
+
+from jeeves_reflexion import Task
+from jeeves_reflexion.adapters import adapt
 
 
 class FakeModel(Model):
@@ -66,6 +69,8 @@ class Smol(Framework):
         tools = [
             _tool(script.look, {"x": {"type": "integer", "description": "the row"}}),
             _tool(script.broken, {}),
+            _tool(script.record, {"row": {"type": "integer", "description": "the row"}}),
+            _tool(script.dump, {}),
             _tool(script.wait_in_thread, {}),
         ]
         instructions = f"{OWN}\n\n{lessons}"
@@ -78,3 +83,25 @@ class TestSmolagents(Conformance):
     """The common cases."""
 
     framework = Smol()
+
+    async def test_a_managed_agent_is_charged(self) -> None:
+        inner, outer = Script(LOOKS), Script((Turn("", (("helper", {"task": "Row 3?"}),)), Turn("It is 40.")))
+
+        def make(lessons: str) -> Any:
+            helper = Smol().agent(inner)
+            helper.name, helper.description = "helper", "Helps."
+            return ToolCallingAgent([], FakeModel(outer), managed_agents=[helper], verbosity_level=-1)
+
+        attempt = await adapt(make)(Task("What is in row 3?"), blocks())
+        assert (attempt.usage.calls, attempt.usage.tokens) == (4, 60)
+
+    @pytest.mark.parametrize(("answer", "output"), [(None, ""), ({1, 2}, "[1,2]"), (0.5, "0.5")])
+    async def test_an_answer_of_any_kind_is_kept(self, answer: Any, output: str) -> None:
+        class Says(FakeModel):
+            def generate(self, messages: list[Any], **named: Any) -> ChatMessage:
+                wanted = ChatMessageToolCallFunction({"answer": answer}, "final_answer")
+                return ChatMessage(MessageRole.ASSISTANT, "", [ChatMessageToolCall(wanted, "c", "function")])
+
+        made = adapt(lambda lessons: ToolCallingAgent([], Says(Script(())), verbosity_level=-1))
+        attempt = await made(Task("What is in row 3?"), blocks())
+        assert (attempt.value, attempt.output) == (answer, output)

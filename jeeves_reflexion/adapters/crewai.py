@@ -1,0 +1,156 @@
+"""Crews and agents of CrewAI, which run in a worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from contextvars import ContextVar
+from typing import Any
+
+from crewai import Crew
+from crewai.agents.agent_builder.base_agent import BaseAgent
+from crewai.events import crewai_event_bus
+from crewai.events.types.llm_events import LLMCallCompletedEvent
+from crewai.events.types.tool_usage_events import ToolUsageErrorEvent
+from crewai.hooks import HookAborted, InterceptionPoint, LLMCallHookContext, ToolCallHookContext
+from crewai.hooks.dispatch import scoped_hooks
+
+from jeeves_reflexion.adapters.base import Adapter, Trace, refuse
+from jeeves_reflexion.callables import run
+from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
+
+
+class CrewAIAgent(Adapter):
+    """A crew or an agent of CrewAI, made anew for each attempt with the lessons in a ``backstory``.
+
+    ``options`` are further inputs of a crew, whose tasks have ``{prompt}`` in a description, or go to an agent's
+    ``kickoff``. An attempt that is cancelled ends before the next call of a model or a tool.
+    """
+
+    made_per_attempt = True
+
+    def __init__(self, agent: Crew | BaseAgent, **options: Any) -> None:  # noqa: ANN401 - its own
+        super().__init__(agent)
+        if isinstance(agent, Crew):
+            refuse(options, "crewai", prompt="it is the task's prompt")
+            if not any("{prompt}" in task.description for task in agent.tasks):
+                raise ConfigurationError(
+                    "crewai: no task of the crew has {prompt} in its description: write Task(description='{prompt}', "
+                    "...) where the prompt is to stand"
+                )
+        self._options = options
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Run the crew on the prompt; ``lessons`` stand in a backstory already."""
+        heard = _Heard(trace)
+        call = functools.partial(self._run, prompt, heard)
+        try:
+            output: Any = await run(call, call)
+        except HookAborted:
+            if heard.stopped is not None:
+                raise heard.stopped from None
+            raise
+        except asyncio.CancelledError:
+            heard.cancelled = True
+            raise
+        await heard.settle()
+        typed = getattr(output, "pydantic", None) or getattr(output, "json_dict", None)
+        return typed if typed is not None else output.raw
+
+    def _run(self, prompt: str, heard: _Heard) -> object:
+        token = _current.set(heard)
+        try:
+            with scoped_hooks(heard.hooks()):
+                if isinstance(self.agent, Crew):
+                    return self.agent.kickoff(inputs={**self._options, "prompt": prompt})
+                return self.agent.kickoff(prompt, **self._options)
+        finally:
+            crewai_event_bus.flush()
+            _current.reset(token)
+
+
+class _Heard:
+    """Tells the trace of tools and of usage, from CrewAI's own threads."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.stopped: BudgetExceededError | None = None
+        self.cancelled = False
+        self.usage = list[dict[str, Any]]()
+        self.failed = list[str]()
+        self._trace = trace
+        self._loop = asyncio.get_running_loop()
+        self._asked = 0
+
+    def hooks(self) -> dict[InterceptionPoint, list[Any]]:
+        """Return what CrewAI calls in the context of this attempt alone."""
+        return {
+            InterceptionPoint.PRE_MODEL_CALL: [self._before_model],
+            InterceptionPoint.PRE_TOOL_CALL: [self._before_tool],
+            InterceptionPoint.POST_TOOL_CALL: [self._after_tool],
+        }
+
+    async def settle(self) -> None:
+        """Charge what was heard. Raises :class:`BudgetExceededError` where the run has used up its budget."""
+        heard, self.usage = self.usage, []
+        # A model of the user's own may not tell that it was asked.
+        unheard, self._asked = max(self._asked - len(heard), 0), 0
+        for usage in heard:
+            given = usage.get("prompt_tokens") or usage.get("input_tokens")
+            made = usage.get("completion_tokens") or usage.get("output_tokens")
+            self._trace.used(1, given, made)
+        self._trace.used(unheard, None, None)
+        self._trace.session.spend.check()  # CrewAI goes on to the next call after a tool that a hook stopped
+
+    def _before_model(self, context: LLMCallHookContext) -> None:
+        self._on_loop(self.settle())
+        self._asked += 1
+
+    def _before_tool(self, context: ToolCallHookContext) -> None:
+        self._on_loop(self.settle())
+
+    def _after_tool(self, context: ToolCallHookContext) -> None:
+        if self.stopped is not None or self.cancelled:
+            return  # a tool that was not run
+        crewai_event_bus.flush()
+        name = context.tool_name
+        failed = context.tool is None  # there is no tool of that name
+        if name in self.failed:
+            self.failed.remove(name)
+            failed = True
+        self._on_loop(self._trace.tool(name, context.tool_input, context.tool_result, failed=failed))
+
+    def _on_loop(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
+        if self.cancelled:
+            work.close()
+            raise HookAborted("the attempt was cancelled")
+        crewai_event_bus.flush()  # events are handled by other threads
+        try:
+            asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except BudgetExceededError as error:
+            self.stopped = error
+            raise HookAborted(str(error)) from error
+
+
+# CrewAI's bus is one for the process and hands each event on in the context that it came from.
+_current: ContextVar[_Heard | None] = ContextVar("jeeves_reflexion_crewai", default=None)
+
+
+def _on_model(source: object, event: LLMCallCompletedEvent) -> None:
+    heard = _current.get()
+    if heard is not None:
+        heard.usage.append(event.usage or {})
+
+
+def _on_tool_error(source: object, event: ToolUsageErrorEvent) -> None:
+    heard = _current.get()
+    if heard is not None:
+        heard.failed.append(event.tool_name)
+
+
+crewai_event_bus.on(LLMCallCompletedEvent)(_on_model)
+crewai_event_bus.on(ToolUsageErrorEvent)(_on_tool_error)
+
+
+def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
+    """Return the adapter for a crew or an agent of CrewAI; None for anything else."""
+    return CrewAIAgent(agent, **options) if isinstance(agent, Crew | BaseAgent) else None

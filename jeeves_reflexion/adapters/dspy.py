@@ -1,0 +1,241 @@
+"""Modules of DSPy."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import inspect
+from typing import Any
+
+import dspy
+from dspy.utils.callback import BaseCallback
+from dspy.utils.usage_tracker import UsageTracker
+
+from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.callables import run
+from jeeves_reflexion.errors import ConfigurationError, described
+
+
+class DSPyModule(Adapter):
+    """A ``dspy.Module``, such as ``ReAct`` or ``ChainOfThought``; ``options`` are further inputs of it.
+
+    The prompt goes to ``input_field``, which has to be named where the module takes more than one. The answer is
+    ``output_field``; without it the only output field, or all of them as data. A module without ``aforward`` runs in
+    a worker thread.
+    """
+
+    def __init__(
+        self,
+        agent: dspy.Module,
+        *,
+        input_field: str | None = None,
+        output_field: str | None = None,
+        **options: Any,  # noqa: ANN401 - its own
+    ) -> None:
+        super().__init__(agent)
+        refuse(options, "dspy", history="each attempt begins a conversation of its own")
+        inputs = [name for name in _inputs(agent) if name not in options]
+        if input_field is None and len(inputs) != 1:
+            taken = f"takes {', '.join(inputs)}" if inputs else "does not say what it takes"
+            raise ConfigurationError(
+                f"dspy: {self.name} {taken}: pass adapt(module, input_field='the one that gets the prompt', ...)"
+            )
+        outputs = _outputs(agent)
+        if output_field is not None and outputs and output_field not in outputs:
+            raise ConfigurationError(
+                f"dspy: {self.name} has no output {output_field!r}; it has {', '.join(outputs)}"
+            )
+        self._input = input_field or inputs[0]
+        self._outputs = [output_field] if output_field else outputs
+        self._options = options
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Run a copy of the module with the lessons in the instructions of each of its predictors."""
+        module = _copy(self.agent, {})
+        for _, predictor in module.named_sub_modules(dspy.Predict):
+            told = joined(predictor.signature.instructions, lessons)
+            predictor.signature = predictor.signature.with_instructions(told)
+            kind: Any = type(predictor)
+            predictor.__class__ = _listening(kind)
+        heard = _Heard(trace, _ends(module))
+        inputs = {**self._options, self._input: prompt}
+        settings = {"callbacks": [*(dspy.settings.callbacks or ()), heard], "usage_tracker": heard.tracker}
+        try:
+            with dspy.context(**settings):
+                if hasattr(module, "aforward"):
+                    answer = await module.acall(**inputs)
+                else:
+                    call = functools.partial(module, **inputs)
+                    answer = await run(call, call)
+        except asyncio.CancelledError:
+            heard.cancelled = True
+            raise
+        await heard.tell()
+        return self._answer(answer)
+
+    def _answer(self, answer: Any) -> object:  # noqa: ANN401 - whatever a module returns
+        if not isinstance(answer, dspy.Prediction):
+            return answer
+        found = dict(answer.items())  # toDict() makes dicts of typed values
+        data = {name: found[name] for name in self._outputs or found if name in found}
+        return next(iter(data.values())) if len(data) == 1 else data
+
+
+class _Heard(BaseCallback):
+    """Keeps what happened until it can be told to the trace: callbacks of DSPy can't await."""
+
+    def __init__(self, trace: Trace, ends: set[int]) -> None:
+        self.thought = ""
+        self.cancelled = False
+        self.loop = asyncio.get_running_loop()
+        self.tracker = _Tracker(dspy.settings.usage_tracker)
+        self._trace = trace
+        self._ends = ends
+        self._calls = dict[str, tuple[str, object, str]]()
+        self._done = list[tuple[tuple[str, object, str], object, bool]]()
+
+    def on_tool_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:  # noqa: ANN401
+        if id(instance) not in self._ends:
+            thought, self.thought = self.thought, ""
+            self._calls[call_id] = instance.name, inputs.get("kwargs", inputs), thought
+
+    def on_tool_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:  # noqa: ANN401
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            result = outputs if exception is None else described(exception)
+            self._done.append((call, result, exception is not None))
+
+    async def tell(self) -> None:
+        """Tell the trace. Raises :class:`BudgetExceededError` where the run has used up its budget."""
+        if self.cancelled:  # a thread that was left behind ends here
+            raise asyncio.CancelledError
+        done, self._done = self._done, []
+        for (name, arguments, thought), result, failed in done:
+            await self._trace.tool(name, arguments, result, thought=thought, failed=failed)
+        for usage in self.tracker.drain():
+            self._trace.used(1, usage.get("prompt_tokens"), usage.get("completion_tokens"))
+        self._trace.session.spend.check()
+
+
+class _Tracker(UsageTracker):
+    """Hears of each call of a model; an answer from DSPy's cache is none."""
+
+    def __init__(self, outer: UsageTracker | None) -> None:
+        super().__init__()
+        self._outer = outer
+        self._entries = list[dict[str, Any]]()
+
+    def add_usage(self, lm: str, usage_entry: dict[str, Any]) -> None:
+        self._entries.append(usage_entry)
+        super().add_usage(lm, usage_entry)
+        if self._outer is not None:
+            self._outer.add_usage(lm, usage_entry)
+
+    def drain(self) -> list[dict[str, Any]]:
+        """Return what was heard since the last time."""
+        entries, self._entries = self._entries, []
+        return entries
+
+
+@functools.cache
+def _listening(kind: type) -> type:
+    """Return a predictor's class that tells of the tools before it and of its own call.
+
+    A class and no function put on the object: modules such as ``BestOfN`` copy their predictors again.
+    """
+
+    class Listening(kind):
+        async def aforward(self, **inputs: object) -> object:
+            heard = _current()
+            await heard.tell()
+            prediction = await super().aforward(**inputs)
+            heard.thought = _thought(prediction)
+            await heard.tell()
+            return prediction
+
+        def forward(self, **inputs: object) -> object:
+            heard = _current()
+            asyncio.run_coroutine_threadsafe(heard.tell(), heard.loop).result()
+            prediction = kind.forward(self, **inputs)  # type: ignore[attr-defined]
+            heard.thought = _thought(prediction)
+            asyncio.run_coroutine_threadsafe(heard.tell(), heard.loop).result()
+            return prediction
+
+    Listening.__name__ = Listening.__qualname__ = kind.__name__
+    return Listening
+
+
+def _current() -> _Heard:
+    # From DSPy's own settings, which its worker threads get too.
+    return next(each for each in reversed(dspy.settings.callbacks) if isinstance(each, _Heard))
+
+
+def _thought(prediction: object) -> str:
+    said = getattr(prediction, "next_thought", None) or getattr(prediction, "reasoning", None)
+    return str(said or "")
+
+
+def _copy(value: Any, made: dict[int, Any]) -> Any:  # noqa: ANN401 - any attribute of a module
+    """Return a copy of a module, its modules and lists; tools, models and the rest are the user's own objects.
+
+    ``deepcopy`` would copy the object whose method is a tool.
+    """
+    if id(value) in made:
+        return made[id(value)]
+    if isinstance(value, dspy.Module):
+        made[id(value)] = new = copy.copy(value)
+        new.__dict__.update({name: _copy(each, made) for name, each in value.__dict__.items()})
+        return new
+    if type(value) is dict:
+        return {name: _copy(each, made) for name, each in value.items()}
+    if type(value) in {list, tuple}:
+        return type(value)(_copy(each, made) for each in value)
+    return value
+
+
+def _ends(module: dspy.Module) -> set[int]:
+    """Return the tools with which the framework's own agents end, which are no steps."""
+    return {
+        id(agent.tools[name])
+        for kind, name in ((dspy.ReAct, "finish"), (getattr(dspy, "ReActV2", dspy.ReAct), "submit"))
+        for _, agent in module.named_sub_modules(kind)
+        if name in agent.tools
+    }
+
+
+def _inputs(module: dspy.Module) -> list[str]:
+    signature = _signature(module)
+    if signature is not None:
+        return list(signature.input_fields)
+    forward = getattr(type(module), "aforward", None) or getattr(type(module), "forward", None)
+    if forward is None:
+        raise ConfigurationError(f"dspy: {type(module).__name__} has no forward")
+    parameters = list(inspect.signature(forward).parameters.values())[1:]
+    return [p.name for p in parameters if p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}]
+
+
+def _outputs(module: dspy.Module) -> list[str]:
+    signature = _signature(module)
+    if signature is None:
+        return []
+    names = list(signature.output_fields)
+    reasons = isinstance(module, dspy.ChainOfThought) and len(names) > 1
+    return [name for name in names if not (reasons and name == "reasoning")]
+
+
+def _signature(module: dspy.Module) -> Any:  # noqa: ANN401 - theirs
+    """Return what a module takes and answers, where it says so itself; None for one that the user wrote."""
+    for holder in (
+        module,
+        getattr(module, "predict", None) if isinstance(module, dspy.ChainOfThought) else None,
+    ):
+        signature = getattr(holder, "signature", None)
+        if hasattr(signature, "input_fields"):
+            return signature
+    return None
+
+
+def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
+    """Return the adapter for a module of DSPy; None for anything else."""
+    return DSPyModule(agent, **options) if isinstance(agent, dspy.Module) else None

@@ -1,0 +1,310 @@
+"""Inspect AI, the other way round: our loop as the solver of a task, our evaluators as its scorers.
+
+::
+
+    loop = Reflexion(SampleAgent(react(tools=[...])), evaluator=task_scorers, model=InspectModel(),
+                     lesson_store="./lessons")
+    eval(task, solver=reflexive(loop))
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from inspect_ai.agent import Agent, as_solver, is_agent
+from inspect_ai.event import ModelEvent, ToolEvent
+from inspect_ai.log import transcript
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageUser,
+    GenerateConfig,
+    Model,
+    ModelOutput,
+    ModelUsage,
+    get_model,
+)
+from inspect_ai.scorer import (
+    CORRECT,
+    INCORRECT,
+    NOANSWER,
+    PARTIAL,
+    Score,
+    Scorer,
+    Target,
+    mean,
+    scorer,
+    stderr,
+)
+from inspect_ai.scorer import score as score_with_task
+from inspect_ai.solver import Generate, Solver, TaskState, fork, solver
+from inspect_ai.util import LimitExceededError
+
+from jeeves_reflexion.adapters.base import Adapter, Trace
+from jeeves_reflexion.errors import (
+    BudgetExceededError,
+    ConfigurationError,
+    ModelError,
+    ModelResponseError,
+    described,
+)
+from jeeves_reflexion.evaluators import as_evaluator
+from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.types import JSON, UNKNOWN_USAGE, Attempt, Evaluation, RunResult, Task, Usage
+
+_GRADES = {CORRECT: 1.0, PARTIAL: 0.5, INCORRECT: 0.0, NOANSWER: 0.0}
+
+
+@dataclass
+class _Sample:
+    """The sample that a loop works on: its state, and that of each attempt."""
+
+    state: TaskState
+    generate: Generate
+    tried: list[TaskState] = field(default_factory=list)
+    limit: LimitExceededError | None = None
+
+
+_current: ContextVar[_Sample] = ContextVar("jeeves_reflexion_inspect")
+
+
+def _sample() -> _Sample:
+    try:
+        return _current.get()
+    except LookupError:
+        raise ConfigurationError(
+            "inspect-ai: there is no sample here: run the loop as a solver, eval(task, solver=reflexive(loop))"
+        ) from None
+
+
+@solver
+def reflexive(loop: Any) -> Solver:  # noqa: ANN401 - a Reflexion, which is above this room
+    """Return a solver that has a :class:`~jeeves_reflexion.Reflexion` try each sample until an attempt passes.
+
+    The sample's state becomes that of the best attempt; its store says ``reflexion:attempts`` and
+    ``reflexion:stop_reason``. Attempts of one sample share its sandbox. Where a limit of Inspect ends an attempt, it
+    ends the sample, as it would without the loop. Raises ``RuntimeError`` where every attempt failed with an error.
+    """
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        sample = _Sample(state, generate)
+        token = _current.set(sample)
+        try:
+            result: RunResult[Any] = await loop.run(_task(state))
+        finally:
+            _current.reset(token)
+        best = result.best
+        if best is not None:
+            _take(state, _state_of(sample, best.number, best.attempt))
+        state.store.set("reflexion:attempts", len(result.trials))
+        state.store.set("reflexion:stop_reason", result.stop_reason)
+        if sample.limit is not None:
+            raise sample.limit
+        errors = [trial.attempt.error for trial in result.trials]
+        if all(errors):
+            raise RuntimeError(f"every attempt failed, the last one with {errors[-1] or 'no attempt made'}")
+        return state
+
+    return solve
+
+
+class SampleAgent(Adapter):
+    """An agent or a solver of Inspect as the base of a loop that :func:`reflexive` runs; by default the task's model.
+
+    Each attempt works on a copy of the sample's state, with the lessons in a system message at its head.
+    """
+
+    def __init__(self, agent: Agent | Solver | None = None) -> None:
+        super().__init__(agent)
+        self.name = "inspect" if agent is None else getattr(agent, "__name__", self.name)
+        self._solver = as_solver(agent) if agent is not None and is_agent(agent) else agent
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Solve the sample once; its own state has the prompt already."""
+        sample, number = _sample(), len(_sample().tried)
+        if sample.limit is not None:
+            raise BudgetExceededError("inspect", str(sample.limit))
+        seen = transcript().history.event_count
+        try:
+            solved = await fork(sample.state, _attempt(self._solver, lessons, sample))
+            sample.tried[number] = solved
+        except LimitExceededError as error:
+            sample.limit = error
+            trace.interrupted = f"{error.type}_limit"
+        finally:
+            await _tell(transcript().history.events_from(seen), trace)
+        return sample.tried[number].output.completion if len(sample.tried) > number else ""
+
+
+@solver
+def _attempt(inner: Any, lessons: str, sample: Any) -> Solver:  # noqa: ANN401 - Inspect reads the annotations
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        sample.tried.append(state)
+        if lessons:
+            place = next((i for i, each in enumerate(state.messages) if each.role != "system"), 0)
+            state.messages.insert(place, ChatMessageSystem(content=lessons))
+        return await (generate(state) if inner is None else inner(state, generate))
+
+    return solve
+
+
+async def _tell(happened: Sequence[Any], trace: Trace) -> None:
+    thought = ""
+    for event in happened:
+        if isinstance(event, ModelEvent):
+            thought = event.output.message.text if event.output.choices else ""
+            if event.cache != "read":
+                usage = event.output.usage
+                trace.used(1, _given(usage), usage.output_tokens if usage else None)
+        elif isinstance(event, ToolEvent):
+            failed = event.error is not None
+            result = event.error.message if event.error is not None else event.result
+            await trace.tool(event.function, event.arguments, result, thought=thought, failed=failed)
+            thought = ""
+
+
+def _given(usage: ModelUsage | None) -> int | None:
+    if usage is None:
+        return None
+    cached = (usage.input_tokens_cache_read, usage.input_tokens_cache_write)
+    return int(usage.input_tokens) + sum(each or 0 for each in cached)
+
+
+async def task_scorers(task: Task, attempt: Attempt[Any]) -> Evaluation:
+    """Judge an attempt by the scorers of the Inspect task that runs: the mean of what they say, from 0 to 1.
+
+    They see the sample's target, so an attempt is made again where the target says that it was wrong.
+    """
+    sample = _sample()
+    scores = await score_with_task(_state_of(sample, len(sample.tried), attempt))
+    values = [_number(each.value) for each in scores]
+    rationale = "\n".join(each.explanation for each in scores if each.explanation)
+    numbers = [value for value in values if value is not None]
+    if not numbers or len(numbers) < len(values):
+        return Evaluation(None, rationale=rationale or "a scorer of the task gave no score")
+    found = sum(numbers) / len(numbers)
+    if not 0.0 <= found <= 1.0:
+        raise ConfigurationError(
+            f"inspect-ai: the task's scorers say {found:g}, which is no share: pass an evaluator that makes one of it"
+        )
+    # A grader's words may quote the target.
+    return Evaluation(found, rationale=rationale, quotes_gold=frozenset({"rationale"}))
+
+
+def _number(value: object) -> float | None:
+    """Return a score's value as a number; None for one that says nothing."""
+    if isinstance(value, str):
+        if value in _GRADES:
+            return _GRADES[value]
+        word = value.strip().lower()
+        if word in {"yes", "true", "no", "false"}:
+            return float(word in {"yes", "true"})
+        try:
+            value = float(word)
+        except ValueError:
+            return None
+    if isinstance(value, Mapping | list | tuple):
+        each = [_number(part) for part in (value.values() if isinstance(value, Mapping) else value)]
+        numbers = [number for number in each if number is not None]
+        return sum(numbers) / len(numbers) if numbers and len(numbers) == len(each) else None
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+@scorer(metrics=[mean(), stderr()])
+def evaluated(evaluator: Any) -> Scorer:  # noqa: ANN401 - an evaluator, or what as_evaluator takes
+    """Return a scorer that judges by an evaluator of ours, or by any function that a loop takes as one."""
+    judge = as_evaluator(evaluator)
+
+    async def score(state: TaskState, target: Target) -> Score:
+        verdict = await judge(_task(state, target), Attempt(state.output.completion))
+        value = (
+            verdict.score if verdict.score is not None or verdict.passed is None else float(verdict.passed)
+        )
+        explanation = "\n".join(filter(None, (verdict.rationale, *verdict.issues)))
+        if value is None:
+            return Score.unscored(explanation=explanation)
+        return Score(value=value, answer=state.output.completion, explanation=explanation)
+
+    return score
+
+
+class InspectModel:
+    """The model of the Inspect task that runs, or another of Inspect's, as one that judges and reflects."""
+
+    supports_tools = False
+
+    def __init__(self, model: str | Model | None = None) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The model's name, as Inspect has it."""
+        return "inspect" if self._model is None else str(self._model)
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        schema: Mapping[str, JSON] | None = None,
+        sampling: Sampling | None = None,
+    ) -> Completion:
+        """Answer. Raises :class:`ModelError`; a ``schema`` is not enforced."""
+        wanted = sampling or Sampling()
+        config = GenerateConfig(
+            temperature=wanted.temperature,
+            max_tokens=wanted.max_tokens,
+            stop_seqs=list(wanted.stop) or None,
+            seed=wanted.seed,
+        )
+        try:
+            output = await get_model(self._model).generate(
+                [_message(each) for each in messages], config=config
+            )
+        except LimitExceededError:
+            raise
+        except Exception as error:
+            raise ModelError(described(error)) from error
+        if output.error:
+            raise ModelResponseError(output.error)
+        usage = output.usage
+        used = (
+            UNKNOWN_USAGE
+            if usage is None
+            else Usage(1, _given(usage) or 0, usage.output_tokens, cost_usd=None)
+        )
+        return Completion(output.completion, usage=used, model=output.model, finish_reason=output.stop_reason)
+
+
+def _message(message: Message) -> ChatMessage:
+    kinds = {"system": ChatMessageSystem, "assistant": ChatMessageAssistant}
+    return kinds.get(message.role, ChatMessageUser)(content=message.content)
+
+
+def _task(state: TaskState, target: Target | None = None) -> Task:
+    target = state.target if target is None else target
+    return Task(state.input_text, id=f"inspect:{state.sample_id}", reference=target.text or None)
+
+
+def _state_of(sample: _Sample, number: int, attempt: Attempt[Any]) -> TaskState:
+    """Return the state of an attempt; for a base that is none of Inspect's, the sample's with the answer."""
+    state = sample.tried[number - 1] if 0 < number <= len(sample.tried) else copy.deepcopy(sample.state)
+    if state.output.completion != attempt.output:
+        state.output = ModelOutput.from_content(str(state.model), attempt.output)
+        state.messages.append(state.output.message)
+    return state
+
+
+def _take(state: TaskState, best: TaskState) -> None:
+    """Make a sample's state that of an attempt."""
+    state.messages, state.output, state.metadata = best.messages, best.output, best.metadata
+    for name, value in best.store.items():
+        state.store.set(name, value)
