@@ -281,7 +281,7 @@ async def test_an_error_in_the_place_of_embeddings_is_quoted(service):
     """As proxies answer, with the status of a success."""
     service.respond = lambda request, number: Reply({"error": {"message": f"no model m for {KEY}"}})
     async with embedder_of(service, api_key=KEY) as embedder:
-        with pytest.raises(EmbeddingError, match=r"no list 'data' for 1 texts: .*no model m for \[REDACTED"):
+        with pytest.raises(EmbeddingError, match=r"answered with an error: .*no model m for \[REDACTED"):
             await embedder.embed(["a"])
 
 
