@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from jeeves_reflexion.events import Evaluated, Event, LessonDropped, LessonPersisted, LessonsRecalled
 from jeeves_reflexion.types import Recall, Role, RunResult, Usage
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span, Tracer, TracerProvider
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,20 +35,28 @@ _RESULT: Final = "gen_ai.evaluation.result"
 
 
 @functools.cache
-def _tracer() -> Tracer | None:
+def _api() -> Any:  # noqa: ANN401 - a module, or None
     try:
         from opentelemetry import trace  # noqa: PLC0415 - optional dependency
     except ImportError:
         return None
-    return trace.get_tracer("jeeves_reflexion")
+    return trace
+
+
+@functools.cache
+def _tracer_of(provider: TracerProvider) -> Tracer:
+    return provider.get_tracer("jeeves_reflexion")
+
+
+def _tracer() -> Tracer | None:
+    """Return what makes spans; None where the program exports none, for those that nobody sees cost time as well."""
+    api = _api()
+    provider = None if api is None else api.get_tracer_provider()
+    return None if provider is None or isinstance(provider, api.ProxyTracerProvider) else _tracer_of(provider)
 
 
 def _current() -> Span | None:
-    if _tracer() is None:
-        return None
-    from opentelemetry import trace  # noqa: PLC0415 - as above
-
-    return trace.get_current_span()
+    return None if _tracer() is None else cast("Span", _api().get_current_span())
 
 
 @contextmanager
