@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from jeeves_reflexion import (
     Budget,
     Credit,
+    HashingEmbedder,
     InMemoryVectorStore,
     LessonSettings,
     LoopOptions,
@@ -353,7 +354,9 @@ class Conformance:
         agent = self.framework.base(script)
         task = Task("What is in row 3?", id="row")
         credit = Credit(Withholding(share=0.5))
-        store = VectorLessonStore(InMemoryVectorStore(), settings=LessonSettings(credit=credit))
+        store = VectorLessonStore(
+            InMemoryVectorStore(HashingEmbedder()), settings=LessonSettings(credit=credit)
+        )
         lesson = await store.record(task, Reflection(LESSON), provenance=Provenance("earlier", 1, 0.0))
         loop = Reflexion(
             agent, evaluator=lambda output: 1.0, lesson_store=store, reflector=lambda task, trials: OTHER
