@@ -1,7 +1,9 @@
 """A secured role with SQL of its own: what it can't read, change, stop or hold up."""
 
 import json
+import threading
 import uuid
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -20,6 +22,8 @@ psycopg = pytest.importorskip("psycopg")
 pytestmark = pytest.mark.anyio
 DIM = 16
 TABLES = ("meta", "scopes", "chunks", "records")
+# Beside ACCESS SHARE, ROW SHARE and ROW EXCLUSIVE, under which rows are read and written.
+OTHER_MODES = ("SHARE UPDATE EXCLUSIVE", "SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE", "ACCESS EXCLUSIVE")
 
 
 @pytest.fixture
@@ -62,52 +66,200 @@ def tenant(url: str, **options: object):
     return connection
 
 
+def locks_taken(thief) -> list[tuple[str, str]]:
+    """Return the locks beyond those of rows that can be had on the tables."""
+    taken = []
+    for table in TABLES:
+        for mode in OTHER_MODES:
+            with suppress(psycopg.errors.InsufficientPrivilege), thief.transaction():
+                thief.execute(f"LOCK TABLE vectorstores.{table} IN {mode} MODE")
+                taken.append((table, mode))
+    return taken
+
+
 @pytest.mark.parametrize("moved", [False, True])
-async def test_what_a_secured_role_may_not_do_whatever_it_sends(postgres_database, role, moved):
+async def test_a_secured_role_takes_no_lock_but_those_of_rows(postgres_database, role, admin, moved):
     name, url = role
     async with store_at(postgres_database) as owner:
         await fill(owner)
         await owner.secure(name, ["own"])
     if moved:
         await reembed(postgres_database, embedder=HashingEmbedder(2 * DIM))
+    tables = admin.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'vectorstores'::regnamespace AND relkind = 'r'"
+    )
+    assert {table for (table,) in tables} == set(TABLES)
     with tenant(url, autocommit=True) as thief:
+        assert locks_taken(thief) == []
         for statement in (
+            *(f"SELECT 1 FROM {table} FOR SHARE" for table in ("meta", "scopes")),
+            *(f"SELECT 1 FROM {table} FOR KEY SHARE" for table in ("meta", "scopes")),
             *(f"TRUNCATE {table}" for table in TABLES),
+            *(f"DELETE FROM {table}" for table in TABLES),
             *(f"CREATE INDEX ON {table} ((1))" for table in TABLES),
+            *(f"ALTER TABLE {table} SET (fillfactor = 50)" for table in TABLES),
             *(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY" for table in TABLES),
-            "DELETE FROM meta",
-            "DELETE FROM scopes",
-            "UPDATE chunks SET namespace = 'secret'",
-            "INSERT INTO scopes VALUES (current_user, 'secret')",
             "INSERT INTO records (namespace, collection, key, value, version) VALUES ('secret', 'r', 'x', '1', 1)",
+            "UPDATE chunks SET namespace = 'secret'",
+            "UPDATE records SET key = 'x'",
+            "INSERT INTO scopes VALUES (current_user, 'secret')",
             "CREATE FUNCTION unnest(text[]) RETURNS SETOF text LANGUAGE sql AS 'SELECT $1[1]'",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 thief.execute(statement)
         assert thief.execute("UPDATE records SET value = '7' WHERE collection = 'r'").rowcount == 0
-        assert thief.execute("DELETE FROM chunks WHERE namespace = 'secret'").rowcount == 0
         # Nor the locks of others' rows.
         for table, mine in (("chunks", 1), ("records", 0)):
             assert len(thief.execute(f"SELECT 1 FROM {table} FOR UPDATE").fetchall()) == mine
 
 
-async def test_a_role_that_holds_the_tables_is_ended_by_taking_its_rights(postgres_database, role):
+async def test_what_a_secured_role_may_hold_stops_nobody(postgres_database, role, admin):
+    """The locks of rows, all of its rows, and every advisory lock that was ever used."""
+    name, url = role
+    other = f"other_{name}"
+    admin.execute(f"CREATE ROLE {other}")
+    try:
+        async with store_at(postgres_database, "secret") as owner:
+            await fill(owner.scoped("own"))
+            await owner.secure(name, ["own"])
+            with tenant(url) as thief:
+                for table in TABLES:
+                    thief.execute(f"LOCK TABLE {table} IN ACCESS SHARE MODE")
+                for table in ("chunks", "records"):
+                    thief.execute(f"LOCK TABLE {table} IN ROW EXCLUSIVE MODE")
+                thief.execute("SELECT 1 FROM chunks FOR UPDATE")
+                for key in (
+                    "vectorstores vectorstores",
+                    "vectorstores another",
+                    "vectorstores indexes of vectorstores",
+                ):
+                    thief.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (key,))
+                with anyio.fail_after(30):
+                    await owner.add([Chunk(f"new {n}", id=f"n{n}") for n in range(40)])
+                    await owner.add([Chunk("mine", id="again")])
+                    assert await owner.update("again", {"n": 1})
+                    assert await owner.delete(["n1"], records=[RecordWrite("r", "x", 1)]) == 1
+                    assert await owner.delete_records("r", ["x"]) == 1
+                    assert len(await owner.search("new 3", k=50)) == 41
+                    await owner.secure(other, ["own", "more"])
+                    await owner.secure(other, ["own"])
+                    async with PostgresVectorStore(
+                        postgres_database, embedder=HashingEmbedder(DIM), namespace="n", schema="another"
+                    ) as another:
+                        assert await another.count() == 0
+                    await owner.secure(name, [])
+                with pytest.raises(psycopg.OperationalError):
+                    thief.execute("SELECT 1")
+    finally:
+        admin.execute(f"DROP OWNED BY {other}; DROP ROLE {other}")
+
+
+async def test_a_role_that_waits_for_a_lock_that_it_is_refused_is_ended_by_taking_its_rights(
+    postgres_database, role, admin
+):
+    """PostgreSQL looks whether a role may make a rule only when it holds the table; whoever comes later waits."""
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        with tenant(url) as holder, tenant(url, autocommit=True) as thief:
+            holder.execute("SELECT 1 FROM chunks FOR UPDATE")
+
+            def wait() -> None:
+                with suppress(psycopg.Error):
+                    thief.execute("CREATE RULE r AS ON INSERT TO chunks DO NOTHING")
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            with anyio.fail_after(30):
+                while not admin.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+                await owner.secure(name, [])
+                assert await owner.count() == 1
+            thread.join()
+            with pytest.raises(psycopg.OperationalError):
+                holder.execute("SELECT 1")
+    # It does not even find the tables any more, so it can wait for none.
+    with tenant(url, autocommit=True) as thief:
+        for statement in (
+            "PREPARE p AS SELECT 1 FROM vectorstores.chunks",
+            "CREATE RULE r AS ON INSERT TO vectorstores.chunks DO NOTHING",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="schema"):
+                thief.execute(statement)
+
+
+async def test_the_functions_that_delete_reach_nothing_of_others(postgres_database, role, admin):
     name, url = role
     async with store_at(postgres_database) as owner:
         await fill(owner)
         await owner.secure(name, ["own"])
         with tenant(url) as thief:
-            thief.execute("LOCK TABLE chunks, records IN ACCESS EXCLUSIVE MODE")
+            for statement in (
+                "SELECT * FROM remove_chunks('secret', '{c}')",
+                "SELECT * FROM remove_records('secret', 'r', '{k}')",
+                "SELECT * FROM remove_chunks(NULL, '{c}')",
+            ):
+                assert thief.execute(statement).fetchall() == []
+            # Nor does it hold them, as long as its transaction is open.
+            with anyio.fail_after(20):
+                await owner.add([Chunk("mine", id="c")])
+                assert await owner.scoped("secret").delete(["c"]) == 1
+        # Whoever takes the role on is that role; whoever is no secured role may not call them.
+        admin.execute(f"SET ROLE {name}")
+        assert admin.execute("SELECT * FROM vectorstores.remove_chunks('secret', '{c}')").fetchall() == []
+        assert admin.execute("SELECT * FROM vectorstores.remove_chunks('own', '{c}')").fetchall() == [(1,)]
+        admin.execute("RESET ROLE")
+        admin.execute(f"CREATE ROLE stranger_{name}; GRANT USAGE ON SCHEMA vectorstores TO stranger_{name}")
+        admin.execute(f"SET ROLE stranger_{name}")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            admin.execute("SELECT * FROM vectorstores.remove_chunks('own', '{c}')")
+        admin.execute(f"RESET ROLE; DROP OWNED BY stranger_{name}; DROP ROLE stranger_{name}")
+
+
+async def test_rights_of_an_earlier_version_hold_nothing_up(postgres_database, role, admin):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        # Or more than was ever given by this package.
+        for namespaces, tables in (
+            ([], "chunks, records"),
+            (["own"], "chunks, records"),
+            ([], "meta, scopes"),
+        ):
+            admin.execute(
+                f"GRANT USAGE ON SCHEMA vectorstores TO {name};"
+                f" GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA vectorstores TO {name}"
+            )
+            thief = tenant(url)
+            thief.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")
             with anyio.fail_after(30):
-                await owner.secure(name, [])
-                assert await owner.count() == 1
+                await owner.secure(name, namespaces)
             with pytest.raises(psycopg.OperationalError):
                 thief.execute("SELECT 1")
-    with (
-        tenant(url, autocommit=True) as thief,
-        pytest.raises(psycopg.errors.InsufficientPrivilege, match="schema"),
-    ):
-        thief.execute("SELECT 1 FROM vectorstores.chunks")
+        assert await owner.count() == 1
+
+
+async def test_a_role_with_the_rights_of_an_earlier_version_works_until_it_is_secured_once_more(
+    postgres_database, role, admin
+):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        admin.execute(
+            "DROP FUNCTION vectorstores.remove_chunks, vectorstores.remove_records;"
+            f" GRANT UPDATE, DELETE ON vectorstores.chunks, vectorstores.records TO {name}"
+        )
+        for secured_again in (False, True):
+            if secured_again:
+                await owner.secure(name, ["own"])
+            async with store_at(url) as store:
+                await store.add([Chunk("new", id="n")], records=[RecordWrite("r", "x", 1)])
+                assert await store.delete(["n"]) == await store.delete_records("r", ["x"]) == 1
+            with psycopg.connect(url, autocommit=True) as thief:
+                assert (locks_taken(thief) == []) is secured_again
 
 
 async def test_rights_that_a_role_has_as_everybody_or_by_a_group_are_told(postgres_database, role, admin):
@@ -120,6 +272,9 @@ async def test_rights_that_a_role_has_as_everybody_or_by_a_group_are_told(postgr
             for right in (
                 "TRUNCATE ON vectorstores.chunks",
                 "INSERT ON vectorstores.meta",
+                "DELETE ON vectorstores.chunks",
+                "UPDATE ON vectorstores.records",
+                *(["MAINTAIN ON vectorstores.chunks"] if admin.info.server_version >= 170000 else []),
                 "CREATE ON SCHEMA vectorstores",
                 "CREATE ON SCHEMA public",
             ):
@@ -155,6 +310,38 @@ async def test_what_is_taken_away_is_gone_for_sessions_that_have_begun(postgres_
             await owner.secure(name, ["more", "own"])
             assert at_work.execute("SELECT count(*) FROM chunks").fetchone() == (1,)
         await store.close()
+
+
+async def test_a_role_that_reconnects_all_the_time_makes_its_revocation_no_error(postgres_database, role):
+    name, url = role
+    ends, begun = threading.Event(), threading.Semaphore(0)
+
+    def reconnect() -> None:
+        while not ends.is_set():
+            with suppress(psycopg.OperationalError), psycopg.connect(url) as connection:
+                connection.execute("SELECT 1")
+                begun.release()
+
+    threads = [threading.Thread(target=reconnect) for _ in range(8)]
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own", "secret"])
+        with tenant(url) as thief:
+            for thread in threads:
+                thread.start()
+            try:
+                for _ in range(100):
+                    await anyio.to_thread.run_sync(begun.acquire)
+                await owner.secure(name, ["own"])
+                await owner.secure(name, [])
+            finally:
+                ends.set()
+                for thread in threads:
+                    thread.join()
+            with pytest.raises(psycopg.OperationalError):
+                thief.execute("SELECT 1")
+        with tenant(url) as again, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            again.execute("SELECT * FROM vectorstores.chunks")
 
 
 PUT = "INSERT INTO chunks (namespace, id, content, metadata, facts, vector_1) VALUES ('own', %s, 'z', %s, '{}', %s)"

@@ -86,9 +86,13 @@ DELETE: Final = (
 )
 
 
-async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str]) -> int:
+async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str], about: About) -> int:
     """Delete chunks that exist and return how many there were."""
-    return len(await rows(connection, DELETE, (sorted(known(ids)), namespace, namespace)))
+    wanted = sorted(known(ids))
+    if about.deletes:
+        return len(await rows(connection, DELETE, (wanted, namespace, namespace)))
+    statement = b"SELECT remove_chunks(%b::text, %b::text[])"
+    return len(await rows(connection, statement, (namespace, wanted)))
 
 
 async def patch_metadata(connection: Connection, namespace: str, id: str, patch: str, about: About) -> bool:
@@ -220,10 +224,14 @@ async def scan_records(
     return RecordPage(tuple(records), str(found[limit - 1][0]) if len(found) > limit else None)
 
 
-async def delete_records(connection: Connection, namespace: str, collection: str, keys: Sequence[str]) -> int:
+async def delete_records(
+    connection: Connection, namespace: str, collection: str, keys: Sequence[str], about: About
+) -> int:
     """Delete records and return how many there were."""
     statement = (
         b"DELETE FROM records WHERE namespace = %b AND collection = %b AND key = ANY(%b::text[]) RETURNING 1"
+        if about.deletes
+        else b"SELECT remove_records(%b::text, %b::text, %b::text[])"
     )
     return len(await rows(connection, statement, (namespace, collection, known(keys))))
 

@@ -74,6 +74,8 @@ class About:
     vector_oids: tuple[int, int]
     """The numbers of pgvector's type, and of arrays of it."""
     vector_schema: str
+    deletes: bool
+    """Whether this role may DELETE; else it deletes by the functions of :mod:`vectorstores.postgres.security`."""
 
     @property
     def column(self) -> str:

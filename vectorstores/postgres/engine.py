@@ -193,10 +193,11 @@ class PostgresEngine:
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
+        about = self._ready().about
         refuse_records(records)
 
         async def work(connection: Connection) -> int:
-            count = await chunks.delete_chunks(connection, namespace, ids) if ids else 0
+            count = await chunks.delete_chunks(connection, namespace, ids, about) if ids else 0
             await chunks.append_records(connection, namespace, records)
             return count
 
@@ -254,7 +255,7 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return 0
-        return await self._write(chunks.delete_records, namespace, collection, keys)
+        return await self._write(chunks.delete_records, namespace, collection, keys, self._ready().about)
 
 
 def _opened(opening: asyncio.Task[Transactions]) -> Transactions | None:

@@ -28,6 +28,7 @@ from vectorstores.postgres.schema import (
     read_meta,
     require_vector,
 )
+from vectorstores.postgres.security import grant_columns
 from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class PostgresMove:
     async def _make_room(self, connection: Connection) -> None:
         target, number = self._target, str(self._generation)
         await connection.execute(add_column(self._generation, target.dim))
+        await grant_columns(connection, self._place)
         names = {"name": _trigger_name(self._generation), "column": self._column}
         await connection.execute(sql.SQL(_TRIGGER).format(**names))
         values = (target.embedder_id, repr(target.embedder), str(target.dim), number)

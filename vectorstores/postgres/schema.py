@@ -125,15 +125,23 @@ def read_about(address: str) -> dict[str, str] | None:
         ).result()
 
 
+_DELETES: Final = (
+    "SELECT has_table_privilege(c.oid, 'DELETE') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relname = 'chunks'"
+)
+
+
 async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
     """Return what a store and its server say about themselves."""
     oids, vector_schema = await extension(connection, place)
+    (deletes,) = await (await connection.execute(_DELETES, (place.schema,))).fetchone() or (True,)
     return About(
         dim=int(said["dim"]),
         generation=int(said["generation"]),
         indexed=tuple(json.loads(said["indexed"])),
         vector_oids=oids,
         vector_schema=vector_schema,
+        deletes=deletes,
     )
 
 
@@ -151,14 +159,23 @@ def _check_server(connection: Connection, place: Place) -> None:
         )
 
 
-async def lock_schema(connection: Connection, place: Place) -> None:
+async def execute_made(connection: Connection, query: str, *parameters: object) -> None:
+    """Execute the statements that a query returns, which quotes the names in them."""
+    cursor = await connection.execute(query, parameters)
+    for (statement,) in await cursor.fetchall():
+        await connection.execute(statement.encode())
+
+
+async def lock_schema(connection: Connection, place: Place) -> str:
     """Wait until nobody else changes the tables of the store, and keep others from it until the transaction ends.
 
-    No advisory lock, which any role of the database may take. Raises as :func:`check_owner` does.
+    Returns the role that owns the tables. No advisory lock, which any role of the database may take. Raises as
+    :func:`check_owner` does.
     """
-    await check_owner(connection, place)
+    owner = await check_owner(connection, place)
     table = sql.Identifier(place.schema, "meta")
     await connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(table))
+    return owner
 
 
 async def check_owner(connection: Connection, place: Place) -> str:

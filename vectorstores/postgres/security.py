@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from psycopg import errors as pg
 from psycopg import sql
 
 from vectorstores.base import StoreUnavailableError
-from vectorstores.postgres.schema import lock_schema
+from vectorstores.postgres.schema import check_owner, execute_made, lock_schema
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
@@ -27,13 +28,55 @@ _SECURED: Final = (
     "SELECT c.relname FROM pg_policy p JOIN pg_class c ON c.oid = p.polrelid JOIN pg_namespace n ON n.oid ="
     " c.relnamespace WHERE n.nspname = %s AND p.polname = 'own' AND c.relrowsecurity"
 )
+# The least that work. Who may DELETE from a table, or UPDATE all of it, may LOCK it as well, and so stop everybody. So
+# a role updates the columns that are written of a row that is there, and deletes by functions.
 _GRANTS: Final = """
     GRANT USAGE ON SCHEMA {schema} TO {role};
     GRANT SELECT ON {schema}.meta, {schema}.scopes TO {role};
-    GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.chunks, {schema}.records TO {role};
+    GRANT SELECT, INSERT ON {schema}.chunks, {schema}.records TO {role};
+    GRANT UPDATE (content) ON {schema}.chunks TO {role};
+    GRANT UPDATE (value, version) ON {schema}.records TO {role};
+    GRANT EXECUTE ON FUNCTION {schema}.remove_chunks, {schema}.remove_records TO {role};
 """
+# Who may update one column of chunks may update all but those by which a row is known.
+_COLUMN_GRANTS: Final = (
+    "SELECT format('GRANT UPDATE (%%s) ON %%I.chunks TO %%I', string_agg(quote_ident(a.attname), ', '), n.nspname,"
+    " held.rolname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " JOIN pg_attribute a ON a.attrelid = c.oid CROSS JOIN LATERAL"
+    " (SELECT DISTINCT r.rolname FROM pg_attribute content CROSS JOIN aclexplode(content.attacl) AS acl"
+    " JOIN pg_roles r ON r.oid = acl.grantee WHERE content.attrelid = c.oid AND content.attname = 'content'"
+    " AND acl.privilege_type = 'UPDATE') AS held"
+    " WHERE n.nspname = %s AND c.relname = 'chunks' AND a.attnum > 0 AND NOT a.attisdropped"
+    " AND a.attname NOT IN ('namespace', 'number', 'id') GROUP BY n.nspname, held.rolname"
+)
+# By these a secured role deletes, with the statements of vectorstores.postgres.chunks. Inside of them current_user is
+# the owner, so they look up who calls, and what that role may: of others' rows not even the locks are taken. Nobody can
+# say that they are another than these two.
+_SCOPE: Final = (
+    "(SELECT s.namespace FROM scopes s WHERE s.namespace = $1 AND s.role ="
+    " CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END)"
+)
+_FUNCTIONS: Final = """
+    CREATE OR REPLACE FUNCTION {schema}.remove_chunks(text, text[]) RETURNS SETOF integer
+        LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+        WITH gone AS MATERIALIZED (SELECT held.number FROM unnest($2) AS wanted (id) CROSS JOIN LATERAL
+            (SELECT number FROM chunks WHERE namespace = {scope} AND id = wanted.id LIMIT 1 FOR UPDATE) AS held)
+        DELETE FROM chunks c USING gone WHERE c.namespace = {scope} AND c.number = gone.number RETURNING 1 $$;
+    CREATE OR REPLACE FUNCTION {schema}.remove_records(text, text, text[]) RETURNS SETOF integer
+        LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+        DELETE FROM records WHERE namespace = {scope} AND collection = $2 AND key = ANY($3) RETURNING 1 $$;
+    ALTER FUNCTION {schema}.remove_chunks OWNER TO {owner};
+    ALTER FUNCTION {schema}.remove_records OWNER TO {owner};
+    REVOKE ALL ON FUNCTION {schema}.remove_chunks, {schema}.remove_records FROM PUBLIC;
+"""
+_REVOKE_FUNCTIONS: Final = (
+    "SELECT format('REVOKE ALL ON FUNCTION %%s FROM %%I', p.oid::regprocedure, %s::text) FROM pg_proc p"
+    " JOIN pg_namespace n ON n.oid = p.pronamespace"
+    " WHERE n.nspname = %s AND p.proname IN ('remove_chunks', 'remove_records')"
+)
 # Who is beyond the policies, itself or by a role that it may take on: nothing holds the first three to them, TRUNCATE
-# asks none, nobody else writes ``meta``, and with CREATE it could put functions where the statements of others look.
+# asks none, with most rights on a table goes that to lock it, nobody else writes ``meta``, and with CREATE it could put
+# functions where the statements of others look.
 _FREE: Final = """
     SELECT r.rolname, CASE WHEN r.rolsuper THEN 'is a superuser' WHEN r.rolbypassrls THEN 'has BYPASSRLS'
             WHEN r.oid = chunks.relowner THEN 'owns the tables'
@@ -42,12 +85,19 @@ _FREE: Final = """
         WHERE n.nspname = %(schema)s AND chunks.relname = 'chunks' AND pg_has_role(%(role)s, r.oid, 'MEMBER')
         AND (r.rolsuper OR r.rolbypassrls OR r.oid = chunks.relowner
             OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind = 'r'
-                AND (has_table_privilege(r.oid, c.oid, 'TRUNCATE, TRIGGER') OR c.relname = 'meta'
-                    AND has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE')))
+                AND (has_table_privilege(r.oid, c.oid, 'UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER' ||
+                        CASE WHEN current_setting('server_version_num')::int >= 170000 THEN ', MAINTAIN' ELSE '' END)
+                    OR c.relname IN ('meta', 'scopes') AND has_table_privilege(r.oid, c.oid, 'INSERT')))
             OR EXISTS (SELECT FROM pg_namespace used WHERE has_schema_privilege(r.oid, used.oid, 'CREATE') AND
                 (used.oid = n.oid OR used.oid = (SELECT extnamespace FROM pg_extension WHERE extname = 'vector'))))
         ORDER BY r.rolsuper OR r.rolbypassrls OR r.oid = chunks.relowner DESC, r.rolname <> %(role)s LIMIT 1
 """
+# Whether a role may lock the tables, as one may that an earlier version secured. By the catalogue alone: with such a
+# lock it could hold up what reads a table.
+_LOCKS: Final = (
+    "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r'"
+    " AND has_table_privilege(%s, c.oid, 'UPDATE, DELETE, TRUNCATE') LIMIT 1"
+)
 _END_SESSIONS: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s AND datname = current_database()"
     " AND pid <> pg_backend_pid()"
@@ -64,9 +114,14 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
     # Whoever waits for a lock on a table holds up all others; the caller tries again.
     await connection.execute("SET lock_timeout = '2s'")
     schema, name = sql.Identifier(place.schema), sql.Identifier(role)
+    await check_owner(connection, place)
+    await _check_role(connection, place, role)
+    locks = await (await connection.execute(_LOCKS, (place.schema, role))).fetchone() is not None
+    if locks:
+        with suppress(pg.InsufficientPrivilege):  # tried again below, where it is told
+            await connection.execute(_END_SESSIONS, (role,))
     async with connection.transaction():
-        await lock_schema(connection, place)
-        await _check_role(connection, place, role)
+        owner = await lock_schema(connection, place)
         # Literals: in a statement with parameters, a percent sign of the schema's name would be taken for one.
         forget = sql.SQL("DELETE FROM {}.scopes WHERE role = {} RETURNING namespace")
         cursor = await connection.execute(forget.format(schema, sql.Literal(role)))
@@ -74,17 +129,19 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
         # Also what it was given by others' statements.
         revoke = sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA {0} FROM {1}; REVOKE ALL ON SCHEMA {0} FROM {1}")
         await connection.execute(revoke.format(schema, name))
+        await execute_made(connection, _REVOKE_FUNCTIONS, role, place.schema)
         if namespaces:
             await _check_freedom(connection, place, role)
-            await _protect(connection, place)
+            await _protect(connection, place, owner)
             await connection.execute(sql.SQL(_GRANTS).format(schema=schema, role=name))
+            await grant_columns(connection, place)
             scopes = sql.SQL(", ").join(
                 sql.SQL("({}, {})").format(sql.Literal(role), sql.Literal(namespace))
                 for namespace in dict.fromkeys(namespaces)
             )
             insert = sql.SQL("INSERT INTO {}.scopes (role, namespace) VALUES {}")
             await connection.execute(insert.format(schema, scopes))
-    if before and before <= set(namespaces):
+    if before and before <= set(namespaces) and not locks:
         return
     try:
         await connection.execute(_END_SESSIONS, (role,))
@@ -98,6 +155,11 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
             f" reading: {error.diag.message_primary}; an administrator runs: {end.as_string(connection)}"
             f" {grant.as_string(connection)}"
         ) from error
+
+
+async def grant_columns(connection: Connection, place: Place) -> None:
+    """Let secured roles write all columns of chunks that are written of a row that is there, also new ones."""
+    await execute_made(connection, _COLUMN_GRANTS, place.schema)
 
 
 async def _check_role(connection: Connection, place: Place, role: str) -> None:
@@ -121,8 +183,8 @@ async def _check_freedom(connection: Connection, place: Place, role: str) -> Non
         )
 
 
-async def _protect(connection: Connection, place: Place) -> None:
-    """Make the policies, unless they are there: those who work with the tables would wait for this."""
+async def _protect(connection: Connection, place: Place, owner: str) -> None:
+    """Make the policies, unless they are there, for those who work with the tables would wait, and the functions."""
     cursor = await connection.execute(_SECURED, (place.schema,))
     there = {table for (table,) in await cursor.fetchall()}
     for table, policy in _POLICIES.items():
@@ -133,3 +195,6 @@ async def _protect(connection: Connection, place: Place) -> None:
             )
             names = {"schema": sql.Identifier(place.schema), "table": sql.Identifier(place.schema, table)}
             await connection.execute(sql.SQL(statements).format(**names))
+    schema, scope = sql.Identifier(place.schema), sql.SQL(_SCOPE)
+    functions = sql.SQL(_FUNCTIONS).format(schema=schema, owner=sql.Identifier(owner), scope=scope)
+    await connection.execute(functions)
