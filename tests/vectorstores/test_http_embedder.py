@@ -270,8 +270,10 @@ async def test_the_index_in_an_error_is_that_of_the_callers_text(service):
             await embedder.embed(["a", "b", "c", "d", "bad"])
 
 
-async def test_an_answer_that_is_no_json_is_quoted(service):
-    service.respond = lambda request, number: Reply(b"<html>proxy</html>")
+@table("charset", ["utf-8", "hex", "no-such"])
+async def test_an_answer_that_is_no_json_is_quoted(service, charset):
+    headers = {"content-type": f"text/html; charset={charset}"}
+    service.respond = lambda request, number: Reply(b"<html>proxy</html>", headers=headers)
     async with embedder_of(service) as embedder:
         with pytest.raises(EmbeddingError, match="no JSON object: <html>proxy</html>"):
             await embedder.embed(["a"])
