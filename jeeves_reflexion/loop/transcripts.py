@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import anyio
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -94,20 +96,22 @@ class Transcript:
     evaluation: Evaluation | None = None
 
 
-def read_transcripts(paths: Sequence[Path]) -> list[Transcript]:
-    """Return the transcripts of files of JSON lines, in their order, each once.
+def read_transcripts(files: Sequence[str]) -> list[Transcript]:
+    """Return the transcripts of files of JSON lines, in their order, each once; ``-`` is standard input.
 
     Raises :class:`ConfigurationError` that names file and line of the first that can't be read.
     """
     found: dict[str, Transcript] = {}
-    for path in paths:
+    for file in files:
+        label = "standard input" if file == "-" else file
         try:
-            lines = path.read_text(encoding="utf-8-sig").split("\n")  # text has other ends of lines
+            data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+            lines = data.decode("utf-8-sig").split("\n")  # text has other ends of lines
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"{path} can't be read: {error}") from error
+            raise ConfigurationError(f"{label} can't be read: {error}") from error
         for number, line in enumerate(lines, 1):
             if line.strip():
-                transcript = _transcript(line, f"{path}, line {number}")
+                transcript = _transcript(line, f"{label}, line {number}")
                 found.setdefault(transcript.id, transcript)
     return list(found.values())
 
@@ -131,8 +135,10 @@ async def learn_transcripts(
             transcript.task, transcript.attempt, transcript.evaluation, advice=advice
         )
         if trial.evaluation.scored and not trial.problems:
-            async with store_errors("note what was learned"):
-                await store.records.append_once(_LEARNED, transcript.id, None)
+            # The lesson is stored: an interrupt in between would have it learned again.
+            with anyio.CancelScope(shield=True):
+                async with store_errors("note what was learned"):
+                    await store.records.append_once(_LEARNED, transcript.id, None)
         yield transcript, trial
 
 
