@@ -51,11 +51,12 @@ def learn(
     embedder: EmbedderChoice,
     endpoint: Endpoint,
 ) -> None:
-    """Learn from attempts that were made elsewhere, in files of JSON lines.
+    """Learn from attempts that were made elsewhere.
 
-    A line is {"task": ..., "output": ..., "score": 0.2, "reason": ...} or {"messages": [...], "score": 0.2}; a line
-    without a score is judged. Each attempt is learned from once, however often it is given. A line that can't be
-    read stops the command before anything is learned. With "-" as FILE, standard input is read.
+    A file holds JSON lines, {"task": ..., "output": ..., "score": 0.2, "reason": ...} or {"messages": [...], "score":
+    0.2}, spans of OpenTelemetry (OTLP as JSON, or as its SDK prints them), or a log of Inspect. What has no verdict is
+    judged. Each attempt is learned from once, however often it is given. What can't be read stops the command before
+    anything is learned. With "-" as FILE, standard input is read.
     """
     transcripts = read_transcripts(files)
     if not transcripts:

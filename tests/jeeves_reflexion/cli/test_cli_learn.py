@@ -148,6 +148,23 @@ def test_attempts_are_read_from_standard_input(cli, learn, server):
     assert "standard input, line 1: " in cli("learn", "-", *given, stdin="{").stderr
 
 
+def test_a_trace_is_learned_from_once_beside_the_other_forms(learn, server):
+    def span(name, *given):
+        attributes = {
+            "gen_ai.input.messages": json.dumps(given[:1]),
+            "gen_ai.output.messages": json.dumps(given[1:]),
+        }
+        return {"context": {"trace_id": "0x1", "span_id": name}, "parent_id": None, "attributes": attributes}
+
+    asked = {"role": "user", "parts": [{"type": "text", "content": TASK}]}
+    told = {"role": "assistant", "parts": [{"type": "text", "content": "France, as the span has it"}]}
+    event = {"name": "gen_ai.evaluation.result", "attributes": {"gen_ai.evaluation.score.label": "fail"}}
+    judged = json.dumps({**span("0xa", asked, told), "events": [event]}, indent=4)
+    assert "2 attempts: 2 lessons, 0 known already" in learn(judged, PLAIN).stdout
+    assert "France, as the span has it" in server.prompts()
+    assert "no lessons, 2 known already" in learn(PLAIN, judged, judged).stdout
+
+
 def test_secrets_and_gold_stay_where_they_are(learn, server, cli):
     server.lessons = ["Use the key sk-proj-abcdefghijklmnopqrstuvwxyz123456 for the map."]
     learn({**PLAIN, "reference": "Paris is the gold answer"})
