@@ -39,7 +39,7 @@ from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summar
 from jeeves_reflexion.revisers import Edit, apply_edits, parse_edits
 from jeeves_reflexion.revisers.edits import holds_markers
 from jeeves_reflexion.revisers.model import whole_text
-from jeeves_reflexion.tasknotes.injection import as_data
+from jeeves_reflexion.tasknotes.reflector import as_data
 from jeeves_reflexion.tasknotes.strategy import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
 from jeeves_reflexion.values import Hider
