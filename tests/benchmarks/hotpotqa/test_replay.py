@@ -22,12 +22,13 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models import Cassette, RecordedModel
 
 LOGS = Path(__file__).parents[4] / "shared" / "data" / "hotpotqa"
+QUESTIONS = 25
 SOLVED = {
-    "cot_no_context_reflexion": [32, 37, 40, 40, 40],
-    "react_base": [34, 34, 34, 34, 34],
-    "cot_context_last_trial": [62, 66, 66, 66, 66],
+    "cot_no_context_reflexion": [10, 11, 12, 12, 12],
+    "react_base": [10, 10, 10, 10, 10],
+    "cot_context_last_trial": [17, 18, 18, 18, 18],
 }
-HALTED = {"react_base": [10, 9, 10, 9, 10]}
+HALTED = {"react_base": [2, 2, 2, 1, 2]}
 
 
 # -- the authors' logs -------------------------------------------------------------------------------------------
@@ -35,10 +36,13 @@ HALTED = {"react_base": [10, 9, 10, 9, 10]}
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_the_loop_comes_to_the_table_of_the_authors_log(name, tmp_path):
+    """The first questions of each log; docs/results/hotpotqa_replay.md has all hundred."""
     path = LOGS / f"hotpotqa_replay_{name}.jsonl"
     if not path.exists():
         pytest.skip(f"the logged run {path.name} is not there")
-    run = read_log(path)
+    lines = path.read_text(encoding="utf-8").splitlines()[:QUESTIONS]
+    (tmp_path / path.name).write_text("\n".join(lines), encoding="utf-8")
+    run = read_log(tmp_path / path.name)
     cassette = Cassette(tmp_path / "tape.jsonl")
     cassette.append(recordings(run))
     played = anyio.run(play, run, RecordedModel(cassette.path, match="position"))
@@ -48,8 +52,7 @@ def test_the_loop_comes_to_the_table_of_the_authors_log(name, tmp_path):
     assert ours == rows(played.logged, run.n_trials)
     assert [row.solved for row in ours] == SOLVED[name]
     assert [row.halted for row in ours] == HALTED.get(name, [0] * 5)
-    logged = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    trials = [trial for question in logged for trial in question["trials"]]
+    trials = [trial for line in lines for trial in json.loads(line)["trials"]]
     assert played.steps == sum(len(trial["steps"]) for trial in trials)
     assert played.lessons == sum(len(trial["reflections_after"]) for trial in trials)
 
