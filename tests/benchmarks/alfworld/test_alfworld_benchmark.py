@@ -236,7 +236,7 @@ def test_a_few_games_are_of_all_kinds(genuine_games):
 
 def test_the_memory_holds_the_last_three_reflections(made_games, made_folder, tmp_path):
     out = tmp_path / "out"
-    arguments = ["--dry-run", "--memory", "last3", "--limit", "1", "--trials", "5", "--step-limit", "1"]
+    arguments = ["--dry-run", "--arms", "reflexion@3", "--limit", "1", "--trials", "5", "--step-limit", "1"]
     where = ["--made-games", str(made_folder), "--embedder", "hashing", "--out", str(out)]
     result = CliRunner().invoke(alfworld, [*arguments, *where])
     assert result.exit_code == 0, result.output
