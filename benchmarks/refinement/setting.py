@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +13,7 @@ from multiprocessing import get_context
 from typing import TypeAlias
 
 from jeeves_reflexion import __version__
-from jeeves_reflexion.statistics import Share
 
-from .figures import Figure
 from .grid import Basis, Grid, Spread, Varied, run_grid, vary
 from .tasks import keys
 
@@ -54,21 +52,6 @@ class Measured:
     strict: Grid
     loose: Grid
     varied: Sequence[Varied]
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredModel:
-    """What was measured with a real model, the one that judged, and how often each was wrong."""
-
-    setting: Setting
-    model: str
-    judge: str
-    figures: Mapping[str, Figure]
-    errors: Mapping[str, Share | None]
-    reasons: Mapping[str, int]
-    failures: Sequence[str]
-    tokens: float
     seconds: float = 0.0
 
 
