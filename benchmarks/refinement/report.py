@@ -7,16 +7,17 @@ from dataclasses import asdict
 from importlib import resources
 from string import Template
 
+from jeeves_reflexion import __version__
 from jeeves_reflexion.statistics import Share, wilson
 from jeeves_reflexion.types import JSON
 
-from ..report import percent, share_json, table
-from .figures import BOUNDS, WITHIN, Bound, Figure
+from ..report import machine, percent, share_json, table
+from .figures import BOUNDS, WITHIN, Bound, Figures, holds
 from .grid import SENSITIVE, Grid, Place, Varied
 from .play import CONTINUATIONS, FURTHER, LOOKS
 from .rates import BREAKING, THRESHOLD
 from .record import IMPROVEMENT
-from .setting import Measured, surroundings
+from .setting import Measured
 
 WHERE_SHORT = Bound(
     "S01*", "the same, of runs whose first draft was not good enough", 0.80, "better_where_short"
@@ -29,10 +30,9 @@ SHOWN = (BOUNDS[0], WHERE_SHORT, *BOUNDS[1:])
 def page(found: Measured) -> str:
     """Return the page of an offline measurement."""
     setting = found.setting
-    about = surroundings()
     return _filled(
         {
-            "made_with": f"jeeves-reflexion {about['jeeves-reflexion']}, Python {about['python']}, {about['machine']}",
+            "made_with": f"jeeves-reflexion {__version__}, {machine()}",
             "threshold": f"{THRESHOLD:g}",
             "improvement": f"{IMPROVEMENT:g}",
             "within": WITHIN,
@@ -62,7 +62,7 @@ def page_json(found: Measured) -> dict[str, JSON]:
     """Return an offline measurement: every figure with its counts."""
     return {
         "command": found.setting.command,
-        "versions": surroundings(),
+        "versions": {"jeeves-reflexion": __version__, "machine": machine()},
         "seconds": round(found.seconds, 1),
         "setting": {**asdict(found.setting), "runs": found.setting.runs},
         "bounds": [asdict(bound) for bound in BOUNDS],
@@ -87,8 +87,8 @@ def _grid(grid: Grid) -> dict[str, JSON]:
     }
 
 
-def _figures(figures: Mapping[str, Figure]) -> dict[str, JSON]:
-    return {name: share_json(figure.share) for name, figure in figures.items()}
+def _figures(figures: Figures) -> dict[str, JSON]:
+    return {name: share_json(share) for name, share in figures.items()}
 
 
 def _regions(grid: Grid) -> str:
@@ -113,16 +113,16 @@ def _varied(rows: Sequence[Varied]) -> str:
         [
             row.name,
             *(_bold(row.figures, bound) for bound in SHOWN),
-            _said(row.figures["went_on_past_good"].share),
+            _said(row.figures["went_on_past_good"]),
         ]
         for row in rows
     ]
     return table(["", *(bound.id for bound in SHOWN), "late"], written)
 
 
-def _bold(figures: Mapping[str, Figure], bound: Bound) -> str:
-    figure = figures[bound.figure]
-    return f"**{_said(figure.share)}**" if figure.holds(bound.least) else _said(figure.share)
+def _bold(figures: Figures, bound: Bound) -> str:
+    share = figures[bound.figure]
+    return f"**{_said(share)}**" if holds(share, bound.least) else _said(share)
 
 
 def _together(grid: Grid) -> str:

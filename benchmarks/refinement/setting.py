@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from typing import TypeAlias
-
-from jeeves_reflexion import __version__
 
 from .grid import Basis, Grid, Spread, Varied, run_grid, vary
 from .tasks import keys
@@ -82,12 +78,3 @@ def measure(setting: Setting, tell: Tell) -> Measured:
             run_grid(loose, axes, spread, partial(tell, "grid, the overall score alone")),
             vary(basis, spread),
         )
-
-
-def surroundings() -> dict[str, str]:
-    """Return the versions and the machine."""
-    return {
-        "jeeves-reflexion": __version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-    }

@@ -27,7 +27,7 @@ def test_a_tiny_measurement_writes_its_page_and_its_figures(tmp_path):
     cells = found["grids"]["each_criterion_vetoes"]["cells"]
     assert [(cell["judge"], cell["reviser"]) for cell in cells] == [(0.0, 0.1), (0.3, 0.1)]
     assert all(cell["figures"][bound.figure]["n"] >= 3 for cell in cells for bound in BOUNDS)
-    assert set(found["versions"]) == {"jeeves-reflexion", "python", "machine"}
+    assert set(found["versions"]) == {"jeeves-reflexion", "machine"}
     assert "grid, each criterion vetoes: 2 of 2" in done.stderr
 
 
