@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from protocol_parts import FAILED_FIELDS, TASK, entry, partial, reply, trial
+from tables import table
 
 from jeeves_reflexion import ScriptedModel, Task
 from jeeves_reflexion.reflections.forms import CAUSES, cause_of, make_reflection, rule_of, steps_of
@@ -100,8 +101,8 @@ def test_the_other_forms_as_the_seed_shows_them():
         assert from_markdown(text).reflection.outcome == outcome
 
 
-@pytest.mark.parametrize("marks", ["##", "###"])
-@pytest.mark.parametrize(
+@table("marks", ["##", "###"])
+@table(
     ("principle", "procedure"),
     [
         ("Look first.", "1. Ask.\n2. Look."),

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 from protocol_parts import FAILED_FIELDS, STEPS, TASK, failed, reply, source
+from tables import table
 
 from jeeves_reflexion import Evaluation, ReAct, Reflexion, ScriptedModel, Task
 from jeeves_reflexion.events import Event, as_json
@@ -114,11 +115,11 @@ async def test_x37_nothing_of_the_infrastructure(tmp_path, caplog):
         assert [internal for internal in INTERNAL if internal in text] == [], where
 
 
-@pytest.mark.parametrize("text", BENIGN)
+@table("text", BENIGN)
 async def test_x38_what_is_generic_and_useful_survives(tmp_path, text):
     journal = ReflectionJournal(tmp_path)
     stored = await journal.record(TASK, failed(what_happened=text), provenance=source())
-    read = (await journal.list()).stored[0]
+    (read,) = [one for one in (await journal.list()).stored if one.id == stored.id]
     assert read.entry.reflection.fields["what_happened"] == text
     assert read.entry == stored.entry
 

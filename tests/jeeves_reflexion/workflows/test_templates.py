@@ -59,7 +59,7 @@ async def test_what_a_template_comes_to(source, value):
     assert await rendered(source) == value
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "said"),
     [
         ("{{ state.requst }}", "node 'a', prompt: 'dict object' has no attribute 'requst'"),
@@ -84,7 +84,7 @@ async def test_what_is_not_there_is_an_error_that_says_where(source, said):
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(
+@table(
     "source",
     [
         "{{ ''.__class__.__mro__ }}",
@@ -160,7 +160,7 @@ async def test_a_text_stays_a_text_where_a_text_is_wanted():
     assert await render_text("{{ state.data.deep }}", STATE, "x") == '{"x": null}'
 
 
-@pytest.mark.parametrize(
+@table(
     ("condition", "true"), [("state.n > 2", True), ("{{ state.n > 5 }}", False), (True, True), (False, False)]
 )
 async def test_conditions_are_expressions_with_or_without_braces(condition, true):
