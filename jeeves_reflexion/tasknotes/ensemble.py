@@ -158,8 +158,6 @@ class Ensemble:
 
     def _listening(self, session: Session) -> Session:
         """Return a session whose events, without secrets, go to its listener and to the ensemble's."""
-        if not self._listeners:
-            return redacting(session)
         sessions = [session, *map(session.listening, self._listeners)]
 
         async def tell(event: Event) -> None:
