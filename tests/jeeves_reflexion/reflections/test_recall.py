@@ -39,10 +39,9 @@ from jeeves_reflexion import (
     Trial,
 )
 from jeeves_reflexion.protocols import LessonStore
-from jeeves_reflexion.reflections.blocks import chain_block, recalled_block
 from jeeves_reflexion.reflections.forms import make_reflection, principle_of, procedure_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal
-from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.library import ReflectionLibrary, chain_block, recalled_block
 from jeeves_reflexion.reflections.streams import PRINCIPLES, PROCEDURES, Stream, Streams
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, StoreUnavailableError
 

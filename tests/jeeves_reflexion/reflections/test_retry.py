@@ -20,9 +20,8 @@ from jeeves_reflexion import (
     VectorLessonStore,
 )
 from jeeves_reflexion.events import Escalated, LessonDropped, LessonsRecalled, RunFinished, Warned, as_json
-from jeeves_reflexion.reflections.blocks import chain_block
 from jeeves_reflexion.reflections.journal import ReflectionJournal
-from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.library import ReflectionLibrary, chain_block
 from jeeves_reflexion.reflections.markdown import to_markdown
 from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.reflections.reflector import StructuredReflector
