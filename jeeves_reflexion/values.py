@@ -24,6 +24,7 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "bool": (bool, "True or False"),
     "Mapping": (Mapping, "a mapping"),
 }
+_PLAIN = {"str": str, "int": int, "float": float, "bool": bool, "Mapping": dict, "tuple": tuple}
 _CLASSES = frozenset({"EvaluationError", "Step", "ToolCall", "Usage"})
 _ANNOTATION = re.compile(
     r"(?:tuple\[(?P<item>\w+), \.\.\.\]|(?P<kind>\w+)(?:\[.*\])?)(?P<optional> \| None)?"
@@ -39,13 +40,20 @@ def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
     """
     known = _KINDS.keys() | _CLASSES
     fields = [(name, _ANNOTATION.fullmatch(kind)) for name, kind in cls.__annotations__.items()]
-    kinds = [(name, *kind.groups()) for name, kind in fields if kind and {kind["item"], kind["kind"]} & known]
+    kinds: list[tuple[str, type | None, str | None, Any, str | None]] = [
+        (name, _PLAIN.get(kind["kind"] or "tuple"), *kind.groups())
+        for name, kind in fields
+        if kind and {kind["item"], kind["kind"]} & known
+    ]
     after: Callable[..., None] | None = getattr(cls, "__post_init__", None)
 
     def __post_init__(self: Any, *init_vars: object) -> None:  # noqa: ANN401, N807 - of any such class
-        for name, item, kind, optional in kinds:
+        for name, plain, item, kind, optional in kinds:
             given = getattr(self, name)
             if given is None and optional:
+                continue
+            # What most values are needs no further look; a nan does, and what a tuple holds.
+            if type(given) is plain and not (given if plain is tuple else plain is float and given != given):  # noqa: PLR0124
                 continue
             try:
                 value = _items(item, given) if item else _value(kind, given)

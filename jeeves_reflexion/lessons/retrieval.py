@@ -6,7 +6,8 @@ import difflib
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -20,7 +21,7 @@ from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Lesson, Lift, RecalledLesson, Task
 from jeeves_reflexion.values import checked_settings
-from vectorstores.base import Filter, VectorStore
+from vectorstores.base import Filter
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -152,14 +153,13 @@ def credited(
     return kept, harmful
 
 
-async def likeness_of(store: VectorStore, candidates: Sequence[Candidate]) -> Likeness:
+async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> Likeness:
     """Read how near lessons are to one another by their own words."""
-    # Those of the chunks that hold its text: the first, or the second where a task comes before it.
-    ids = [chunk for each in candidates for chunk in chunk_ids(each.lesson.id)[:2]]
-    found = await store.get_by_ids(ids, vectors=True) if ids else []
-    vectors = {
-        chunk.metadata["lesson_id"]: chunk.vector for chunk in found if chunk.metadata.get("holds") == "text"
-    }
+    # The chunk that holds its text: the second where a task comes before it.
+    number = 0 if lessons.key == "lesson" else 1
+    ids = [chunk_ids(each.lesson.id)[number] for each in candidates]
+    found = await lessons.store.get_by_ids(ids, vectors=True) if ids else []
+    vectors = {chunk.metadata["lesson_id"]: chunk.vector for chunk in found}
 
     def likeness(one: str, other: str) -> float:
         first, second = vectors.get(one), vectors.get(other)
@@ -179,7 +179,7 @@ def pick(
     if picking.utility_weight and any(item.candidate.utility for item in ranked):
         ranked = _by_utility(ranked, picking.utility_weight)
     lessons = [item.candidate.lesson for item in ranked]
-    words = {each.id: normalised(each.text).split() for each in lessons}
+    words = [_Words(each) for each in lessons]
     chosen: list[int] = []
     reasons: dict[int, str] = {}
     nearness = dict.fromkeys(range(len(ranked)), 0.0)  # to the nearest of those that are chosen
@@ -197,7 +197,7 @@ def pick(
         room -= cost
         chosen.append(at)
         for each in left:
-            if each != at and _says_the_same(lesson, lessons[each], words, picking.max_likeness):
+            if each != at and words[at].say_the_same(words[each], picking.max_likeness):
                 reasons[each] = f"says what {lesson.id[:8]} says"
             elif each != at:
                 nearness[each] = max(nearness[each], likeness(lesson.id, lessons[each].id))
@@ -215,17 +215,28 @@ def _marginal(item: Ranked, nearness: float, picking: Picking, chosen: Sequence[
     return (1.0 - picking.diversity) * item.relevance - picking.diversity * nearness
 
 
-def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, Sequence[str]], likeness: float) -> bool:
-    """Whether two lessons say the same in the same words, but for so few; an embedder takes opposites for alike."""
-    if likeness >= 1.0 or one.id in other.contradicts or other.id in one.contradicts:
-        return False
-    if _NUMBER.findall(one.text) != _NUMBER.findall(other.text):
-        return False
-    match = difflib.SequenceMatcher(None, words[one.id], words[other.id], autojunk=False)
-    # Most pairs have few words in common: these are told apart without a look at their order.
-    return (
-        match.real_quick_ratio() >= likeness and match.quick_ratio() >= likeness and match.ratio() >= likeness
-    )
+class _Words:
+    """The words of a lesson, to be compared with those of others."""
+
+    def __init__(self, lesson: Lesson) -> None:
+        self.lesson = lesson
+        self.numbers = _NUMBER.findall(lesson.text)
+        self.words = normalised(lesson.text).split()
+        self.counts = Counter(self.words)
+
+    def say_the_same(self, other: _Words, likeness: float) -> bool:
+        """Whether both say the same in the same words, but for so few; an embedder takes opposites for alike."""
+        if likeness >= 1.0 or self.numbers != other.numbers:
+            return False
+        if self.lesson.id in other.lesson.contradicts or other.lesson.id in self.lesson.contradicts:
+            return False
+        # Most pairs have few words in common: these are told apart without a look at their order.
+        total = len(self.words) + len(other.words)
+        if 2 * min(len(self.words), len(other.words)) < likeness * total:
+            return False
+        if 2 * (self.counts & other.counts).total() < likeness * total:
+            return False
+        return difflib.SequenceMatcher(None, self.words, other.words, autojunk=False).ratio() >= likeness
 
 
 def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:

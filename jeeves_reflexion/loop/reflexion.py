@@ -350,9 +350,9 @@ class Reflexion(Generic[T]):
         return replace(trial, evaluation=evaluation, passed=passed, exhausted=exhausted)
 
     async def note_outcome(self, session: Session, trial: Trial) -> Trial:
-        """Tell the lesson store how the attempt went that its lessons were recalled for."""
+        """Tell the lesson store how the attempt went that its lessons were recalled for, also where nobody can say."""
         lessons, recall = self.lessons, trial.recall
-        if lessons is None or recall is None or not trial.evaluation.scored:
+        if lessons is None or recall is None or (trial.exhausted and not trial.evaluation.scored):
             return trial
         try:
             await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))

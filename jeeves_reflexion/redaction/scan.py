@@ -83,6 +83,8 @@ def redact(text: str) -> str:
     each. A text without secrets takes one round, others two or three. One that still shows something new after
     ``_ROUNDS`` was made for that, and is hidden as a whole, so that the time stays linear.
     """
+    if not text:
+        return text
     for _ in range(_ROUNDS):
         read, places = _as_read(text)
         found = sorted(_found(read), key=lambda span: span[:2])
@@ -123,7 +125,8 @@ def _found(text: str) -> Iterator[_Span]:
     """What the patterns find: from where to where, and of which kind."""
     lowered = text.lower()
     held = {need for need in _NEEDS if need in lowered}
-    for pattern in PATTERNS if _UNNAMED.search(text) else _NAMED:
+    patterns = PATTERNS if _UNNAMED.search(text) else _NAMED if held else ()
+    for pattern in patterns:
         if not pattern.needs or not held.isdisjoint(pattern.needs):
             for match in _compiled(pattern.expression).finditer(text):
                 if pattern.check is None or pattern.check(match):
