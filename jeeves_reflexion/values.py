@@ -40,8 +40,8 @@ def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
     """
     known = _KINDS.keys() | _CLASSES
     fields = [(name, _ANNOTATION.fullmatch(kind)) for name, kind in cls.__annotations__.items()]
-    kinds: list[tuple[str, type | None, str | None, Any, str | None]] = [
-        (name, _PLAIN.get(kind["kind"] or "tuple"), *kind.groups())
+    kinds = [
+        (name, _PLAIN.get(kind["kind"] or "tuple"), kind["item"], kind["kind"], kind["optional"])
         for name, kind in fields
         if kind and {kind["item"], kind["kind"]} & known
     ]

@@ -9,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Literal, Protocol, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -221,8 +222,16 @@ class _Words:
     def __init__(self, lesson: Lesson) -> None:
         self.lesson = lesson
         self.numbers = _NUMBER.findall(lesson.text)
-        self.words = normalised(lesson.text).split()
-        self.counts = Counter(self.words)
+
+    @cached_property
+    def words(self) -> list[str]:
+        """Its words in their order."""
+        return normalised(self.lesson.text).split()
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often each of them stands there."""
+        return Counter(self.words)
 
     def say_the_same(self, other: _Words, likeness: float) -> bool:
         """Whether both say the same in the same words, but for so few; an embedder takes opposites for alike."""
