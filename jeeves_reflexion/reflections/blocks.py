@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.lessons.screening.rules import screen
+from jeeves_reflexion.reflections.endpoints import named_tools
 from jeeves_reflexion.reflections.forms import FORMS, PRINCIPLE
 from jeeves_reflexion.reflections.markdown import Entry, plain_id
 from jeeves_reflexion.text import cut_middle, fence, one_line
