@@ -147,9 +147,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if self == NO_USAGE:
+        if not self.calls and self == NO_USAGE:
             return other
-        if other == NO_USAGE:
+        if not other.calls and other == NO_USAGE:
             return self
         cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
         return Usage(
@@ -173,7 +173,7 @@ class Usage:
         """
         if other is NO_USAGE:
             return self
-        if self == other:
+        if self is other or self == other:
             return NO_USAGE
         cost = None if self.cost_usd is None else max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
         if cost is None and self.calls <= other.calls and self.tokens <= other.tokens:
