@@ -23,6 +23,8 @@ def is_heavy(values: Iterable[object], limit: int) -> bool:
     while waiting and limit >= 0:
         value = waiting.pop()
         limit -= _NUMBER
+        if value is None or isinstance(value, int | float):
+            continue
         if isinstance(value, str):
             limit -= len(value)
         elif isinstance(value, Chunk):
