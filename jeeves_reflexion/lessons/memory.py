@@ -147,8 +147,8 @@ def with_lesson(block: str, trial: Trial) -> str:
 
 
 def lesson_of_line(task: Task, reflection: Reflection, provenance: Provenance) -> Lesson:
-    """Return the lesson that a line of a block is; equal lines are one lesson."""
-    text, task = inert(one_line(redact(clean_characters(reflection.lesson)))), clean_task(task)
+    """Return the lesson that a line of a block is, of a reflection without secrets; equal lines are one lesson."""
+    text, task = inert(one_line(clean_characters(reflection.lesson))), clean_task(task)
     return Lesson(
         id=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32],
         text=text,

@@ -94,6 +94,7 @@ class Ledger:
         self._turn = threading.Lock()
         self._credits: Credits | None = None
         self._read_at = 0.0
+        self._writing = False
         self._unwritten: dict[str, tuple[RecordWrite, ...]] = {}  # what is noted of recalls, by their ids
 
     # -- what happened -------------------------------------------------------------------------------------------
@@ -128,9 +129,14 @@ class Ledger:
         mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}
         index = (RecordWrite(_of_run(run_id), recall.id, mine),) if run_id else ()
         self._unwritten.setdefault(recall.id, (RecordWrite(RECALLS, recall.id, entry), *index))
-        if len(self._unwritten) > _MOST_UNWRITTEN:
-            async with store_errors("note a recall"):
-                await self.write_recalls()
+        # One of many that recall at once writes what waits; the others go on.
+        if len(self._unwritten) > _MOST_UNWRITTEN and not self._writing:
+            self._writing = True
+            try:
+                async with store_errors("note a recall"):
+                    await self.write_recalls()
+            finally:
+                self._writing = False
 
     def _noted_with(self, recall_id: str) -> dict[str, Sequence[RecordWrite]]:
         """What waits of a recall and of the others of its run, which stand there in their order; empty if nothing."""
