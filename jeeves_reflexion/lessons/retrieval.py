@@ -160,7 +160,10 @@ async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> L
     number = 0 if lessons.key == "lesson" else 1
     ids = [chunk_ids(each.lesson.id)[number] for each in candidates]
     found = await lessons.store.get_by_ids(ids, vectors=True) if ids else []
-    vectors = {chunk.metadata["lesson_id"]: chunk.vector for chunk in found}
+    # None where the lesson was stored to be found by something else.
+    vectors = {
+        chunk.metadata["lesson_id"]: chunk.vector for chunk in found if chunk.metadata.get("holds") == "text"
+    }
 
     def likeness(one: str, other: str) -> float:
         first, second = vectors.get(one), vectors.get(other)
@@ -189,7 +192,11 @@ def pick(
         left = [at for at in nearness if at not in chosen and at not in reasons]
         if not left:
             break
-        at = max(left, key=lambda each: (_marginal(ranked[each], nearness[each], picking, chosen), -each))
+        # The first choice has nothing to differ from: it is the best, at any diversity.
+        weight = picking.diversity if chosen else 0.0
+        at = max(
+            left, key=lambda each: ((1 - weight) * ranked[each].relevance - weight * nearness[each], -each)
+        )
         lesson = lessons[at]
         cost = estimate_tokens(lesson.text)
         if cost > room:
@@ -207,13 +214,6 @@ def pick(
         [_recalled(ranked[at], ranked[at].why) for at in sorted(chosen)],
         [_recalled(item, reasons.get(at, better)) for at, item in enumerate(ranked) if at not in chosen],
     )
-
-
-def _marginal(item: Ranked, nearness: float, picking: Picking, chosen: Sequence[int]) -> float:
-    # The first choice has nothing to differ from: it is the best, at any diversity.
-    if not chosen:
-        return item.relevance
-    return (1.0 - picking.diversity) * item.relevance - picking.diversity * nearness
 
 
 class _Words:

@@ -225,14 +225,6 @@ class Ledger:
             RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
         )
 
-    async def verdicts(self, recall_id: str) -> tuple[Verdict, ...]:
-        """Return everything that was said of the attempt that a recall was for, in the order in which it counts."""
-        async with store_errors("read the verdicts of a recall"):
-            found: list[Verdict] = []
-            while (record := await self.records.get(OUTCOMES, _slot(recall_id, len(found)))) is not None:
-                found.append(Verdict.read(record))
-            return tuple(found)
-
     # -- what it adds up to --------------------------------------------------------------------------------------
 
     async def credits(self, *, max_age: float = MAX_AGE) -> Credits:
