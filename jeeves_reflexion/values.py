@@ -105,7 +105,7 @@ def _items(kind: str, value: object) -> tuple[object, ...]:
 def _value(kind: str, value: object) -> object:
     """Return a value if it is of a kind; raises ``TypeError`` or ``ValueError`` that says what it must be."""
     if kind in _CLASSES:
-        if not any(cls.__name__ == kind for cls in type(value).__mro__):
+        if type(value).__name__ != kind and not any(cls.__name__ == kind for cls in type(value).__mro__):
             raise TypeError(f"of the class {kind}")
         return value
     accepted, said = _KINDS[kind]

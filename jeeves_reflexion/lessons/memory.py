@@ -109,6 +109,8 @@ def sound_block(block: str) -> str:
 
     What is appended passed the gate; what was written whole, or into a file by hand, did not.
     """
+    if not block:
+        return block
     items = re.split(r"^(?=- )", block, flags=re.MULTILINE)
     kept = [item for item in items if not any(map(screen, {item.rstrip("\n"), one_line(item)}))]
     if len(kept) < len(items):
