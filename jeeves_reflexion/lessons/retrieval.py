@@ -7,9 +7,8 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final, Literal, Protocol, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -29,6 +28,7 @@ _NUMBER: Final = re.compile(r"\d+")
 StrategyName: TypeAlias = Literal["nearest", "hybrid", "structured_reflections", "seed002"]
 Likeness: TypeAlias = Callable[[str, str], float]
 """The cosine similarity of the words of two lessons, named by their ids; 0 where it is not known."""
+_Words: TypeAlias = tuple[list[str], list[str]]  # the words of a lesson, and its numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def pick(
     if picking.utility_weight and any(item.candidate.utility for item in ranked):
         ranked = _by_utility(ranked, picking.utility_weight)
     lessons = [item.candidate.lesson for item in ranked]
-    words = [_Words(each) for each in lessons]
+    words = {each.id: (normalised(each.text).split(), _NUMBER.findall(each.text)) for each in lessons}
     chosen: list[int] = []
     reasons: dict[int, str] = {}
     nearness = dict.fromkeys(range(len(ranked)), 0.0)  # to the nearest of those that are chosen
@@ -205,7 +205,7 @@ def pick(
         room -= cost
         chosen.append(at)
         for each in left:
-            if each != at and words[at].say_the_same(words[each], picking.max_likeness):
+            if each != at and _says_the_same(lesson, lessons[each], words, picking.max_likeness):
                 reasons[each] = f"says what {lesson.id[:8]} says"
             elif each != at:
                 nearness[each] = max(nearness[each], likeness(lesson.id, lessons[each].id))
@@ -216,36 +216,16 @@ def pick(
     )
 
 
-class _Words:
-    """The words of a lesson, to be compared with those of others."""
-
-    def __init__(self, lesson: Lesson) -> None:
-        self.lesson = lesson
-        self.numbers = _NUMBER.findall(lesson.text)
-
-    @cached_property
-    def words(self) -> list[str]:
-        """Its words in their order."""
-        return normalised(self.lesson.text).split()
-
-    @cached_property
-    def counts(self) -> Counter[str]:
-        """How often each of them stands there."""
-        return Counter(self.words)
-
-    def say_the_same(self, other: _Words, likeness: float) -> bool:
-        """Whether both say the same in the same words, but for so few; an embedder takes opposites for alike."""
-        if likeness >= 1.0 or self.numbers != other.numbers:
-            return False
-        if self.lesson.id in other.lesson.contradicts or other.lesson.id in self.lesson.contradicts:
-            return False
-        # Most pairs have few words in common: these are told apart without a look at their order.
-        total = len(self.words) + len(other.words)
-        if 2 * min(len(self.words), len(other.words)) < likeness * total:
-            return False
-        if 2 * (self.counts & other.counts).total() < likeness * total:
-            return False
-        return difflib.SequenceMatcher(None, self.words, other.words, autojunk=False).ratio() >= likeness
+def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, _Words], likeness: float) -> bool:
+    """Whether two lessons say the same in the same words, but for so few; an embedder takes opposites for alike."""
+    (mine, numbers), (theirs, others) = words[one.id], words[other.id]
+    if likeness >= 1.0 or numbers != others or one.id in other.contradicts or other.id in one.contradicts:
+        return False
+    # Most pairs have few words in common: these are told apart without a look at their order.
+    least = likeness * (len(mine) + len(theirs)) / 2
+    if min(len(mine), len(theirs)) < least or (Counter(mine) & Counter(theirs)).total() < least:
+        return False
+    return difflib.SequenceMatcher(None, mine, theirs, autojunk=False).ratio() >= likeness
 
 
 def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:
