@@ -26,7 +26,7 @@ from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
-from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
+from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_lesson
 from jeeves_reflexion.loop.factory import (
     AgentLike,
     Choices,
@@ -262,7 +262,7 @@ class Reflexion(Generic[T]):
             last = history[-1] if history else None
             if last is None:
                 return None, await read_block(self.memory, self.lessons_block_name)
-            return None, with_reflection(last.block, last.reflection)
+            return None, with_lesson(last.block, last)
         lessons, number = self.lessons, len(history) + 1
         skipped = session.id if self.preset.chain else ""
         recall = await session.in_time(
@@ -350,9 +350,9 @@ class Reflexion(Generic[T]):
         return replace(trial, evaluation=evaluation, passed=passed, exhausted=exhausted)
 
     async def note_outcome(self, session: Session, trial: Trial) -> Trial:
-        """Tell the lesson store how the attempt went that its lessons were recalled for."""
+        """Tell the lesson store how the attempt went that its lessons were recalled for, also where nobody can say."""
         lessons, recall = self.lessons, trial.recall
-        if lessons is None or recall is None or not trial.evaluation.scored:
+        if lessons is None or recall is None or (trial.exhausted and not trial.evaluation.scored):
             return trial
         try:
             await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))

@@ -121,6 +121,8 @@ class ReflectionLibrary:
         """
         if recall_id not in self._recalls:
             raise LessonStoreError(f"there is no recall {recall_id!r} of this library")
+        if not evaluation.scored:
+            return False
         noted, self._recalls[recall_id] = self._recalls[recall_id], True
         return not noted
 

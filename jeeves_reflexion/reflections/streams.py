@@ -18,11 +18,11 @@ from pydantic import TypeAdapter
 
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record, swap
-from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.reflections.endpoints import named_tools
 from jeeves_reflexion.reflections.forms import PRINCIPLE
 from jeeves_reflexion.reflections.markdown import Entry, agent_slug, plain_id
 from jeeves_reflexion.types import JSON, Task
