@@ -19,10 +19,11 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
 from jeeves_reflexion import telemetry
-from jeeves_reflexion.callables import innermost, run
+from jeeves_reflexion.callables import aside, innermost, run
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError, described
 from jeeves_reflexion.models.near_json import NotJSONError, read_value
 from jeeves_reflexion.protocols import ToolSpec
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import cut_middle
 from jeeves_reflexion.types import JSON
 
@@ -75,10 +76,13 @@ class Tool:
         the function raises, whose own ``ToolError`` keeps its words; :class:`BudgetExceededError` passes through.
         """
         try:
-            with telemetry.tool(self.name):
+            with telemetry.tool(self.name) as told:
                 call = self._bound(arguments)
                 with anyio.fail_after(self.timeout) as scope:
-                    return cut_middle(_as_text(await run(self.function, call)), self.max_tokens)
+                    result = cut_middle(_as_text(await run(self.function, call)), self.max_tokens)
+                if telemetry.captured():
+                    told(await aside(redact, arguments), await aside(redact, result))
+                return result
         except BudgetExceededError:
             raise
         except Exception as error:

@@ -72,6 +72,8 @@ class AnthropicModel(EndpointModel):
 
     _lacks = frozenset({"seed"})
 
+    provider = "anthropic"
+
     def __init__(
         self,
         name: str,

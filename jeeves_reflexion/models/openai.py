@@ -88,6 +88,8 @@ class OpenAIModel(EndpointModel):
     :class:`ModelAuthError` where a key is needed and there is none.
     """
 
+    provider = "openai"
+
     def __init__(  # noqa: PLR0913 - what a user sets most often, by name
         self,
         name: str,

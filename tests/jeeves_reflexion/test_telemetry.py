@@ -28,7 +28,7 @@ else:
 
 from jeeves_reflexion import ReAct, Reflexion, ScriptedModel, open_lessons
 
-SECRET = "The sum of the hidden table is forty."
+SECRET = "The sum of the hidden table is forty, by sk-proj-AbCdEf0123456789AbCdEf."
 
 
 def look(row: int) -> str:
@@ -39,20 +39,30 @@ def look(row: int) -> str:
     return SECRET
 
 
+def lock() -> str:
+    "Lock it."
+    raise PermissionError(SECRET)
+
+
 def answer(messages):
     system = messages[0].content
     if system.startswith("You judge"):
         return "score: 1.0" if "second" in messages[-1].content else "score: 0.0"
     if system.startswith("You write lessons"):
         return "Look at the second row before you answer."
-    if "Observation" not in messages[-1].content:
-        return 'Thought: I look.\\nAction: look[{"row": 1}]'
+    seen = sum("Observation" in message.content for message in messages)
+    if seen < 2:
+        return 'Thought: I look.\\nAction: look[{"row": 1}]' if not seen else "Action: lock[]"
     return "Finish[the second row]" if "second row" in system else "Finish[the first row]"
 
 
-model = ScriptedModel(answer)
+class Model(ScriptedModel):
+    provider = "openai"
+
+
+model = Model(answer)
 store = open_lessons("memory://")
-result = Reflexion(ReAct(model, [look]), model=model, lesson_store=store).run_sync("Which row holds the sum?")
+result = Reflexion(ReAct(model, [look, lock]), model=model, lesson_store=store).run_sync("Which row holds the sum?")
 assert result.passed, result.summary()
 try:
     Reflexion(lambda prompt: 1 / 0, model=model).run_sync(SECRET)
@@ -64,13 +74,13 @@ if "none" not in sys.argv:
 """
 
 
-def spans(*arguments):
+def spans(*arguments, **environment):
     found = os.pathsep.join(
         [str(Path(jeeves_reflexion.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, *arguments],
-        env={**os.environ, "PYTHONPATH": found},
+        env={**os.environ, "PYTHONPATH": found, **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -115,8 +125,35 @@ def test_a_run_is_a_tree_of_spans_without_any_text():
     assert labels == ["fail", "pass"]
     counts = [s["attributes"]["gen_ai.memory.record.count"] for s in found if "memory" in s["name"]]
     assert sorted(counts) == [0, 1, 1]
+    chat = next(span for span in found if span["name"] == "chat scripted")
+    assert chat["attributes"]["gen_ai.provider.name"] == "openai"
+    assert chat["attributes"]["gen_ai.response.finish_reasons"] == ["stop"]
+    locked = next(span for span in found if span["name"] == "execute_tool lock")
+    assert locked["attributes"]["error.type"] == "PermissionError"
+    assert locked["status"]["status_code"] == "ERROR"
+    judging = [span["attributes"]["jeeves.attempt"] for span in found if "evaluator" in span["name"]]
+    assert judging[:2] == [1, 2]
+    recalled = [s["attributes"]["jeeves.lesson.ids"] for s in found if s["name"].startswith("search_memory")]
+    assert [len(ids) for ids in recalled] == [0, 1]
     for text in ("hidden table", "second row before", "Which row"):
         assert text not in printed
+
+
+def test_what_was_said_is_there_where_it_is_asked_for_without_secrets():
+    pytest.importorskip("opentelemetry.sdk")
+    printed = spans(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="true")
+    assert "hidden table" in printed
+    assert "sk-proj" not in printed
+    found = json.loads(printed)
+    looked = next(span["attributes"] for span in found if span["name"] == "execute_tool look")
+    assert looked["gen_ai.tool.call.arguments"] == '{"row": 1}'
+    assert looked["gen_ai.tool.call.result"].startswith("The sum of the hidden table")
+    chat = next(span["attributes"] for span in found if span["name"] == "chat scripted")
+    asked, (said,) = (json.loads(chat[f"gen_ai.{way}.messages"]) for way in ("input", "output"))
+    assert asked[-1]["parts"] == [{"type": "text", "content": "Which row holds the sum?"}]
+    assert (said["role"], said["finish_reason"]) == ("assistant", "stop")
+    events = [event["attributes"] for span in found for event in span["events"]]
+    assert "score: 0.0" in [told.get("gen_ai.evaluation.explanation") for told in events]
 
 
 def test_without_the_package_everything_works():
