@@ -190,11 +190,8 @@ def memory(
 
 def _of_recall(recall: Recall) -> dict[str, Value]:
     """Say what a recall gave and withheld; ``jeeves.lift`` has the lifts that are known, by ``jeeves.lift.ids``."""
-    known = {
-        item.lesson.id: item.lift.value
-        for item in recall.offered
-        if item.lift and item.lift.value is not None
-    }
+    lifts = {item.lesson.id: item.lift.value for item in (*recall.offered, *recall.withheld) if item.lift}
+    known = {id: lift for id, lift in lifts.items() if lift is not None}
     return {
         _FOUND: len(recall.offered),
         "jeeves.lesson.ids": [item.lesson.id for item in recall.offered],
