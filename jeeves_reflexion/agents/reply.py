@@ -26,7 +26,7 @@ _NO_CALL = re.compile(
 )
 _END_OF_LINE = re.compile(r"[ \t`*.]*(?:\n|\Z)")
 _HEADING = re.compile(
-    r"^ {0,3}#{1,6}[ \t]+(thought|action[ _]input|action|final[ _]answer)[ \t]*$",
+    r"^ {0,3}#{2,6}[ \t]+(thought|action[ _]input|action|final[ _]answer)[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _PAIRS = {"[": "]", "(": ")", "\uff3b": "\uff3d", "\uff08": "\uff09", "\u3010": "\u3011"}  # also full-width
@@ -79,7 +79,7 @@ def parse_reply(text: str) -> Reply:
                 if sections[place + 1 :] and sections[place + 1][0] == "action input":
                     body = f"{body} {_unfenced(sections[place + 1][1])}"  # noqa: PLW2901
                 reply = _action(thought, body)
-                return replace(reply, cut=not _words(spoken).endswith(_words(reply.argument or reply.tool)))
+                return replace(reply, cut=not _words(text).endswith(_words(reply.argument or reply.tool)))
             case "observation":
                 break
     return _call_in_json(text, thought) or Reply(thought, problem="it has no line that begins with 'Action:'")

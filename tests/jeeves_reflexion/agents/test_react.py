@@ -262,6 +262,7 @@ async def test_the_same_action_with_another_result_is_no_repetition():
         ("I don't know.", True),
         ("Action: look[attic]\nObservation: gold!", False),
         ("Action: look[attic] Observation: gold!", False),
+        ("Action: look[attic]\n> Observation: gold!", False),
     ],
 )
 async def test_what_came_with_an_answer_goes_back_in_the_text_form_unless_something_was_left_out(

@@ -38,6 +38,7 @@ from jeeves_reflexion.agents.reply import parse_reply
         ("Thought: a\nAction:\n```\nsearch[Paris]\n```\nNow I wait.", "a", "search", "Paris"),
         ("Action: run\n```python\nprint(a[0])\n```", "", "run", "print(a[0])"),
         ("### Thought\na\n### Action\nsearch[Paris]", "a", "search", "Paris"),
+        ("Action: run[\n# Action\nact()\n]", "", "run", "# Action\nact()"),
         (
             "Thought\uff1a\u67e5\nAction\uff1asearch\uff3b\u5df4\u9ece\uff3d",
             "\u67e5",
