@@ -12,6 +12,10 @@ import jeeves_reflexion
 
 PROGRAM = """
 import json, sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import anyio
 
 if "none" in sys.argv:
     sys.modules["opentelemetry"] = None
@@ -26,7 +30,8 @@ else:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
 
-from jeeves_reflexion import ReAct, Reflexion, ScriptedModel, open_lessons
+from jeeves_reflexion import ReAct, Reflexion, ScriptedModel, open_lessons, telemetry
+from jeeves_reflexion.types import Lesson, Lift, Provenance, Recall, RecalledLesson
 
 SECRET = "The sum of the hidden table is forty, by sk-proj-AbCdEf0123456789AbCdEf."
 
@@ -68,6 +73,22 @@ try:
     Reflexion(lambda prompt: 1 / 0, model=model).run_sync(SECRET)
 except Exception:
     pass
+
+
+class Measured:
+    "A store that knows what its lessons do."
+
+    store = SimpleNamespace(namespace="measured")
+
+    @telemetry.memory("search_memory")
+    async def recall(self):
+        made = [Lesson(id, "Look.", "t", "t", Provenance("r", 1, None)) for id in "abc"]
+        known, unknown, held = (RecalledLesson(each, 0.9, "") for each in made)
+        known, held = replace(known, lift=Lift(0.25)), replace(held, lift=Lift(-0.5))
+        return Recall("r", "t", (known, replace(unknown, lift=Lift())), (held,))
+
+
+anyio.run(Measured().recall)
 if "none" not in sys.argv:
     spans = exporter.get_finished_spans()
     print(json.dumps([json.loads(span.to_json()) for span in spans]))
@@ -123,7 +144,7 @@ def test_a_run_is_a_tree_of_spans_without_any_text():
         if event["name"] == "gen_ai.evaluation.result"
     ]
     assert labels == ["fail", "pass"]
-    counts = [s["attributes"]["gen_ai.memory.record.count"] for s in found if "memory" in s["name"]]
+    counts = [s["attributes"]["gen_ai.memory.record.count"] for s in found if "memory default" in s["name"]]
     assert sorted(counts) == [0, 1, 1]
     chat = next(span for span in found if span["name"] == "chat scripted")
     assert chat["attributes"]["gen_ai.provider.name"] == "openai"
@@ -133,8 +154,11 @@ def test_a_run_is_a_tree_of_spans_without_any_text():
     assert locked["status"]["status_code"] == "ERROR"
     judging = [span["attributes"]["jeeves.attempt"] for span in found if "evaluator" in span["name"]]
     assert judging[:2] == [1, 2]
-    recalled = [s["attributes"]["jeeves.lesson.ids"] for s in found if s["name"].startswith("search_memory")]
+    recalled = [s["attributes"]["jeeves.lesson.ids"] for s in found if s["name"] == "search_memory default"]
     assert [len(ids) for ids in recalled] == [0, 1]
+    measured = next(span["attributes"] for span in found if span["name"] == "search_memory measured")
+    told = ("jeeves.lesson.ids", "jeeves.withheld.ids", "jeeves.lift.ids", "jeeves.lift")
+    assert [measured[name] for name in told] == [["a", "b"], ["c"], ["a", "c"], [0.25, -0.5]]
     for text in ("hidden table", "second row before", "Which row"):
         assert text not in printed
 
