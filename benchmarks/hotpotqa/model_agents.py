@@ -95,6 +95,7 @@ class ReActAgent:
             self.model,
             browser.tools(),
             max_turns=self._step_limit,
+            max_repeats=None,  # as in the paper, whose agents go on to the limit
             system_prompt=self._system,
             sampling=_STEADY,
         )

@@ -129,7 +129,7 @@ class LoggedAgent:
     def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion]) -> None:
         self.model = model
         self._questions = {question.id: (n, question) for n, question in enumerate(questions)}
-        self._react = ReAct(model, list(_TOOLS.values()), max_turns=MAX_STEPS)
+        self._react = ReAct(model, list(_TOOLS.values()), max_turns=MAX_STEPS, max_repeats=None)
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Play the attempt of the session's number."""

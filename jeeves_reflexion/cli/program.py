@@ -83,6 +83,11 @@ class Program(click.Group):
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
+        except click.Abort as error:
+            stopped = error.__context__
+            if not isinstance(stopped, KeyboardInterrupt):  # a "no", or the end of the answers
+                raise
+            ctx.exit(report(stopped, as_json=wants_json(ctx), debug=as_debug(ctx)))
         except CAUGHT as error:
             if isinstance(error, BrokenPipeError):  # nobody reads any more, which click ends quietly
                 raise

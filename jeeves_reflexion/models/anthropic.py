@@ -56,7 +56,7 @@ class AnthropicModel(EndpointModel):
     """
 
     _lacks = frozenset({"seed"})
-    _provider, _home = "ANTHROPIC", "https://api.anthropic.com"
+    provider, _home = "anthropic", "https://api.anthropic.com"
 
     def __init__(
         self,
