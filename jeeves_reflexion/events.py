@@ -232,6 +232,14 @@ class ModelCalled(Occurrence, kind="model.called"):
     seconds: float
 
 
+class TextStreamed(Occurrence, kind="model.text"):
+    """A model with ``stream=True`` said something more; ``role`` says on whose behalf it was asked."""
+
+    role: Role
+    model: str
+    text: str
+
+
 class AgentEvent(Occurrence, kind="agent.event"):
     """An event of a base agent's own; ``name`` and ``data`` are up to it."""
 
@@ -262,6 +270,7 @@ Event: TypeAlias = (
     | NotesRolledBack
     | StepTaken
     | ModelCalled
+    | TextStreamed
     | AgentEvent
 )
 

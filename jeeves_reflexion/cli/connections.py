@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
@@ -58,27 +58,20 @@ def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> End
 
     ``anthropic:NAME`` is one of Anthropic's. Raises :class:`ModelAuthError` where a key is needed and there is none.
     """
-    key = key_of(endpoint)
-    bound = endpoint.max_tokens
     anthropic = name.startswith("anthropic:")
+    asked: dict[str, Any] = {
+        "base_url": endpoint.base_url,
+        "api_key": key_of(endpoint),
+        "timeout": endpoint.timeout,
+        "prices": prices,
+        "stream": endpoint.stream,
+    }
+    headers, bound = endpoint.headers, endpoint.max_tokens
     try:
         if anthropic:
-            return AnthropicModel(
-                name.removeprefix("anthropic:"),
-                base_url=endpoint.base_url,
-                api_key=key,
-                timeout=endpoint.timeout,
-                prices=prices,
-                options=AnthropicOptions(headers=endpoint.headers, max_tokens=bound or MAX_TOKENS),
-            )
-        return OpenAIModel(
-            name,
-            base_url=endpoint.base_url,
-            api_key=key,
-            timeout=endpoint.timeout,
-            prices=prices,
-            options=OpenAIOptions(headers=endpoint.headers, max_tokens=bound),
-        )
+            claude = AnthropicOptions(headers=headers, max_tokens=bound or MAX_TOKENS)
+            return AnthropicModel(name.removeprefix("anthropic:"), **asked, options=claude)
+        return OpenAIModel(name, **asked, options=OpenAIOptions(headers=headers, max_tokens=bound))
     except ModelAuthError as error:
         variable = "ANTHROPIC_API_KEY" if anthropic else "OPENAI_API_KEY"
         raise ModelAuthError(

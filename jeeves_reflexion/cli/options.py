@@ -47,6 +47,7 @@ class Endpoint:
     timeout: float
     max_tokens: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stream: bool = False
 
 
 def options_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -109,7 +110,7 @@ def _one_line(_: click.Context, __: click.Parameter, value: str) -> str:
 
 def _headers(_: click.Context, __: click.Parameter, value: Sequence[str]) -> dict[str, str]:
     """Read headers; what is wrong with one is told without its value, which may be a key."""
-    from vectorstores.json_http import check_headers  # noqa: PLC0415 - loads httpx, which --help is not to wait for
+    from vectorstores.header_secrets import check_headers  # noqa: PLC0415 - --help is not to wait for it
 
     parts = [text.partition(":") for text in value]
     if not all(name.strip() and colon for name, colon, _ in parts):
@@ -201,6 +202,7 @@ endpoint_options = gathered(
         callback=_headers,
         help="A header for each request to the endpoint; may be repeated. No error shows its value.",
     ),
+    click.option("--stream", is_flag=True, help="Have answers sent as they are written."),
 )
 by_option = click.option(
     "--by",

@@ -20,10 +20,11 @@ import numpy as np
 from vectorstores._checks import unit_vector
 from vectorstores.base import EmbeddingError, InvalidChunkError
 from vectorstores.embedders import check_texts, in_parts
+from vectorstores.header_secrets import check_headers
 from vectorstores.json_http import (
     JsonService,
     RequestError,
-    check_headers,
+    Timeouts,
     parsed,
     repeated,
 )
@@ -116,8 +117,7 @@ class HttpEmbedder:
         self._service = JsonService(
             self._url,
             key_headers(base, key, self._options.headers),
-            timeout=self._options.timeout,
-            connect_timeout=self._options.connect_timeout,
+            timeouts=Timeouts(self._options.timeout, self._options.connect_timeout),
             concurrency=self._options.concurrency,
         )
 
