@@ -42,10 +42,11 @@ _PASSING: Final = frozenset(
     {"rate_limit_exceeded", "rate_limit_error", "server_error", "api_error", "overloaded_error"}
 )
 # Services say so with 429 and 500, too; it is no less long a moment later.
-_TOO_LONG: Final = re.compile(
+TOO_LONG: Final = re.compile(
     r"context.?(?:length|size|window)|prompt is too long|input is too long|request too large for",
     re.IGNORECASE,
 )
+"""What services say of a text that is too long."""
 
 
 class RequestError(Exception):
@@ -354,7 +355,7 @@ def _error_in(value: object) -> object:
 
 def _is_passing(headers: httpx.Headers, text: str, status: int, code: str) -> bool:
     """Whether a request that was answered so may fare better later: 408, 409, 429 and 5xx, or as the service says."""
-    if code in SPENT or _TOO_LONG.search(text[: 20 * EXCERPT]):
+    if code in SPENT or TOO_LONG.search(text[: 20 * EXCERPT]):
         return False
     told: str = headers.get("x-should-retry", "").strip().lower()
     if told in {"true", "false"}:

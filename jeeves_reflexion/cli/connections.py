@@ -25,7 +25,7 @@ from jeeves_reflexion.models import AnthropicModel, AnthropicOptions, OpenAIMode
 from jeeves_reflexion.models.anthropic import MAX_TOKENS
 from jeeves_reflexion.models.endpoint import EndpointModel
 from jeeves_reflexion.models.wrapped import WrappedModel
-from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.redaction import redact
 from vectorstores import (
     AbsentEmbedder,
@@ -91,11 +91,10 @@ class ProvenModel(WrappedModel):
         super().__init__(model)
         self._answered = False
 
-    @contextlib.contextmanager
-    def around(self, messages: Sequence[Message]) -> Iterator[None]:
-        """Make a ``ModelError`` of the first call an :class:`UnusableEndpointError`."""
+    async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - its own
+        """Ask the model; a ``ModelError`` of the first call is an :class:`UnusableEndpointError`."""
         try:
-            yield
+            completion = await super().complete(messages, **settings)
         except ModelAuthError:
             raise
         except ModelError as error:
@@ -103,6 +102,7 @@ class ProvenModel(WrappedModel):
                 raise
             raise UnusableEndpointError(str(error)) from error
         self._answered = True
+        return completion
 
 
 class LateEmbedder(AbsentEmbedder):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from jeeves_reflexion import telemetry
 from jeeves_reflexion.events import ModelCalled
@@ -20,6 +21,8 @@ P = ParamSpec("P")
 M = TypeVar("M", bound=ChatModel)
 T = TypeVar("T")
 
+# Of the densest texts that are usual; English has four and more.
+_BYTES_PER_TOKEN: Final = 3
 # A model may ask another one, as a recorded one asks the real one: the outermost call is the one that counts.
 _within: ContextVar[bool] = ContextVar("jeeves_reflexion_within_a_call", default=False)
 
@@ -97,6 +100,21 @@ def expected_cost(model: ChatModel, *args: Any, **kwargs: Any) -> float:  # noqa
     """Return what a call may cost in US dollars, of a model that can say so; 0 where that is not known."""
     expected = getattr(model, "expected_cost", None)
     return 0.0 if expected is None else float(expected(*args, **kwargs))
+
+
+def expected_tokens(
+    messages: Sequence[Message],
+    *,
+    tools: Sequence[ToolSpec] = (),
+    schema: Mapping[str, JSON] | None = None,
+    **_: object,
+) -> int:
+    """Return about how many tokens a request has, rather too many than too few."""
+    sent = [message.content for message in messages]
+    sent += [json.dumps(message.opaque, default=str) for message in messages if message.opaque]
+    sent += [json.dumps([tool.description, tool.parameters], default=str) for tool in tools]
+    sent.append(json.dumps(schema or {}, default=str))
+    return sum(len(text.encode("utf-8", "replace")) for text in sent) // _BYTES_PER_TOKEN
 
 
 async def _metered(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import os
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ import httpx
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
 from jeeves_reflexion.events import TextStreamed
-from jeeves_reflexion.models.ask import metered
+from jeeves_reflexion.models.ask import expected_tokens, metered
 from jeeves_reflexion.models.http import JsonEndpoint, Retry
 from jeeves_reflexion.models.prices import Prices
 from jeeves_reflexion.models.refusals import WAYS, refused_part, without_system
@@ -29,9 +28,6 @@ from jeeves_reflexion.values import check_whole
 from vectorstores.header_secrets import check_headers, secrets_of
 from vectorstores.json_http import Timeouts
 from vectorstores.service_address import MissingKeyError, address_and_key
-
-# Of the densest texts that are usual; English has four and more.
-_BYTES_PER_TOKEN: Final = 3
 
 logger: Final = logging.getLogger("jeeves_reflexion")
 
@@ -194,11 +190,7 @@ class EndpointModel(ABC):
         """
         if self._prices is None:
             return 0.0
-        sent = [message.content for message in messages]
-        sent += [json.dumps(message.opaque, default=str) for message in messages if message.opaque]
-        sent += [json.dumps([tool.description, tool.parameters], default=str) for tool in tools]
-        sent.append(json.dumps(schema or {}, default=str))
-        asked = sum(len(text.encode("utf-8", "replace")) for text in sent) // _BYTES_PER_TOKEN
+        asked = expected_tokens(messages, tools=tools, schema=schema)
         bound = None if sampling is None else sampling.max_tokens
         return self._prices.cost(asked, (self._given.max_tokens if bound is None else bound) or 0)
 
