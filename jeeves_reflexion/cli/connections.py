@@ -32,6 +32,7 @@ from vectorstores import (
     Embedder,
     EmbeddingError,
     HashingEmbedder,
+    HttpEmbedder,
     Origin,
     VectorStoreError,
     origin_of,
@@ -56,21 +57,23 @@ def key_of(endpoint: Endpoint) -> str | None:
 def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> EndpointModel:
     """Return the model of that name at an endpoint, with the key from the environment.
 
-    ``anthropic:NAME`` is one of Anthropic's. Raises :class:`ModelAuthError` where a key is needed and there is none.
+    ``anthropic:NAME`` is one of Anthropic's. Its price is the one that is given, else the endpoint's. Raises
+    :class:`ModelAuthError` where a key is needed and there is none.
     """
     anthropic = name.startswith("anthropic:")
+    plain = name.removeprefix("anthropic:")
     asked: dict[str, Any] = {
         "base_url": endpoint.base_url,
         "api_key": key_of(endpoint),
         "timeout": endpoint.timeout,
-        "prices": prices,
+        "prices": prices or endpoint.prices.get(plain),
         "stream": endpoint.stream,
     }
     headers, bound = endpoint.headers, endpoint.max_tokens
     try:
         if anthropic:
             claude = AnthropicOptions(headers=headers, max_tokens=bound or MAX_TOKENS)
-            return AnthropicModel(name.removeprefix("anthropic:"), **asked, options=claude)
+            return AnthropicModel(plain, **asked, options=claude)
         return OpenAIModel(name, **asked, options=OpenAIOptions(headers=headers, max_tokens=bound))
     except ModelAuthError as error:
         variable = "ANTHROPIC_API_KEY" if anthropic else "OPENAI_API_KEY"
@@ -179,6 +182,11 @@ def embedder_for(choice: EmbedderChoice, origin: Origin | None, address: str) ->
     """
     if choice == "hashing":
         return HashingEmbedder()
+    if "://" in choice:
+        try:
+            return HttpEmbedder.at(choice)
+        except ValueError as error:
+            raise ConfigurationError(f"--embedder: {error}") from error
     if choice == "auto" and origin is None:
         return embedder_or_default(None)
     if choice == "auto" and origin is not None:
@@ -186,6 +194,11 @@ def embedder_for(choice: EmbedderChoice, origin: Origin | None, address: str) ->
         hashing = HashingEmbedder(max(origin.dim, 8))
         if hashing.id == origin.embedder_id:
             return hashing
+        if origin.embedder_name.startswith("HttpEmbedder("):
+            raise ConfigurationError(
+                f"the lesson store {redact(address)} was made with {origin.embedder_name}: name it with --embedder, as"
+                " 'https://HOST/v1?model=NAME&dim=N'"
+            )
     try:
         return default_embedder()
     except MissingForStores as error:

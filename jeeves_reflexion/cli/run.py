@@ -139,6 +139,12 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 @withhold_option
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
+    "--budget-usd",
+    metavar="USD",
+    type=Number(min=0, min_open=True),
+    help="Stop before a call that may pass so much; needs --prices.",
+)
+@click.option(
     "--budget-seconds",
     metavar="S",
     type=Number(min=0, min_open=True),
@@ -164,6 +170,10 @@ def run(
     meanwhile to stderr. With "-" as TASK the task is read from stdin.
     """
     _check(options)
+    asked = (options["model"], options["evaluator_model"] or options["model"])
+    unpriced = {name.removeprefix("anthropic:") for name in asked} - endpoint.prices.keys()
+    if options["budget_usd"] is not None and unpriced:
+        raise click.UsageError(f"--budget-usd needs --prices with {' and '.join(sorted(unpriced))}")
     # The watch shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
     agent, address = options["agent"], options["address"]
@@ -200,7 +210,7 @@ async def _run(
         if store is not None:
             # A store that can't be used is found out here, before a model has been paid.
             watch.opened(await store.count())
-        budget = Budget(max_tokens=options["budget_tokens"], max_seconds=options["budget_seconds"])
+        budget = Budget(options["budget_tokens"], options["budget_usd"], options["budget_seconds"])
         loop = Reflexion(
             agent,
             model=ProvenModel(answering),
