@@ -145,7 +145,7 @@ class JsonService:
         try:
             async with connections.turns:
                 with anyio.fail_after(self._timeouts.total):
-                    response = await self._followed(connections.client, json.dumps(body), reader)
+                    response = await self._followed(connections.client, body, reader)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout) as error:
             total, idle = self._timeouts.total, self._timeouts.idle
             silent = idle is not None and isinstance(error, httpx.ReadTimeout)
@@ -184,11 +184,11 @@ class JsonService:
         )
 
     async def _followed(
-        self, client: httpx.AsyncClient, content: str, reader: EventReader | None
+        self, client: httpx.AsyncClient, body: Mapping[str, JSON], reader: EventReader | None
     ) -> httpx.Response:
         """Post to the address, and on to where it has moved on its host: the key goes to no other one."""
         url = self.url
-        limits = self._timeouts.of(streaming=reader is not None)
+        content, limits = json.dumps(body), self._timeouts.of(streaming=bool(body.get("stream")))
         for _ in range(_MOST_REDIRECTS):
             async with client.stream("POST", url, content=content, timeout=limits) as response:
                 # JSON is UTF-8. A charset that a service names is no help: Python's "hex" is one, and none of texts.

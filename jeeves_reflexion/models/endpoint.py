@@ -153,14 +153,13 @@ class EndpointModel(ABC):
         while True:
             sent = without_system(messages) if "system" in self._refused else messages
             body = {"model": self._name, **self._body(sent, tools, schema, sampling)}
-            new_stream = None
             if self._streams:
                 body |= {
                     name: value for name, value in self._stream.asks.items() if name not in self._refused
                 }
-                new_stream = partial(self._stream, self._teller())
             try:
-                answer = await self._endpoint.post(body, self._read, new_stream)
+                # There are servers that stream although nobody asked for it.
+                answer = await self._endpoint.post(body, self._read, partial(self._stream, self._teller()))
                 return replace(answer, model=answer.model or self._name)
             except ModelResponseError as error:
                 refused = refused_part(error, body, sent)

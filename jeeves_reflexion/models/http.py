@@ -110,7 +110,7 @@ class JsonEndpoint:
         self,
         body: Mapping[str, JSON],
         read: Callable[[Mapping[str, JSON]], T],
-        new_stream: Callable[[], AnswerStream] | None = None,
+        new_stream: Callable[[], AnswerStream],
     ) -> T:
         """Post an object and return what ``read`` makes of the one that answers, or that a stream of events comes to.
 
@@ -121,28 +121,28 @@ class JsonEndpoint:
         be at work), :class:`ModelConnectionError` and :class:`ModelResponseError`.
         """
         retry = self._retry
-        stream: AnswerStream | None = None
+        stream = new_stream()
 
         async def ask() -> httpx.Response:
             nonlocal stream
-            stream = None if new_stream is None else new_stream()
+            stream = new_stream()
             try:
                 return await self._service.post(body, stream)
             except RequestError as failed:
-                failed.handed_on = stream is not None and stream.handed_on
+                failed.handed_on = stream.handed_on
                 raise
 
         try:
             response = await repeated(
                 ask, retries=retry.retries, wait=retry.wait, longest_wait=retry.longest_wait
             )
-            return self._read(stream.body if stream and stream.ended else response, read)
+            return self._read(stream.body if stream.ended else response, read)
         except RequestError as failed:
             error = self._error(failed)
             error.handed_on = failed.handed_on
             raise error from failed.__cause__
         except ModelError as error:
-            error.handed_on = stream is not None and stream.handed_on
+            error.handed_on = stream.handed_on
             raise
 
     def _read(

@@ -180,7 +180,8 @@ async def test_a_stream_comes_to_what_comes_without_one(endpoint, streamed, form
     assert answer.opaque == unstreamed.opaque
     assert (answer.text, answer.usage.tokens, len(answer.tool_calls)) == ("".join(TEXT), 12, 1)
     assert endpoint.requests[0]["stream"] is True
-    endpoint.gives(whole)  # of a server that does not stream
+    assert await ask(endpoint, form, stream=False) == unstreamed  # of a server that streams all the same
+    endpoint.gives(whole)  # and of one that does not
     assert await ask(endpoint, form) == unstreamed
 
 
