@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeAlias, cast
 
 from jeeves_reflexion import telemetry
 from jeeves_reflexion.callables import aside
-from jeeves_reflexion.errors import LessonRefusedError, UnknownLessonError
+from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.records import swap
@@ -29,6 +29,7 @@ from jeeves_reflexion.lessons.quarantine import Quarantine
 from jeeves_reflexion.lessons.records import (
     MERGED_INTO,
     MOST_TASKS,
+    OFF,
     RECALLED,
     UnreadableLessonError,
     one_each,
@@ -49,6 +50,7 @@ from jeeves_reflexion.types import (
     JSON,
     Evaluation,
     Lesson,
+    LessonState,
     Lift,
     Provenance,
     Recall,
@@ -56,14 +58,10 @@ from jeeves_reflexion.types import (
     Reflection,
     Task,
 )
-from vectorstores.base import ConflictError, Filter, Record, RecordStore, VectorStore
+from vectorstores.base import ChangeFeed, ConflictError, Filter, Record, RecordStore, VectorStore
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
-# The keys by which a lesson would be recalled if it were active.
-_OFF: Final[Filter] = {
-    "$and": [{"use": "off"}, {"$or": [{"holds": "task"}, {"key": {"$in": ["lesson", "both"]}}]}]
-}
 POOL: Final = 4
 """So many times k keys of lessons are looked at to pick k lessons."""
 
@@ -239,7 +237,7 @@ class VectorLessonStore:
             known = None if self.settings.credit is None else await self.ledger.credits(max_age=0.0)
             query = await aside(clean_prompt, task.prompt)
             offered, left_out, harmful, far = await self._chosen(task, query, where, k, known)
-            hits = await self.store.search(query, k=POOL * k, filter=both(_OFF, where))
+            hits = await self.store.search(query, k=POOL * k, filter=both(OFF, where))
             hits += await self.store.search(query, k=POOL * k, filter=both(RECALLED, where))
         near = [hit for hit in one_each(hits) if hit.score >= self.settings.min_similarity]
         seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(near)]
@@ -251,12 +249,19 @@ class VectorLessonStore:
         beaten = [replace(item, reason=f"to be {item.reason}") for item in harmful]
         return Recall("", task.id, tuple(offered), (), (*left_out, *far, *beaten, *inactive[:k]))
 
-    async def search(self, text: str, *, k: int = 5) -> _Found:
-        """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched."""
-        k = checked_k(k)
+    async def search(
+        self, text: str, *, k: int = 5, where: Filter | None = None, state: LessonState = "active"
+    ) -> _Found:
+        """Return the ``k`` lessons of a state nearest to a text, whatever their similarity; the ledger is not touched.
+
+        ``where`` narrows them by metadata, such as ``{"task_kind": "geo", "tool": "search"}``.
+        """
+        k, narrowed = checked_k(k), lesson_filter(where)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await found_lessons(self.repository, query, None, number=k, least=k, floor=-1.0)
+            found = await found_lessons(
+                self.repository, query, narrowed, number=k, least=k, floor=-1.0, state=state
+            )
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found[:k]]
 
     def _where(self, task: Task) -> Filter | None:
@@ -314,10 +319,15 @@ class VectorLessonStore:
 
     # -- what is there
 
-    async def list(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
-        """Return lessons in the order in which they were written, a page at a time."""
+    async def list(
+        self, *, after: str | None = None, limit: int = 100, where: Filter | None = None
+    ) -> LessonPage:
+        """Return lessons in the order in which they were written, a page at a time.
+
+        ``where`` narrows them by metadata as they lie in the store, such as ``{"state": "proposed"}``.
+        """
         async with store_errors("list lessons"):
-            page = await self.repository.page(after=after, limit=limit)
+            page = await self.repository.page(after=after, limit=limit, where=lesson_filter(where))
             return replace(page, lessons=tuple(map(self.repository.reader.seen, page.lessons)))
 
     async def get(self, lesson_id: str) -> Lesson | None:
@@ -330,6 +340,18 @@ class VectorLessonStore:
         """Count the lessons."""
         async with store_errors("count lessons"):
             return await self.repository.count()
+
+    async def changes(self) -> AsyncGenerator[None, None]:
+        """Yield at once, and then after each write to the store by any process; read again what you show.
+
+        Writes that come close together are told once, and notes of recalls are writes too. Close it where you leave it
+        early (``contextlib.aclosing``). Raises :class:`LessonStoreError` when the store is closed or stays away.
+        """
+        if not isinstance(self.store, ChangeFeed):
+            raise LessonStoreError(f"{type(self.store).__name__} does not tell of changes")
+        async with store_errors("wait for changes"), aclosing(self.store.changes()) as changes:
+            async for _ in changes:
+                yield
 
     async def forget(self, lesson_id: str) -> bool:
         """Remove a lesson from everywhere: its vectors and text, their cached embeddings, the ledger, other lessons.

@@ -148,9 +148,10 @@ async def test_a_text_that_is_too_long_is_embedded_by_its_beginning_and_said_onc
     assert "desk" not in said[0]
 
 
-@pytest.mark.parametrize("limit", [64, 100, 511, 512, 513, 3000])
-@pytest.mark.parametrize("length", [1, 64, 65, 512, 777, 20_000])
+@table("limit", [64, 100, 511, 512, 513, 3000])
+@table("length", [1, 64, 65, 512, 777, 20_000])
 async def test_the_beginning_is_the_longest_power_of_two_that_is_taken(service, limit, length):
+    service.requests.clear()
     service.respond = too_long(limit, "413")
     taken = length if length <= limit else min(2 ** int(math.log2(limit)), length)
     text = "".join(f"{n} " for n in range(length))[:length]
