@@ -68,7 +68,7 @@ class Limits:
         with self._lock:
             self._waiting.append(call)
         try:
-            while seconds := self._seconds_to_wait(call):  # noqa: ASYNC110 - who waits may be in another event loop
+            while (seconds := self._seconds_to_wait(call)) is not None:  # noqa: ASYNC110 - who waits may be in another event loop
                 await anyio.sleep(seconds)
             yield call
         finally:
@@ -77,13 +77,13 @@ class Limits:
                 if call in self._waiting:
                     self._waiting.remove(call)
 
-    def _seconds_to_wait(self, call: _Call) -> float:
-        """Begin a call if it may be made now, which is 0; else return when to ask again."""
+    def _seconds_to_wait(self, call: _Call) -> float | None:
+        """Return when to ask again for a call; None where it has begun, since it may be made now."""
         now = time.monotonic()
         with self._lock:
             if place := self._waiting.index(call):
                 return _LOOK_AGAIN * (1 + place / 10)
-            while self._recent and self._recent[0].began <= now - _MINUTE:
+            while self._recent and self._recent[0].began + _MINUTE <= now:
                 self._recent.popleft()
             requests, tokens, at_once = self._bounds.values()
             if at_once is not None and len(self._under_way) >= at_once:
@@ -98,7 +98,7 @@ class Limits:
             call.began = now
             self._recent.append(call)
             self._under_way.add(call)
-        return 0.0
+        return None
 
 
 class LimitedModel(WrappedModel):

@@ -66,7 +66,7 @@ async def test_no_minute_has_more_than_the_bounds(monkeypatch, bounds, requests,
 
         async def complete(self, messages, **_):
             call = [clock.now, 99]
-            minute = [call, *(each for each in made if each[0] > clock.now - 60)]
+            minute = [call, *(each for each in made if each[0] + 60 > clock.now)]
             made.append(call)
             under_way.append(call)
             assert len(under_way) <= at_once
