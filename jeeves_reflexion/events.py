@@ -259,6 +259,14 @@ class ModelFailed(Occurrence, kind="model.failed"):
     provider: str = ""
 
 
+class TextStreamed(Occurrence, kind="model.text"):
+    """A model with ``stream=True`` said something more; ``role`` says on whose behalf it was asked."""
+
+    role: Role
+    model: str
+    text: str
+
+
 class AgentEvent(Occurrence, kind="agent.event"):
     """An event of a base agent's own; ``name`` and ``data`` are up to it."""
 
@@ -290,6 +298,7 @@ Event: TypeAlias = (
     | StepTaken
     | ModelCalled
     | ModelFailed
+    | TextStreamed
     | AgentEvent
 )
 

@@ -7,13 +7,14 @@ prompt. The examples in the prompts are ours, two instead of the paper's six.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from jeeves_reflexion import (
     Attempt,
     ChatModel,
+    Completion,
     Message,
     ReAct,
     Sampling,
@@ -45,13 +46,12 @@ class ShortContext(WrappedModel):
         super().__init__(model)
         self._limit = limit
 
-    @contextlib.contextmanager
-    def around(self, messages: Sequence[Message]) -> Iterator[None]:
-        """Raise :class:`ContextFullError` where the prompt is too long."""
+    async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - its own
+        """Ask the model; raises :class:`ContextFullError` where the prompt is too long."""
         tokens = sum(estimate_tokens(message.content) for message in messages)
         if tokens > self._limit:
             raise ContextFullError(f"the prompt has about {tokens} tokens, and {self._limit} are allowed")
-        yield
+        return await super().complete(messages, **settings)
 
 
 class TextForm(ShortContext):

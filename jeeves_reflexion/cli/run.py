@@ -149,6 +149,12 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 @withhold_option
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
+    "--budget-usd",
+    metavar="USD",
+    type=Number(min=0, min_open=True),
+    help="Stop before a call that may pass so much; needs --prices.",
+)
+@click.option(
     "--budget-seconds",
     metavar="S",
     type=Number(min=0, min_open=True),
@@ -182,6 +188,10 @@ def run(
     _check(options)
     if quiet and options["verbose"]:
         raise click.UsageError("--quiet and --verbose exclude each other")
+    asked = (options["model"], options["evaluator_model"] or options["model"])
+    unpriced = {name.removeprefix("anthropic:") for name in asked} - endpoint.prices.keys()
+    if options["budget_usd"] is not None and unpriced:
+        raise click.UsageError(f"--budget-usd needs --prices with {' and '.join(sorted(unpriced))}")
     # The watch shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
     agent, address = options["agent"], options["address"]
@@ -222,7 +232,7 @@ async def _run(
         if options["mcp"]:
             tools = [await open_things.enter_async_context(mcp_tools(server)) for server in options["mcp"]]
             agent = ReAct(model, list(chain.from_iterable(tools)))
-        budget = Budget(max_tokens=options["budget_tokens"], max_seconds=options["budget_seconds"])
+        budget = Budget(options["budget_tokens"], options["budget_usd"], options["budget_seconds"])
         loop = Reflexion(
             agent,
             model=model,

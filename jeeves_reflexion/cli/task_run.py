@@ -111,7 +111,9 @@ def order_of(options: Mapping[str, Any]) -> Order:
     )
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     out = options["out"] or Path("runs") / f"{options['tasks'].stem}-{stamp}"
-    return Order(options, plan, Prices(*prices) if prices else None, out, run_location(options))
+    named = (options["model"] or "").removeprefix("anthropic:")
+    known = Prices(*prices) if prices else endpoint.prices.get(named)
+    return Order(options, plan, known, out, run_location(options))
 
 
 def run(order: Order, *, as_json: bool) -> int:

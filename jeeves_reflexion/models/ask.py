@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio.to_thread
 
@@ -24,6 +25,8 @@ P = ParamSpec("P")
 M = TypeVar("M", bound=ChatModel)
 T = TypeVar("T")
 
+# Of the densest texts that are usual; English has four and more.
+_BYTES_PER_TOKEN: Final = 3
 # A model may ask another one, as a recorded one asks the real one: the outermost call is the one that counts.
 _within: ContextVar[bool] = ContextVar("jeeves_reflexion_within_a_call", default=False)
 
@@ -111,6 +114,21 @@ def expected_cost(model: ChatModel, *args: Any, **kwargs: Any) -> float:  # noqa
 def provider_of(model: ChatModel) -> str:
     """Return whose API a model speaks, as OpenTelemetry calls it; empty where it does not say."""
     return str(getattr(model, "provider", ""))
+
+
+def expected_tokens(
+    messages: Sequence[Message],
+    *,
+    tools: Sequence[ToolSpec] = (),
+    schema: Mapping[str, JSON] | None = None,
+    **_: object,
+) -> int:
+    """Return about how many tokens a request has, rather too many than too few."""
+    sent = [message.content for message in messages]
+    sent += [json.dumps(message.opaque, default=str) for message in messages if message.opaque]
+    sent += [json.dumps([tool.description, tool.parameters], default=str) for tool in tools]
+    sent.append(json.dumps(schema or {}, default=str))
+    return sum(len(text.encode("utf-8", "replace")) for text in sent) // _BYTES_PER_TOKEN
 
 
 async def _metered(

@@ -165,6 +165,43 @@ def test_a_budget_ends_the_run_with_1(run, server):
     assert "stopped: the budget is used up" in result.stderr
 
 
+def test_a_budget_in_dollars_goes_by_the_prices_of_a_file(run, server, tmp_path):
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"tiny": {"input": 1000, "output": 1000}}')
+    server.verdicts = ["score: 0.2"]
+    result = run("Say something.", "--prices", str(prices), "--budget-usd", "0.1")
+    assert result.exit_code == 1
+    assert "stopped: the budget is used up" in result.stderr
+    assert 0 < len(server.asked) <= 2
+    told = json.loads(run("Say something.", "--prices", str(prices), "--max-attempts", "1", "--json").stdout)
+    assert told["usage"]["total"]["cost_usd"] == pytest.approx(0.15)
+    refused = run("Say something.", "--budget-usd", "0.1")
+    assert refused.exit_code == 2
+    assert "--budget-usd needs --prices with tiny" in refused.stderr
+
+
+def test_lessons_are_found_by_an_embedder_at_an_address(run, cli, server, place, monkeypatch):
+    server.verdicts = ["score: 0.2", "score: 0.9"]
+    monkeypatch.setenv("MY_KEY", "sk-of-the-embedder")
+    address = f"{server.url}?model=e5&dim=4&api-key-env=MY_KEY"
+    assert run("What is the capital of France?", "--embedder", address).exit_code == 0
+    assert origin_of(place).embedder_name == f"HttpEmbedder('e5', dim=4, base_url='{server.url}')"
+    assert "Bearer sk-of-the-embedder" in server.keys
+    without = cli("lessons", "add", "Look first.", "--task", "Cross the road")
+    assert without.exit_code == 5
+    assert "was made with HttpEmbedder('e5'" in without.stderr
+    assert "name it with --embedder" in without.stderr
+    for wrong in (
+        server.url,
+        f"{server.url}?model=e5&dim=four",
+        f"{address}&color=red",
+        "https://[bad?model=e&dim=4",
+    ):
+        refused = cli("lessons", "add", "Look first.", "--task", "Cross the road", "--embedder", wrong)
+        assert refused.exit_code == 5
+        assert "--embedder" in refused.stderr
+
+
 def test_a_command_line_that_cannot_be_read_ends_with_2(run, server):
     for options, said in [
         (["--lessons", "here", "--no-lessons"], "exclude each other"),
