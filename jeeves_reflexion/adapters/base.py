@@ -63,6 +63,18 @@ class Trace:
         self.session.spend.charge("agent" if scope is None else scope[1], usage)
         self.session.spend.check()
 
+    def attempt(self, *, error: str | None = None, seconds: float = 0.0) -> Attempt[Any]:
+        """Return the attempt."""
+        return Attempt(
+            text_of(self.output),
+            steps=tuple(self.steps),
+            usage=self.usage if self.usage.calls else UNKNOWN_USAGE,
+            error=error,
+            interrupted=self.interrupted,
+            seconds=seconds,
+            value=None if isinstance(self.output, str) else self.output,
+        )
+
 
 class Adapter(ABC):
     """An agent of a framework, as an agent of ours.
@@ -101,15 +113,7 @@ class Adapter(ABC):
             if not trace.steps or programming_error(raised) or hopeless(raised):
                 raise
             error = described(raised)
-        return Attempt(
-            text_of(trace.output),
-            steps=tuple(trace.steps),
-            usage=trace.usage if trace.usage.calls else UNKNOWN_USAGE,
-            error=error,
-            interrupted=trace.interrupted,
-            seconds=time.monotonic() - started,
-            value=None if isinstance(trace.output, str) else trace.output,
-        )
+        return trace.attempt(error=error, seconds=time.monotonic() - started)
 
 
 def text_of(value: object) -> str:
