@@ -6,14 +6,14 @@ import asyncio
 import copy
 import functools
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
 from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
-from jeeves_reflexion.callables import run
+from jeeves_reflexion.callables import is_async, run
 from jeeves_reflexion.errors import ConfigurationError, described
 
 
@@ -53,6 +53,7 @@ class DSPyModule(Adapter):
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run a copy of the module with the lessons in the instructions of each of its predictors."""
         module = _copy(self.agent, {})
+        _move_tools(module)
         for _, predictor in module.named_sub_modules(dspy.Predict):
             told = joined(predictor.signature.instructions, lessons)
             predictor.signature = predictor.signature.with_instructions(told)
@@ -192,6 +193,33 @@ def _copy(value: Any, made: dict[int, Any]) -> Any:  # noqa: ANN401 - any attrib
     if type(value) in {list, tuple}:
         return type(value)(_copy(each, made) for each in value)
     return value
+
+
+def _move_tools(module: dspy.Module) -> None:
+    """Have the framework's own agents run sync tools in a thread: DSPy would run them on the event loop."""
+    for kind in (dspy.ReAct, getattr(dspy, "ReActV2", dspy.ReAct)):
+        for _, agent in module.named_sub_modules(kind):
+            agent.tools = {name: _moved(tool) for name, tool in agent.tools.items()}
+
+
+def _moved(tool: dspy.Tool) -> dspy.Tool:
+    if is_async(tool.func):
+        return tool
+    moved, kind = copy.copy(tool), cast("Any", type(tool))
+    moved.__class__ = _threaded(kind)
+    return moved
+
+
+@functools.cache
+def _threaded(kind: Any) -> Any:  # noqa: ANN401 - a class of tools
+    """Return a tool's class that works in a thread where it is awaited."""
+
+    class Threaded(kind):
+        async def acall(self, **arguments: object) -> object:
+            return await run(self.func, lambda: kind.__call__(self, **arguments))
+
+    Threaded.__name__ = Threaded.__qualname__ = kind.__name__
+    return Threaded
 
 
 def _ends(module: dspy.Module) -> set[int]:

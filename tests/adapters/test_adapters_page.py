@@ -44,7 +44,9 @@ def reply(body: dict[str, Any]) -> str:
 
 @pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning")  # Inspect's own, as the next
 @pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
-@pytest.mark.filterwarnings("ignore:function_calling_llm is deprecated:DeprecationWarning")  # CrewAI's own
+@pytest.mark.filterwarnings(
+    "ignore:(function_calling_llm is )?deprecated( and will be removed in a future release\\.)?$:DeprecationWarning"
+)  # CrewAI's own
 @pytest.mark.filterwarnings(
     "ignore:Resolved model mismatch:UserWarning"
 )  # AutoGen's: the server is no real one
