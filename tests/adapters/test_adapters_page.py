@@ -42,14 +42,13 @@ def reply(body: dict[str, Any]) -> str:
     return FIELDS if "[[ ## " in asked else "It is 397.80."
 
 
-@pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning")  # Inspect's own, as the next
-@pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
 @pytest.mark.filterwarnings(
-    "ignore:(function_calling_llm is )?deprecated( and will be removed in a future release\\.)?$:DeprecationWarning"
-)  # CrewAI's own
-@pytest.mark.filterwarnings(
-    "ignore:Resolved model mismatch:UserWarning"
-)  # AutoGen's: the server is no real one
+    "ignore:The 'initial' parameter:DeprecationWarning",  # Inspect's own, as the next
+    "ignore:Unclosed <MemoryObject:ResourceWarning",
+    "ignore:(function_calling_llm is )?deprecated( and will be removed in a future release\\.)?$:DeprecationWarning",
+    "ignore:Resolved model mismatch:UserWarning",  # AutoGen's: the server is no real one
+    "ignore:no sentence encoder is installed:UserWarning",
+)
 @pytest.mark.parametrize(
     ("block", "name"),
     [*zip(BLOCKS, NAMES, strict=True)],
