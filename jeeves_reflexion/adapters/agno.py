@@ -11,7 +11,7 @@ from agno.agent import Agent
 from agno.run.base import RunStatus
 from agno.team import Team
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
 from jeeves_reflexion.errors import described
 
 _Call = tuple[str, dict[str, Any], object, bool]
@@ -22,8 +22,7 @@ class AgnoAgent(Adapter):
 
     def __init__(self, agent: Agent | Team, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        own = "each attempt begins a conversation of its own"
-        refuse(options, "agno", session_id=own, stream="the adapter hears of tools by a hook")
+        refuse(options, "agno", session_id=OWN, stream="the adapter hears of tools by a hook")
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
@@ -133,6 +132,4 @@ def _noting(calls: list[_Call]) -> Callable[..., Any]:
     return noted
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent or a team of Agno; None for anything else."""
-    return AgnoAgent(agent, **options) if isinstance(agent, Agent | Team) else None
+adapter = adapter_for(AgnoAgent, Agent, Team)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -20,6 +20,7 @@ from jeeves_reflexion.text import cut_middle, render_blocks
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Attempt, Step, Task, Usage
 
 T = TypeVar("T")
+OWN: Final = "each attempt begins a conversation of its own"
 _STEP_TOKENS: Final = 2000
 
 
@@ -139,6 +140,11 @@ def arguments_of(text: str) -> object:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def adapter_for(adapter: Callable[..., Adapter], *kinds: type) -> Callable[..., Adapter | None]:
+    """Return what makes an adapter of an object and options; for an object of other kinds it returns None."""
+    return lambda agent, **options: adapter(agent, **options) if isinstance(agent, kinds) else None
 
 
 def refuse(options: Mapping[str, object], framework: str, **reasons: str) -> None:

@@ -15,7 +15,7 @@ from crewai.events.types.tool_usage_events import ToolUsageErrorEvent
 from crewai.hooks import HookAborted, InterceptionPoint, LLMCallHookContext, ToolCallHookContext
 from crewai.hooks.dispatch import scoped_hooks
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, refuse
+from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for, refuse
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
 
@@ -152,6 +152,4 @@ crewai_event_bus.on(LLMCallCompletedEvent)(_on_model)
 crewai_event_bus.on(ToolUsageErrorEvent)(_on_tool_error)
 
 
-def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
-    """Return the adapter for a crew, a flow or an agent of CrewAI; None for anything else."""
-    return CrewAIAgent(agent, **options) if isinstance(agent, Crew | Flow | BaseAgent) else None
+adapter = adapter_for(CrewAIAgent, Crew, Flow, BaseAgent)

@@ -12,7 +12,7 @@ import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
 from jeeves_reflexion.callables import is_async, run
 from jeeves_reflexion.errors import ConfigurationError, described
 
@@ -34,7 +34,7 @@ class DSPyModule(Adapter):
         **options: Any,  # noqa: ANN401 - its own
     ) -> None:
         super().__init__(agent)
-        refuse(options, "dspy", history="each attempt begins a conversation of its own")
+        refuse(options, "dspy", history=OWN)
         inputs = [name for name in _inputs(agent) if name not in options]
         if input_field is None and len(inputs) != 1:
             taken = f"takes {', '.join(inputs)}" if inputs else "does not say what it takes"
@@ -264,6 +264,4 @@ def _signature(module: dspy.Module) -> Any:  # noqa: ANN401 - theirs
     return None
 
 
-def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
-    """Return the adapter for a module of DSPy; None for anything else."""
-    return DSPyModule(agent, **options) if isinstance(agent, dspy.Module) else None
+adapter = adapter_for(DSPyModule, dspy.Module)

@@ -11,7 +11,7 @@ from llama_index.core.llms import ChatResponse
 from llama_index.core.memory import ChatMemoryBuffer
 from workflows.errors import WorkflowRuntimeError
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
 
 
 class LlamaIndexAgent(Adapter):
@@ -22,8 +22,7 @@ class LlamaIndexAgent(Adapter):
 
     def __init__(self, agent: BaseWorkflowAgent | AgentWorkflow, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        own = "each attempt begins a conversation of its own"
-        refuse(options, "llama-index", ctx=own, memory=own, chat_history=own)
+        refuse(options, "llama-index", ctx=OWN, memory=OWN, chat_history=OWN)
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
@@ -75,6 +74,4 @@ def _charge(event: AgentOutput, trace: Trace) -> None:
     trace.used(1, given, made)
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent of LlamaIndex; None for anything else."""
-    return LlamaIndexAgent(agent, **options) if isinstance(agent, BaseWorkflowAgent | AgentWorkflow) else None
+adapter = adapter_for(LlamaIndexAgent, BaseWorkflowAgent, AgentWorkflow)

@@ -13,7 +13,7 @@ from agents.run import CallModelData, ModelInputData
 from agents.tool import default_tool_error_function
 from openai.types.responses import ResponseOutputMessage
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
 from jeeves_reflexion.adapters.middleware import Done, LearnerRun
 
 if TYPE_CHECKING:
@@ -25,13 +25,12 @@ class OpenAIAgentsAgent(Adapter):
 
     def __init__(self, agent: Agent[Any], **options: Any) -> None:  # noqa: ANN401 - the runner's own
         super().__init__(agent)
-        own = "each attempt begins a conversation of its own"
         refuse(
             options,
             "openai-agents",
-            session=own,
-            previous_response_id=own,
-            conversation_id=own,
+            session=OWN,
+            previous_response_id=OWN,
+            conversation_id=OWN,
             hooks="the adapter listens there; AgentHooks of the agent itself work",
         )
         self._config: RunConfig = options.pop("run_config", None) or RunConfig()
@@ -139,6 +138,4 @@ def _asked(items: Sequence[Any]) -> str:
     return content if isinstance(content, str) else joined(*(part.get("text") for part in content))
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent of the SDK; None for anything else."""
-    return OpenAIAgentsAgent(agent, **options) if isinstance(agent, Agent) else None
+adapter = adapter_for(OpenAIAgentsAgent, Agent)

@@ -20,7 +20,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler, WrapToolExecuteHandler
 from pydantic_ai.models import ModelRequestContext
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
 from jeeves_reflexion.adapters.middleware import Done, LearnerRun
 from jeeves_reflexion.errors import described
 
@@ -33,7 +33,7 @@ class PydanticAIAgent(Adapter):
 
     def __init__(self, agent: AbstractAgent[Any, Any], **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        refuse(options, "pydantic-ai", message_history="each attempt begins a conversation of its own")
+        refuse(options, "pydantic-ai", message_history=OWN)
         self._instructions = options.pop("instructions", None)
         self._options: Mapping[str, Any] = options
 
@@ -135,6 +135,4 @@ class LearnerCapability(AbstractCapability[Any]):
         return result
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent of pydantic-ai; None for anything else."""
-    return PydanticAIAgent(agent, **options) if isinstance(agent, AbstractAgent) else None
+adapter = adapter_for(PydanticAIAgent, AbstractAgent)
