@@ -52,8 +52,7 @@ class LearnerMiddleware(AgentMiddleware[Any, Any]):
         """Call the model with the lessons among its instructions."""
         run: LearnerRun | None = request.state.get("learner_run")
         if run is not None and run.lessons:
-            told = joined(request.system_prompt, run.lessons)
-            request = request.override(system_message=SystemMessage(told))
+            request = request.override(system_message=_instructed(request.system_message, run.lessons))
         return await handler(request)
 
     async def aafter_agent(self, state: Any, runtime: object) -> None:  # noqa: ANN401
@@ -68,3 +67,12 @@ class LearnerMiddleware(AgentMiddleware[Any, Any]):
         for message in messages[asked + 1 :]:
             await heard.message(message)
         await run.end(answer_of(state, run.trace))
+
+
+def _instructed(own: SystemMessage | None, lessons: str) -> SystemMessage:
+    """Return the agent's own instructions with the lessons; parts, some of which may be cached, stay as they are."""
+    if own is None:
+        return SystemMessage(lessons)
+    if isinstance(own.content, str):
+        return own.model_copy(update={"content": joined(own.content, lessons)})
+    return own.model_copy(update={"content": [*own.content, {"type": "text", "text": lessons}]})
