@@ -23,7 +23,7 @@ from conformance import (
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ProviderStrategy
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -81,11 +81,15 @@ class TestLangChain(Conformance):
 
     async def test_middleware_recalls_before_a_run_and_learns_after_it(self) -> None:
         shared = dict[bool, LearnerMiddleware]()
+        # As a text, and in parts, of which some may be cached.
+        prompts = {True: OWN, False: SystemMessage([{"type": "text", "text": OWN}])}
 
         async def run(script: Script, learner: Learner, done: Any, prompt: str) -> object:
             middleware = shared.setdefault(done is None, LearnerMiddleware(learner, done=done))
             model, tools, saver = FakeModel(script=script), [tool(script.look)], InMemorySaver()
-            agent = create_agent(model, tools, system_prompt=OWN, middleware=[middleware], checkpointer=saver)
+            agent = create_agent(
+                model, tools, system_prompt=prompts[done is None], middleware=[middleware], checkpointer=saver
+            )
             config: Any = {"configurable": {"thread_id": "one"}}
             state = await agent.ainvoke({"messages": [("user", prompt)]}, config)
             assert "learner_run" not in state
