@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+import anyio
 import anyio.to_thread
 
 from vectorstores._checks import unit_rows
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # More vectors than this would be felt on the event loop while they are normalised.
 _INLINE: Final = 256
+# How often, in seconds, a store that can't be told of writes looks for some.
+_LOOK_EVERY: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,21 @@ class Engine(Protocol):
         """Return the records that follow row ``after``."""
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int: ...
+
+    def changes(self, namespace: str) -> AsyncGenerator[None, None]:
+        """Yield once writes are noticed, and then after each, those of other namespaces perhaps among them."""
+
+
+async def polled(mark: Callable[[], Awaitable[object]]) -> AsyncGenerator[None, None]:
+    """Yield at once, and then whenever ``mark`` says something else than before."""
+    seen = await mark()
+    yield
+    while True:
+        await anyio.sleep(_LOOK_EVERY)
+        now = await mark()
+        if now != seen:
+            seen = now
+            yield
 
 
 def taken_message(record: RecordRow) -> str:

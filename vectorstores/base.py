@@ -7,7 +7,7 @@ meaning.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -233,3 +233,11 @@ class RecordStore(Protocol):
 
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
         """Delete records by key and return how many there were."""
+
+
+@runtime_checkable
+class ChangeFeed(Protocol):
+    """A store that tells of writes, whichever process made them."""
+
+    def changes(self) -> AsyncGenerator[None, None]:
+        """Yield as soon as writes are told, and then after each, several that come close together once."""

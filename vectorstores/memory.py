@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
-from vectorstores._engine import Opened, Query, conflict_message, taken_message
+from vectorstores._engine import Opened, Query, conflict_message, polled, taken_message
 from vectorstores.base import (
     JSON,
     Chunk,
@@ -97,6 +97,7 @@ class _MemoryEngine:
         self._closed = False
         self._spaces: dict[str, _Space] = {}
         self._next_row = 1
+        self._writes = 0
         self._lock = threading.Lock()
 
     async def open(self) -> Opened:
@@ -129,6 +130,11 @@ class _MemoryEngine:
             finally:
                 self._lock.release()
         return await anyio.to_thread.run_sync(self._locked, work)
+
+    async def _write(self, work: Callable[[], T], size: int) -> T:
+        result = await self._run(work, size)
+        self._writes += 1
+        return result
 
     def _locked(self, work: Callable[[], T]) -> T:
         with self._lock:
@@ -166,7 +172,7 @@ class _MemoryEngine:
             for record in records:
                 self._append(space, record)
 
-        await self._run(work, len(rows))
+        await self._write(work, len(rows))
 
     def _take_row(self) -> int:
         row = self._next_row
@@ -205,7 +211,7 @@ class _MemoryEngine:
                 self._append(space, record)
             return len(gone)
 
-        return await self._run(work, len(ids))
+        return await self._write(work, len(ids))
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         def work() -> list[SearchHit]:
@@ -252,7 +258,7 @@ class _MemoryEngine:
             entry.known = None
             return True
 
-        return await self._run(work, 1)
+        return await self._write(work, 1)
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         def work() -> Page:
@@ -270,7 +276,7 @@ class _MemoryEngine:
         return await self._run(work, len(self._space(namespace).entries))
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        return await self._run(lambda: self._append(self._space(namespace), record), 1)
+        return await self._write(lambda: self._append(self._space(namespace), record), 1)
 
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
         def work() -> Record | None:
@@ -292,7 +298,7 @@ class _MemoryEngine:
             now = 1 if kept is None else kept.version
             return Record(record.collection, record.key, json.loads(record.value), now)
 
-        return await self._run(work, 1)
+        return await self._write(work, 1)
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         def work() -> RecordPage:
@@ -309,4 +315,11 @@ class _MemoryEngine:
             kept = self._space(namespace).records.get(collection, {})
             return sum(kept.pop(key, None) is not None for key in keys)
 
-        return await self._run(work, len(keys))
+        return await self._write(work, len(keys))
+
+    def changes(self, namespace: str) -> AsyncGenerator[None, None]:
+        async def mark() -> int:
+            self._space(namespace)  # raises where the store was closed
+            return self._writes
+
+        return polled(mark)

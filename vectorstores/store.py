@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -254,6 +254,20 @@ class Store:
         wanted = await _checked(partial(check_ids, keys, "keys"), keys, light=_LIGHT_LIST)
         await self._open()
         return await self._engine.delete_records(self._namespace, collection, wanted) if wanted else 0
+
+    async def changes(self) -> AsyncGenerator[None, None]:
+        """Yield at once, and then after each write to the store by any process; read again what you show or keep.
+
+        Writes that come close together are told once. In a folder and in memory those to other namespaces are told as
+        well, and a folder tells of embeddings that a search had made. PostgreSQL has a connection for each call of
+        this, and tells within a network's delay; the others look ten times a second.
+        Close it where you leave it early (``contextlib.aclosing``). It ends with
+        :class:`~vectorstores.StoreClosedError`, or when PostgreSQL stays away; after a shorter absence it yields.
+        """
+        await self._open()
+        async with aclosing(self._engine.changes(self._namespace)) as changes:
+            async for _ in changes:
+                yield
 
     async def close(self) -> None:
         """Release files, connections and memory. Closing twice is fine."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeAlias, cast
 
 from jeeves_reflexion import telemetry
 from jeeves_reflexion.callables import aside
-from jeeves_reflexion.errors import LessonRefusedError, UnknownLessonError
+from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.records import swap
@@ -58,7 +58,7 @@ from jeeves_reflexion.types import (
     Reflection,
     Task,
 )
-from vectorstores.base import ConflictError, Filter, Record, RecordStore, VectorStore
+from vectorstores.base import ChangeFeed, ConflictError, Filter, Record, RecordStore, VectorStore
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
@@ -340,6 +340,18 @@ class VectorLessonStore:
         """Count the lessons."""
         async with store_errors("count lessons"):
             return await self.repository.count()
+
+    async def changes(self) -> AsyncGenerator[None, None]:
+        """Yield at once, and then after each write to the store by any process; read again what you show.
+
+        Writes that come close together are told once, and notes of recalls are writes too. Close it where you leave it
+        early (``contextlib.aclosing``). Raises :class:`LessonStoreError` when the store is closed or stays away.
+        """
+        if not isinstance(self.store, ChangeFeed):
+            raise LessonStoreError(f"{type(self.store).__name__} does not tell of changes")
+        async with store_errors("wait for changes"), aclosing(self.store.changes()) as changes:
+            async for _ in changes:
+                yield
 
     async def forget(self, lesson_id: str) -> bool:
         """Remove a lesson from everywhere: its vectors and text, their cached embeddings, the ledger, other lessons.

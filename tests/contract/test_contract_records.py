@@ -1,10 +1,12 @@
 """What every store does with records."""
 
+from contextlib import aclosing
+
 import anyio
 import numpy as np
 import pytest
 
-from vectorstores import Chunk, ConflictError, InvalidChunkError, Record, RecordWrite
+from vectorstores import Chunk, ConflictError, InvalidChunkError, Record, RecordWrite, StoreClosedError
 
 pytestmark = pytest.mark.anyio
 
@@ -123,3 +125,23 @@ async def test_records_that_are_no_json_are_refused(store):
     with pytest.raises(InvalidChunkError, match="key must not be empty"):
         await store.append_once("c", "", 1)
     assert (await store.scan_records("c")).records == ()
+
+
+async def test_each_kind_of_write_is_told(store):
+    chunk = Chunk("a", id="a")
+    async with aclosing(store.changes()) as changes:
+        with anyio.fail_after(60):
+            await anext(changes)  # it listens
+            for write in (
+                lambda: store.add([chunk]),
+                lambda: store.add([], records=[RecordWrite("c", "first", 1)]),
+                lambda: store.append_once("c", "k", 1),
+                lambda: store.compare_and_swap("c", "k", 2, version=1),
+                lambda: store.delete_records("c", ["k"]),
+                lambda: store.delete(["a"]),
+            ):
+                await write()
+                await anext(changes)
+            await store.close()
+            with pytest.raises(StoreClosedError):
+                await anext(changes)

@@ -1,6 +1,7 @@
 """Changes that others follow, and roles that see their own alone."""
 
 import uuid
+from contextlib import aclosing
 
 import anyio
 import numpy as np
@@ -178,3 +179,17 @@ async def test_securing_waits_for_those_at_work_and_holds_nobody_up(postgres_dat
                 await reader.rollback()
             with anyio.fail_after(20):
                 await secured.wait()
+
+
+async def test_a_listener_whose_connection_is_lost_looks_again_and_listens_on(postgres_database):
+    async with store_at(postgres_database) as store, aclosing(store.changes()) as changes:
+        with anyio.fail_after(60):
+            await anext(changes)
+            with psycopg.connect(postgres_database, autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                    " WHERE application_name = 'vectorstores'"
+                )
+            await anext(changes)  # something may have been written meanwhile
+            await store.append_once("c", "k", 1)
+            await anext(changes)

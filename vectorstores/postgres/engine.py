@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.to_thread
+import psycopg
 
 from vectorstores._engine import Opened, Query
 from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
 from vectorstores.postgres import chunks, security
 from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder
-from vectorstores.postgres.connection import About, Connection, on_connection, resolve
+from vectorstores.postgres.connection import (
+    About,
+    Connection,
+    Patience,
+    connect,
+    on_connection,
+    repeated,
+    resolve,
+)
 from vectorstores.postgres.filters import compile_filter
 from vectorstores.postgres.pool import Pool, Transactions, in_background, running_loop
 from vectorstores.postgres.schema import Wanted, prepare
@@ -31,6 +41,9 @@ if TYPE_CHECKING:
     from vectorstores.postgres.filters import Where
 
 T = TypeVar("T")
+
+# Whether the store was closed is looked at so often, in seconds, while nothing is told.
+_LISTEN: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +170,11 @@ class PostgresEngine:
             lambda connection: security.secure(connection, place, role, namespaces),
         )
 
-    async def _write(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
+    async def _write(self, function: Callable[..., Awaitable[T]], namespace: str, *arguments: object) -> T:
         """Call a function that writes with a connection and these arguments, in a transaction."""
-        return await self._transactions().write(lambda connection: function(connection, *arguments))
+        return await self._transactions().write(
+            lambda connection: function(connection, namespace, *arguments), channel=self._channel(namespace)
+        )
 
     async def _read(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
         """Call a function that reads with a connection and these arguments."""
@@ -189,7 +204,8 @@ class PostgresEngine:
             await chunks.append_records(connection, namespace, records)
 
         repeatable = not any(record.must_be_new for record in records)
-        await self._transactions().write(work, size=len(rows), repeatable=repeatable)
+        channel = self._channel(namespace)
+        await self._transactions().write(work, channel=channel, size=len(rows), repeatable=repeatable)
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -201,7 +217,7 @@ class PostgresEngine:
             await chunks.append_records(connection, namespace, records)
             return count
 
-        return await self._transactions().write(work)
+        return await self._transactions().write(work, channel=self._channel(namespace))
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -256,6 +272,38 @@ class PostgresEngine:
         if "\0" in collection:
             return 0
         return await self._write(chunks.delete_records, namespace, collection, keys, self._ready().about)
+
+    def _channel(self, namespace: str) -> str:
+        """Return where writes of a namespace are told; whoever may listen is not to read its name there."""
+        named = f"{self._settings.schema}\0{namespace}".encode("utf-8", "surrogatepass")
+        return f"vectorstores_{hashlib.sha256(named).hexdigest()[:32]}"
+
+    async def changes(self, namespace: str) -> AsyncGenerator[None, None]:
+        """See :class:`~vectorstores._engine.Engine`."""
+        place, options = self._ready().place, self._settings.options
+        listen = f'LISTEN "{self._channel(namespace)}"'.encode()
+
+        async def listening() -> Connection:
+            made = await connect(place, options)
+            try:
+                await made.execute(listen)
+            except BaseException:
+                made.pgconn.finish()
+                raise
+            return made
+
+        while True:
+            connection = await repeated(Patience(place, options.retry_for), listening)
+            try:
+                yield  # whatever was written while nobody listened
+                while True:
+                    self._check_usable()
+                    if [told async for told in connection.notifies(timeout=_LISTEN, stop_after=1)]:
+                        yield
+            except psycopg.Error as error:
+                await Patience(place, options.retry_for).wait(error)
+            finally:
+                connection.pgconn.finish()
 
 
 def _opened(opening: asyncio.Task[Transactions]) -> Transactions | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio.to_thread
 
 from vectorstores._checks import cache_key, check_indexed
-from vectorstores._engine import Opened, Query
+from vectorstores._engine import Opened, Query, polled
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
 from vectorstores.sqlite_faiss import records, rows, schema, snapshot
@@ -281,6 +281,12 @@ class _FaissEngine:
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         return await self._read(
             lambda connection: records.scan_records(connection, namespace, collection, after, limit)
+        )
+
+    def changes(self, namespace: str) -> AsyncGenerator[None, None]:
+        # The connection that reads never writes, so that SQLite counts for it the commits of all others.
+        return polled(
+            lambda: self._read(lambda connection: connection.execute("PRAGMA data_version").fetchone())
         )
 
 
