@@ -13,7 +13,6 @@ from jeeves_reflexion.cli.options import (
     debug_option,
     lessons_option,
     namespace_option,
-    quiet_option,
 )
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
@@ -32,7 +31,9 @@ from jeeves_reflexion.text import one_line
     help="The folder of runs of experiments, or one of them.",
 )
 @click.option("--host", metavar="HOST", default="127.0.0.1", help="Where to listen.")
-@click.option("--port", metavar="PORT", type=click.IntRange(0, 65535), default=8770, help="0: any that is free.")
+@click.option(
+    "--port", metavar="PORT", type=click.IntRange(0, 65535), default=8770, help="0: any that is free."
+)
 @click.option(
     "--public",
     "names",
@@ -40,8 +41,9 @@ from jeeves_reflexion.text import one_line
     multiple=True,
     help="Let other machines in, which know this one by NAME; may be repeated.",
 )
-@click.option("--by", metavar="NAME", default="the page", help="Who changes lessons here; kept in the history.")
-@quiet_option
+@click.option(
+    "--by", metavar="NAME", default="the page", help="Who changes lessons here; kept in the history."
+)
 @debug_option
 def ui(
     address: str | None,
@@ -52,7 +54,6 @@ def ui(
     port: int,
     names: tuple[str, ...],
     by: str,
-    quiet: bool,
 ) -> None:
     """Show the lessons of an address, and runs, on a page of this machine, until Ctrl-C.
 
@@ -63,7 +64,7 @@ def ui(
         from jeeves_reflexion.web.access import Access, is_loopback  # noqa: PLC0415 - optional packages
         from jeeves_reflexion.web.app import Shown  # noqa: PLC0415
         from jeeves_reflexion.web.server import serve  # noqa: PLC0415
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingDependencyError("the page", "web") from error
     if not is_loopback(host) and not names:
         raise ConfigurationError(
@@ -73,7 +74,7 @@ def ui(
     if address is not None or runs is None:
         existing(place)  # a slip is told here, and not by the page
     shown = Shown(partial(open_existing, place, namespace), redact(place), namespace, runs, one_line(by))
-    screen = Screen(quiet=quiet)
+    screen = Screen()
 
     def started(url: str) -> None:
         screen.result(url)

@@ -12,7 +12,6 @@ import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -29,6 +28,14 @@ from jeeves_reflexion.web.rendering import page
 from jeeves_reflexion.web.run_pages import RunPages
 from jeeves_reflexion.web.runs import Runs
 
+_TOLD: Final = (
+    LessonStoreError,
+    StoreGoneError,
+    ExperimentError,
+    ConfigurationError,
+    HTTPException,
+    Exception,
+)
 _RETRY: Final = {"Refresh": "5", "Retry-After": "5"}
 
 
@@ -46,13 +53,13 @@ class Shown:
     by: str = "the page"
 
 
-def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lambda: False) -> Starlette:
+def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lambda: False) -> Guard:
     """Return the application; ``stopping`` says that the server is to end, so that live pages let go of it."""
     library = Library(shown.open_store)
     watch = LessonWatch(library)
     lessons = LessonPages(library, access.form, by=shown.by)
     routes = [
-        Route("/", lessons.list),
+        Route("/", lessons.index),
         Route("/lesson", lessons.show),
         Route("/lesson/{operation}", lessons.change, methods=["POST"]),
         Route("/review", lessons.review),
@@ -61,7 +68,7 @@ def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lam
     runs = None if shown.runs is None else Runs(shown.runs)
     if runs is not None:
         pages = RunPages(runs)
-        routes += [Route("/runs", pages.list), Route("/run", pages.show), Route("/story", pages.story)]
+        routes += [Route("/runs", pages.index), Route("/run", pages.show), Route("/story", pages.story)]
 
     async def changes(request: Request) -> Response:
         name = request.query_params.get("run")
@@ -91,13 +98,7 @@ def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lam
             Route("/live", changes),
             Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
         ],
-        middleware=[Middleware(Guard, access=access)],
-        exception_handlers={
-            kind: lost
-            for kind in (
-                LessonStoreError, StoreGoneError, ExperimentError, ConfigurationError, HTTPException, Exception
-            )
-        },
+        exception_handlers=dict.fromkeys(_TOLD, lost),
         lifespan=lifespan,
     )
     app.state.about = {
@@ -106,7 +107,8 @@ def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lam
         "has_runs": runs is not None,
         "form_token": access.form_token,
     }
-    return app
+    # Around everything, so that an answer to a fault has the headers too.
+    return Guard(app, access)
 
 
 async def _failed(request: Request, error: Exception, library: Library) -> Response:

@@ -1,4 +1,4 @@
-"""The pages of lessons: the library, one lesson with its history, what waits for review, and what a task would recall."""
+"""The pages of lessons: the library, one lesson and its history, what waits for review, what a task would recall."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LessonPages:
 
     # -- the library
 
-    async def list(self, request: Request) -> Response:
+    async def index(self, request: Request) -> Response:
         """Show a page of the library, or what is nearest to a text."""
         store, asked = await self._library.store(), _asked(request, "q", *_FILTERS)
         where = {name: asked[key] for key, name in _FILTERS.items() if asked[key]}
@@ -184,9 +184,7 @@ class LessonPages:
         return await page(request, "why", asked=asked, recall=recall, lesson=lesson, about=about)
 
 
-async def _search(
-    store: VectorLessonStore, text: str, where: dict[str, str]
-) -> list[RecalledLesson]:
+async def _search(store: VectorLessonStore, text: str, where: dict[str, str]) -> list[RecalledLesson]:
     """Return the lessons nearest to a text, of one state or of all."""
     narrowed: Filter = {name: value for name, value in where.items() if name != "state"}
     states = [cast("LessonState", each) for each in _STATES if where.get("state", each) == each]

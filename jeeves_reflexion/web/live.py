@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from typing import Final
 
 import anyio
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from jeeves_reflexion.errors import LessonStoreError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import anyio.to_thread
@@ -25,7 +25,7 @@ class RunPages:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
 
-    async def list(self, request: Request) -> Response:
+    async def index(self, request: Request) -> Response:
         """Show all runs."""
         found = await anyio.to_thread.run_sync(self._rows)
         return await page(request, "runs", rows=found, folder=str(self._runs.folder))
@@ -44,7 +44,7 @@ class RunPages:
         start = request.query_params.get("from", "")
         first = int(start) if start.isdecimal() else 0
 
-        def read() -> dict[str, object]:
+        def read() -> dict[str, Any]:
             run = self._runs.get(request.query_params.get("run", ""))
             design, tries = run.design(), run.refresh()
             state, at = run.state()
@@ -55,7 +55,10 @@ class RunPages:
                 "state": state,
                 "at": at,
                 "live": state == "going on",
-                "parts_of_run": [(part, Markup(made)) for part, made in pictures(run, design, tries.values())],  # noqa: S704 - rendered with its texts escaped
+                "parts_of_run": [
+                    (part, Markup(made))  # noqa: S704 - rendered with its texts escaped
+                    for part, made in pictures(run, design, tries.values())
+                ],
                 "counts": _counts(design, tries.values()),
                 "tasks": tasks[first : first + _PAGE],
                 "total": len(tasks),
@@ -70,7 +73,7 @@ class RunPages:
         asked = request.query_params
         name, task_id = asked.get("run", ""), asked.get("task", "")
 
-        def read() -> dict[str, object]:
+        def read() -> dict[str, Any]:
             run = self._runs.get(name)
             tries = [each for each in run.refresh().values() if each.position.task_id == task_id]
             if not tries:
@@ -106,14 +109,18 @@ def _tasks(tries: Collection[Tried]) -> list[tuple[str, str, list[tuple[str, int
         at = each.position
         found.setdefault((at.task_id, at.split), {}).setdefault((at.arm, at.seed), []).append(each)
     return [
-        (task, split, [(arm, seed, len(own), any(r.passed for r in own)) for (arm, seed), own in played.items()])
+        (
+            task,
+            split,
+            [(arm, seed, len(own), any(r.passed for r in own)) for (arm, seed), own in played.items()],
+        )
         for (task, split), played in found.items()
     ]
 
 
-def _counts(design: Design, tries: Collection[Tried]) -> list[dict[str, object]]:
+def _counts(design: Design, tries: Collection[Tried]) -> list[dict[str, Any]]:
     """Say of each arm what it did so far."""
-    found = []
+    found: list[dict[str, Any]] = []
     for arm in design.arms:
         own = [each for each in tries if each.position.arm == arm]
         last = {(e.position.seed, e.position.split, e.position.task_id): e for e in own}

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from jeeves_reflexion.errors import ExperimentError
+from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.journal import UNREADABLE, Entry, Position
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.report.analysis import Part, Report
@@ -45,7 +46,7 @@ class Tried:
 class Design:
     """What a run was started with, as far as the page shows it."""
 
-    arms: tuple[str, ...]
+    arms: tuple[ArmName, ...]
     seeds: tuple[int, ...]
     trials: int
     tasks: int
@@ -59,7 +60,7 @@ class Design:
         design = config["design"] or {"arms": (), "seeds": (), "trials": 0, "tasks": {}, "held_out": ()}
         held_out = len(design["held_out"])
         return cls(
-            tuple(design["arms"]),
+            cast("tuple[ArmName, ...]", tuple(design["arms"])),
             tuple(design["seeds"]),
             int(design["trials"]),
             len(design["tasks"]) - held_out,
@@ -201,20 +202,21 @@ def pictures(run: RunFolder, design: Design, tries: Iterable[Tried]) -> list[tup
     if design.judged_by == "self" and any(each.scored is not None for each in rows):
         judges.append("oracle")
     made = []
+    splits: tuple[tuple[Split, int], ...] = (("learning", design.tasks), ("held-out", design.held_out))
     for judge in judges:
-        for split, tasks in (("learning", design.tasks), ("held-out", design.held_out)):
+        for split, tasks in splits:
             trials = design.trials if split == "learning" else 1
-            success = tuple(_curve(arm, design, rows, judge, split, tasks) for arm in design.arms)  # type: ignore[arg-type]
-            part = Part(judge, split, tasks, trials, success, (), {})  # type: ignore[arg-type]
+            success = tuple(_curve(arm, design, rows, judge, split, tasks) for arm in design.arms)
+            part = Part(judge, split, tasks, trials, success, (), {})
             results = Results((), design.arms, design.seeds, design.trials, judged_by=judge)
-            picture = curves(part, Report(run.name, results, "", (part,), ()))
+            picture = curves(part, Report(run.name, results, design.arms[0], (part,), ()))
             if picture:
                 made.append((part, picture))
     return made
 
 
 def _curve(
-    arm: str, design: Design, rows: list[Tried], judge: JudgedBy, split: Split, tasks: int
+    arm: ArmName, design: Design, rows: list[Tried], judge: JudgedBy, split: Split, tasks: int
 ) -> Curve:
     by_trial: dict[int, list[bool]] = {}
     for seed in design.seeds:

@@ -14,7 +14,9 @@ from jeeves_reflexion.web.access import LOOPBACK, Access, is_loopback
 from jeeves_reflexion.web.app import Shown, make_app
 
 
-async def serve(shown: Shown, access: Access, *, host: str, port: int, started: Callable[[str], None]) -> None:
+async def serve(
+    shown: Shown, access: Access, *, host: str, port: int, started: Callable[[str], None]
+) -> None:
     """Serve the page until Ctrl-C or SIGTERM; ``started`` is told the address that lets a browser in.
 
     Raises :class:`ConfigurationError` where the port can't be had.
