@@ -7,7 +7,7 @@ import hmac
 import ipaddress
 import os
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -22,7 +22,7 @@ from jeeves_reflexion.errors import ConfigurationError
 TOKEN_VARIABLE: Final = "JEEVES_UI_TOKEN"  # noqa: S105 - a name
 _SHORTEST: Final = 16
 _MOST_BYTES: Final = 200_000
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS: Final[Mapping[str, str]] = {
     # Texts of models are escaped; should one slip through all the same, the browser runs and loads nothing of it.
     "Content-Security-Policy": (
@@ -47,17 +47,18 @@ def is_loopback(host: str) -> bool:
 
 
 class Access:
-    """The token of one server, and the hosts by whose names it may be asked.
+    """The token of one server, and the ``names`` by which others than this machine may ask it.
 
     The token is that of ``JEEVES_UI_TOKEN``, else a new one. Raises :class:`ConfigurationError` for one that can be
     guessed.
     """
 
-    def __init__(self, hosts: Collection[str] = ()) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
         self.token = os.environ.get(TOKEN_VARIABLE, "") or secrets.token_urlsafe(24)
         if len(self.token) < _SHORTEST:
             raise ConfigurationError(f"{TOKEN_VARIABLE} must have at least {_SHORTEST} characters")
-        self.hosts = LOOPBACK | {host.lower() for host in hosts}
+        self.names = names
+        self._hosts = _LOOPBACK | {name.lower() for name in names}
         self.form_token = self._digest("form")
         # Of its own, because cookies of one host do not tell its ports apart.
         self._cookie, self._pass = f"jeeves_{self._digest('name')[:8]}", self._digest("cookie")
@@ -65,7 +66,7 @@ class Access:
     def refusal(self, request: Request) -> Response | None:
         """Return the answer to a request that is not let in, None for one that is."""
         host = request.headers.get("host", "").lower()
-        if (host if host.endswith("]") else host.rsplit(":", 1)[0]) not in self.hosts:
+        if (host if host.endswith("]") else host.rsplit(":", 1)[0]) not in self._hosts:
             return PlainTextResponse("This server is not known by that name.", 421)
         origin = request.headers.get("origin")
         if request.method not in ("GET", "HEAD") and origin != f"{request.url.scheme}://{host}":

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from jeeves_reflexion.errors import ConfigurationError, ExperimentError, LessonStoreError, UnknownLessonError
+from jeeves_reflexion.errors import ExperimentError, LessonStoreError, ReflexionError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.web.access import Access, Guard
@@ -29,10 +29,8 @@ from jeeves_reflexion.web.run_pages import RunPages
 from jeeves_reflexion.web.runs import Runs
 
 _TOLD: Final = (
-    LessonStoreError,
+    ReflexionError,
     StoreGoneError,
-    ExperimentError,
-    ConfigurationError,
     HTTPException,
     Exception,
 )
@@ -125,7 +123,7 @@ async def _failed(request: Request, error: Exception, library: Library) -> Respo
         status, head, message = error.status_code, "That can't be shown", error.detail
     elif isinstance(error, UnknownLessonError | ExperimentError):
         status, head = 404, "That is not there"
-    elif isinstance(error, LessonStoreError | ConfigurationError):
+    elif isinstance(error, ReflexionError):
         status, head = 422, "That can't be done"
     elif not message:
         message = type(error).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias, cast, get_args
+from typing import Final, TypeAlias, get_args
 from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
@@ -12,11 +12,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons import Credit, Curator, VectorLessonStore
+from jeeves_reflexion.lessons import Credit, Curator, LessonPage, VectorLessonStore
 from jeeves_reflexion.lessons.history import has_before
+from jeeves_reflexion.lessons.records import RECALLED, one_each, readable
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.types import JSON, Lesson, LessonState, Outcome, Recall, RecalledLesson, Task
 from jeeves_reflexion.web.library import Library, mark_of
-from jeeves_reflexion.web.rendering import page
+from jeeves_reflexion.web.rendering import number_of, page
 from vectorstores.base import Filter
 
 _PAGE: Final = 50
@@ -62,8 +64,7 @@ class LessonPages:
             found = await _search(store, asked["q"], where)
             rows = [(each.lesson, each.similarity) for each in found]
         else:
-            after = request.query_params.get("after")
-            listed = await store.list(after=after, limit=_PAGE, where=where or None)
+            listed = await _listed(store, request, where)
             rows = [(each, None) for each in listed.lessons]
             if listed.next is not None:
                 kept = {key: value for key, value in asked.items() if value}
@@ -97,7 +98,7 @@ class LessonPages:
         stored = None if held else await store.repository.known(lesson_id)
         known = await store.ledger.credits()
         entries = [] if held else await Curator(store.repository).history(lesson_id)
-        near = await store.search(lesson.text, k=_NEAR + 1) if lesson.state == "active" and not held else []
+        near = await _near(store, lesson) if "near" in request.query_params else None
         return await page(
             request,
             "lesson",
@@ -110,7 +111,7 @@ class LessonPages:
             judgement=known.judge(lesson_id),
             entries=entries,
             first=0 if entries and has_before(entries[0]) else None,
-            near=[each for each in near if each.lesson.id != lesson_id][:_NEAR],
+            near=near,
             problem=problem,
             draft=lesson.text if draft is None else draft,
             done=_DONE.get(request.query_params.get("done", ""), ""),
@@ -147,8 +148,7 @@ class LessonPages:
         if everything:
             proposed: Sequence[Lesson] = (await Curator(store.repository).waiting()).proposed
         else:
-            after = request.query_params.get("after")
-            listed = await store.list(after=after, limit=_PAGE, where={"state": "proposed"})
+            listed = await _listed(store, request, {"state": "proposed"})
             proposed, following = listed.lessons, listed.next
         return await page(
             request,
@@ -166,8 +166,7 @@ class LessonPages:
     async def why(self, request: Request) -> Response:
         """Show what a task would recall and why, and what becomes of one lesson there."""
         asked = _asked(request, "task", "kind", "tool", "k", "credit", "lesson")
-        k = int(asked["k"]) if asked["k"].isdecimal() else 5
-        asked["k"] = str(min(max(k, 1), _MOST_RECALLED))
+        asked["k"] = str(min(max(number_of(asked["k"], 5), 1), _MOST_RECALLED))
         recall, about = None, None
         store = await self._library.store()
         if asked["task"].strip():
@@ -187,11 +186,27 @@ class LessonPages:
 async def _search(store: VectorLessonStore, text: str, where: dict[str, str]) -> list[RecalledLesson]:
     """Return the lessons nearest to a text, of one state or of all."""
     narrowed: Filter = {name: value for name, value in where.items() if name != "state"}
-    states = [cast("LessonState", each) for each in _STATES if where.get("state", each) == each]
-    found: list[RecalledLesson] = []
-    for state in states:
-        found += await store.search(text, k=_FOUND, where=narrowed or None, state=state)
-    return sorted(found, key=lambda each: -each.similarity)[:_FOUND]
+    state = next((each for each in _STATES if each == where.get("state")), None)
+    return await store.search(text, k=_FOUND, where=narrowed or None, state=state)
+
+
+async def _listed(store: VectorLessonStore, request: Request, where: Filter) -> LessonPage:
+    try:
+        return await store.list(after=request.query_params.get("after"), limit=_PAGE, where=where or None)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from error
+
+
+async def _near(store: VectorLessonStore, lesson: Lesson) -> list[RecalledLesson]:
+    """Return the active lessons that are recalled for tasks near to a lesson's own; needs no embedder."""
+    async with store_errors("find near lessons"):
+        own = await store.store.get_by_ids([f"{lesson.id}:0"], vectors=True)
+        if not own or own[0].vector is None:
+            return []
+        hits = await store.store.search(own[0].vector, k=4 * _NEAR, filter=RECALLED)
+    found = [(each, hit.score) for hit, each in readable(one_each(hits)) if each.id != lesson.id]
+    near = [each for each in found if each[1] >= store.settings.min_similarity]
+    return [RecalledLesson(each, score, "near") for each, score in near[:_NEAR]]
 
 
 async def _about(store: VectorLessonStore, lesson: Lesson, recall: Recall, task: str) -> tuple[bool, str]:
@@ -240,10 +255,7 @@ async def _change(curator: Curator, operation: str, lesson_id: str, fields: Fiel
             others = [each for each in (*fields.get("other", ()), *_one(fields, "others").split()) if each]
             await curator.merge(lesson_id, others, reason=reason)
         case "rollback":
-            number = _one(fields, "to")
-            if not number.isdecimal():
-                raise ConfigurationError("name the change to go back to")
-            await curator.rollback(lesson_id, to=int(number), reason=reason)
+            await curator.rollback(lesson_id, to=number_of(_one(fields, "to"), -1), reason=reason)
 
 
 def _asked(request: Request, *names: str) -> dict[str, str]:

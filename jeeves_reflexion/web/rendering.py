@@ -47,6 +47,11 @@ async def page(request: Request, name: str, status: int = 200, **values: Any) ->
     return HTMLResponse(await anyio.to_thread.run_sync(lambda: template.render(about)), status)
 
 
+def number_of(text: str, default: int) -> int:
+    """Return the number that an address or a form has, the default where it has none."""
+    return int(text) if text.isdecimal() and len(text) < 10 else default
+
+
 def shown(value: object) -> object:
     """Return a text as a page shows it: what hides in it, or reorders it, by its number."""
     if not isinstance(value, str) or isinstance(value, Markup):

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.journal import Entry, Position
-from jeeves_reflexion.web.rendering import page
+from jeeves_reflexion.web.rendering import number_of, page
 from jeeves_reflexion.web.runs import Design, RunFolder, Runs, Tried, pictures
 
 _PAGE: Final = 100
@@ -41,8 +41,7 @@ class RunPages:
 
     async def show(self, request: Request) -> Response:
         """Show how a run learns, and a page of its tasks."""
-        start = request.query_params.get("from", "")
-        first = int(start) if start.isdecimal() else 0
+        first = number_of(request.query_params.get("from", ""), 0)
 
         def read() -> dict[str, Any]:
             run = self._runs.get(request.query_params.get("run", ""))

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import uvicorn
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.web.access import LOOPBACK, Access, is_loopback
+from jeeves_reflexion.web.access import Access
 from jeeves_reflexion.web.app import Shown, make_app
 
 
@@ -31,9 +31,8 @@ async def serve(
             timeout_graceful_shutdown=2,
         )
         server = uvicorn.Server(config)
-        name = host if is_loopback(host) else min(access.hosts - LOOPBACK, default=host)
-        shown_name = f"[{name}]" if ":" in name and not name.startswith("[") else name
-        started(f"http://{shown_name}:{bound.getsockname()[1]}/?{urlencode({'token': access.token})}")
+        name = next(iter(access.names), f"[{host}]" if ":" in host else host)
+        started(f"http://{name}:{bound.getsockname()[1]}/?{urlencode({'token': access.token})}")
         await server.serve(sockets=[bound])
 
 
