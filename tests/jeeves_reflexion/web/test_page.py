@@ -126,9 +126,12 @@ def test_a_hostile_lesson_is_shown_as_text(page, server):
     assert page.locator("code").inner_text() == lesson_id
     assert page.get_by_label("Words").input_value() == shown
     assert page.inner_text("dl").count("<script>") >= 4
-    page.get_by_label("Reason to retire it").fill(ATTACK)
-    page.get_by_role("button", name="Retire").click()
-    page.get_by_text("The lesson is retired.").wait_for()
+    page.locator(".decide").get_by_label("Reason").fill(ATTACK)
+    page.get_by_role("button", name="Reject").click()
+    page.get_by_text("The lesson is kept out.").wait_for()
+    page.go_back()
+    page.reload()
+    assert "img src=x" in page.inner_text(".history")
     page.goto(f"{server.base}/runs")
     page.get_by_role("link", name="first").click()
     page.get_by_role("link", name="retry, seed 0").last.click()
