@@ -25,6 +25,7 @@ Exit codes:
 
 
 _COMMANDS = {
+    "init": "Write a small project that runs as it is.",
     "run": "Try a task, learn from each attempt, try again.",
     "learn": "Take lessons from attempts that were made elsewhere.",
     "lessons": "See, judge, change and carry what was learned.",
@@ -32,6 +33,7 @@ _COMMANDS = {
     "notes": "See how tasks improved their instructions, and take it back.",
     "bench": "Run a benchmark and see the learning curve.",
     "workflow": "Run a workflow file, or check it.",
+    "doctor": "Say what is installed, and what can be reached.",
 }
 
 
