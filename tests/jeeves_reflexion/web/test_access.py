@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import httpx
 import pytest
+from click.testing import CliRunner
+
+from jeeves_reflexion.cli.program import program
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -82,8 +86,14 @@ def test_a_change_needs_a_form_of_this_page(client, server):
     assert form_of(client) == asked  # nothing was changed
 
 
-def test_an_odd_address_is_answered_in_words(client):
+def test_an_odd_address_is_answered_in_words(client, server):
+    damaged = server.folder / "runs" / "damaged"
+    damaged.mkdir()
+    config = (server.folder / "runs" / "first" / "config.json").read_bytes()
+    for name, text in (("config.json", config), ("journal.jsonl", b'{"kind": "try"}\n')):
+        (damaged / name).write_bytes(text)
     for address in (
+        "/run?run=damaged",
         *("/lesson?id=%00", "/lesson?id=%ff%fe", "/lesson", "/?after=abc", "/?kind=%00", "/?tool=%00&q=x"),
         *(
             "/why?task=x&k=99999999999999999999",
@@ -103,6 +113,14 @@ def test_an_odd_address_is_answered_in_words(client):
         answer = client.get(address)
         assert answer.status_code < 500, address
         assert "<h1>" in answer.text, address
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "jeeves_reflexion.web.server", raising=False)
+    told = CliRunner().invoke(program, ["ui"])
+    assert told.exit_code == 3
+    assert 'pip install "jeeves-reflexion[web]"' in told.stderr
 
 
 def test_other_machines_are_let_in_only_when_asked(process_of_command):
