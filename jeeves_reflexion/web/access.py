@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -23,6 +24,7 @@ TOKEN_VARIABLE: Final = "JEEVES_UI_TOKEN"  # noqa: S105 - a name
 _SHORTEST: Final = 16
 _MOST_BYTES: Final = 200_000
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^:/?#@\s]+)(?::[0-9]+)?")
 _HEADERS: Final[Mapping[str, str]] = {
     # Texts of models are escaped; should one slip through all the same, the browser runs and loads nothing of it.
     "Content-Security-Policy": (
@@ -66,27 +68,28 @@ class Access:
     def refusal(self, request: Request) -> Response | None:
         """Return the answer to a request that is not let in, None for one that is."""
         host = request.headers.get("host", "").lower()
-        if (host if host.endswith("]") else host.rsplit(":", 1)[0]) not in self._hosts:
+        # Read strictly, and no address is built of it: request.url would take a path out of a Host such as "a:1/b?".
+        scheme, path = request.scope["scheme"], request.scope["path"]
+        named = _HOST.fullmatch(host)
+        if named is None or named[1] not in self._hosts:
             return PlainTextResponse("This server is not known by that name.", 421)
         origin = request.headers.get("origin")
-        if request.method not in ("GET", "HEAD") and origin != f"{request.url.scheme}://{host}":
+        if request.method not in ("GET", "HEAD") and origin != f"{scheme}://{host}":
             return PlainTextResponse("A change must come from a form of this page.", 403)
-        query = dict(parse_qsl(request.url.query, keep_blank_values=True))
+        query = dict(request.query_params)
         if request.method == "GET" and _same(query.pop("token", ""), self.token):
             # So that it stands neither in the history nor in what is copied from the address bar.
-            there = request.url.path + (f"?{urlencode(query)}" if query else "")
+            there = path + (f"?{urlencode(query)}" if query else "")
             response = RedirectResponse(f"/{there.lstrip('/')}", 303)
             response.set_cookie(
                 self._cookie,
                 self._pass,
                 httponly=True,
                 samesite="strict",
-                secure=request.url.scheme == "https",
+                secure=scheme == "https",
             )
             return response
-        if request.url.path.startswith("/static/") or _same(
-            request.cookies.get(self._cookie, ""), self._pass
-        ):
+        if path.startswith("/static/") or _same(request.cookies.get(self._cookie, ""), self._pass):
             return None
         return PlainTextResponse(
             "Open the address that the command printed at its start: it has the token that lets you in.", 401

@@ -42,7 +42,7 @@ def _templates() -> jinja2.Environment:
 
 async def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
     """Return a page, rendered in a worker thread."""
-    about = {**request.app.state.about, "path": request.url.path, **values}
+    about = {**request.app.state.about, "path": request.scope["path"], **values}
     template = _templates().get_template(f"{name}.html")
     return HTMLResponse(await anyio.to_thread.run_sync(lambda: template.render(about)), status)
 

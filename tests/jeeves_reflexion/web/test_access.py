@@ -59,9 +59,11 @@ def test_only_the_token_of_the_start_address_lets_in(server):
         assert page.headers["cache-control"] == "no-store"
 
 
-def test_another_host_is_not_answered(client):
+def test_another_host_is_not_answered(client, server):
     for host in ("evil.example", "evil.example:80", "localhost.evil.example", ""):
         assert client.get("/", headers={"host": host}).status_code == 421
+    with httpx.Client(base_url=server.base) as stranger:  # an address is not made of what the header says
+        assert stranger.get("/", headers={"host": "localhost:80/static/?"}).status_code == 421
     port = client.base_url.port
     assert client.get("/", headers={"host": f"localhost:{port}"}).status_code == 200
 
