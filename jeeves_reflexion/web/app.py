@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from jeeves_reflexion.errors import ExperimentError, LessonStoreError, ReflexionError, UnknownLessonError
+from jeeves_reflexion.errors import ExperimentError, ReflexionError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.web.access import Access, Guard
@@ -27,9 +27,11 @@ from jeeves_reflexion.web.live import LessonWatch, live
 from jeeves_reflexion.web.rendering import page
 from jeeves_reflexion.web.run_pages import RunPages
 from jeeves_reflexion.web.runs import Runs
+from vectorstores.base import VectorStoreError
 
 _TOLD: Final = (
     ReflexionError,
+    VectorStoreError,
     StoreGoneError,
     HTTPException,
     Exception,
@@ -113,9 +115,7 @@ async def _failed(request: Request, error: Exception, library: Library) -> Respo
     """Return the page that says what went wrong; the status says of what kind it is."""
     headers: dict[str, Any] = {}
     message, status, head = redact(str(error)), 500, "Something went wrong"
-    if isinstance(error, StoreGoneError) or (
-        isinstance(error, LessonStoreError) and await library.lost(error)
-    ):
+    if isinstance(error, StoreGoneError) or await library.lost(error):
         status, head = 503, "The lessons can't be reached"
         # A form must not be sent again by itself: nobody knows whether it was done.
         headers = _RETRY if request.method == "GET" else {}
@@ -123,7 +123,7 @@ async def _failed(request: Request, error: Exception, library: Library) -> Respo
         status, head, message = error.status_code, "That can't be shown", error.detail
     elif isinstance(error, UnknownLessonError | ExperimentError):
         status, head = 404, "That is not there"
-    elif isinstance(error, ReflexionError):
+    elif isinstance(error, ReflexionError | VectorStoreError):
         status, head = 422, "That can't be done"
     elif not message:
         message = type(error).__name__

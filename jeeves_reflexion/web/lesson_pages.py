@@ -129,8 +129,7 @@ class LessonPages:
                 await _check_unchanged(store, lesson_id, fields)
                 await _change(Curator(store.repository, by=self._by), operation, lesson_id, fields)
         except (ConflictError, ConfigurationError, LessonStoreError) as error:
-            unknown = isinstance(error, UnknownLessonError)
-            if unknown or (isinstance(error, LessonStoreError) and await self._library.lost(error)):
+            if isinstance(error, UnknownLessonError) or await self._library.lost(error):
                 raise
             draft = _one(fields, "text") or None
             status = 409 if isinstance(error, ConflictError) else 422

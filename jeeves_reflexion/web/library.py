@@ -48,9 +48,9 @@ class Library:
                     raise StoreGoneError(str(error)) from error
             return self._store
 
-    async def lost(self, error: LessonStoreError) -> bool:
+    async def lost(self, error: Exception) -> bool:
         """Say whether an error means that the store went away; if so it is opened again at the next need."""
-        if not isinstance(error.__cause__, _GONE):
+        if not isinstance(error.__cause__ if isinstance(error, LessonStoreError) else error, _GONE):
             return False
         await self.close()
         return True

@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.web.library import Library, StoreGoneError
+from vectorstores.base import VectorStoreError
 
 _LOOK: Final = 0.5
 _AGAIN: Final = 5.0
@@ -26,7 +27,8 @@ class LessonWatch:
     async def run(self) -> None:
         """Watch until it is cancelled, also over times in which the store is away."""
         while True:
-            with contextlib.suppress(LessonStoreError, StoreGoneError):
+            # Of a store that is away the pages tell, which ask it themselves.
+            with contextlib.suppress(LessonStoreError, VectorStoreError, StoreGoneError):
                 store = await self._library.store()
                 async with contextlib.aclosing(store.changes()) as told:
                     async for _ in told:

@@ -204,7 +204,7 @@ def pictures(run: RunFolder, design: Design, tries: Iterable[Tried]) -> list[tup
     made = []
     splits: tuple[tuple[Split, int], ...] = (("learning", design.tasks), ("held-out", design.held_out))
     for judge in judges:
-        for split, tasks in splits:
+        for split, tasks in ((name, number) for name, number in splits if number):
             trials = design.trials if split == "learning" else 1
             success = tuple(_curve(arm, design, rows, judge, split, tasks) for arm in design.arms)
             part = Part(judge, split, tasks, trials, success, (), {})
@@ -225,7 +225,7 @@ def _curve(
         own = [r for r in rows if (r.position.arm, r.position.seed, r.position.split) == (arm, seed, split)]
         for trial in range(1, design.trials + 1):
             tried = {r.position.task_id: r for r in own if r.position.trial == trial}
-            if not tasks or len(tried.keys() | stopped) < tasks:
+            if len(tried.keys() | stopped) < tasks:
                 break
             for task, row in tried.items():
                 verdicts[task] = row.passed if judge == design.judged_by else bool(row.scored)

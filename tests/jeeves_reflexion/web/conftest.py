@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -53,17 +50,3 @@ def page(browser: Any, server: Server) -> Iterator[Any]:
     yield page
     context.close()
     assert failed == []
-
-
-@pytest.fixture
-def process_of_command(server: Server) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command to its end, over the lessons of the server."""
-
-    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from jeeves_reflexion.cli import main; main()", *arguments]
-        command += ["--lessons", str(server.folder / "lessons")]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
-        )
-
-    return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 
@@ -89,13 +90,19 @@ def test_a_change_needs_a_form_of_this_page(client, server):
 
 
 def test_an_odd_address_is_answered_in_words(client, server):
-    damaged = server.folder / "runs" / "damaged"
-    damaged.mkdir()
-    config = (server.folder / "runs" / "first" / "config.json").read_bytes()
-    for name, text in (("config.json", config), ("journal.jsonl", b'{"kind": "try"}\n')):
-        (damaged / name).write_bytes(text)
+    config = (server.folder / "runs" / "first" / "config.json").read_text()
+    opened = json.dumps({**json.loads(config), "design": None})
+    for run, text, journal in (
+        ("damaged", config, '{"kind": "try"}\n'),
+        ("opened", opened, ""),
+        ("odd", "[]", ""),
+    ):
+        folder = server.folder / "runs" / run
+        folder.mkdir()
+        (folder / "config.json").write_text(text)
+        (folder / "journal.jsonl").write_text(journal)
     for address in (
-        "/run?run=damaged",
+        *("/runs", "/run?run=damaged", "/run?run=opened", "/run?run=odd"),
         *("/lesson?id=%00", "/lesson?id=%ff%fe", "/lesson", "/?after=abc", "/?kind=%00", "/?tool=%00&q=x"),
         *(
             "/why?task=x&k=99999999999999999999",
@@ -125,10 +132,15 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     assert 'pip install "jeeves-reflexion[web]"' in told.stderr
 
 
-def test_other_machines_are_let_in_only_when_asked(process_of_command):
-    told = process_of_command("ui", "--host", "0.0.0.0", "--port", "0")
-    assert told.returncode == 3
-    assert "--public NAME" in told.stderr
-    short = process_of_command("ui", "--port", "0", JEEVES_UI_TOKEN="short")
-    assert short.returncode == 3
-    assert "16 characters" in short.stderr
+def test_other_machines_are_let_in_only_when_asked(server):
+    def told(*options: str, **environment: str):
+        lessons = ("--lessons", str(server.folder / "lessons"), "--port", "0")
+        return CliRunner().invoke(program, ["ui", *lessons, *options], env=environment)
+
+    for refused, why in (
+        (told("--host", "0.0.0.0"), "--public NAME"),
+        (told(JEEVES_UI_TOKEN="short"), "16 characters"),
+        (told("--host", "host.invalid", "--public", "host.invalid"), "--port"),
+    ):
+        assert refused.exit_code == 3
+        assert why in refused.stderr
