@@ -40,7 +40,7 @@ def test_lessons_are_found_by_meaning_and_filtered(page):
     page.wait_for_url("**tool=look**")
     assert set(rows(page)) == {"Wash the mug in the sink first.", "Take the knife before the bread."}
     page.goto(f"{page.url.partition('?')[0]}?state=proposed&outcome=failed")
-    assert "Fill the can at the tap." in rows(page)
+    assert "Ask before you water." in rows(page)
     assert "Write dates year first." not in rows(page)
     page.get_by_role("link", name="Clear").click()
     page.get_by_role("link", name="office").click()
@@ -99,18 +99,20 @@ def test_a_lesson_is_edited_merged_retired_and_rolled_back(page):
 
 
 def test_of_two_tabs_the_later_one_changes_nothing_unseen(page, server):
-    page.get_by_role("link", name="Take the knife").click()
+    server.lessons(lambda lessons: teach(lessons, "Take a spoon before the soup.", "eat the soup"))
+    page.reload()
+    page.get_by_role("link", name="Take a spoon").click()
     other = page.context.new_page()
     other.goto(page.url)
-    for tab, words in ((page, "Take the knife first."), (other, "Take the bread first.")):
+    for tab, words in ((page, "Take the spoon first."), (other, "Take the soup first.")):
         tab.get_by_label("Words").fill(words)
         tab.get_by_role("button", name="Save the words").click()
-    page.locator("h1", has_text="Take the knife first.").wait_for()
+    page.locator("h1", has_text="Take the spoon first.").wait_for()
     other.get_by_text("Somebody changed this lesson").wait_for()
-    assert other.locator("h1").inner_text() == "Take the knife first."
-    assert other.get_by_label("Words").input_value() == "Take the bread first."
+    assert other.locator("h1").inner_text() == "Take the spoon first."
+    assert other.get_by_label("Words").input_value() == "Take the soup first."
     other.get_by_role("button", name="Save the words").click()
-    other.locator("h1", has_text="Take the bread first.").wait_for()
+    other.locator("h1", has_text="Take the soup first.").wait_for()
 
 
 def test_a_hostile_lesson_is_shown_as_text(page, server):
@@ -133,7 +135,7 @@ def test_a_hostile_lesson_is_shown_as_text(page, server):
     page.reload()
     assert "img src=x" in page.inner_text(".history")
     page.goto(f"{server.base}/runs")
-    page.get_by_role("link", name="first").click()
+    page.get_by_role("link", name="first", exact=True).click()
     page.get_by_role("link", name="retry, seed 0").last.click()
     assert shown in page.inner_text("main")
     assert page.evaluate("typeof hit") == "undefined"
@@ -145,8 +147,8 @@ def test_a_hostile_lesson_is_shown_as_text(page, server):
 
 def test_a_run_is_told_attempt_by_attempt(page, server):
     page.goto(f"{server.base}/runs")
-    assert "finished" in page.inner_text("article")
-    page.get_by_role("link", name="first").click()
+    assert "finished" in page.locator("article", has_text="first").inner_text()
+    page.get_by_role("link", name="first", exact=True).click()
     assert page.get_by_role("img", name="Learning curves").count() == 1
     assert "0/2" in page.locator("tr", has_text="retry").first.inner_text()
     page.locator("li", has_text="cellar").get_by_role("link", name="reflexion, seed 0: solved in 2").click()
