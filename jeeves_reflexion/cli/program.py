@@ -29,6 +29,7 @@ _COMMANDS = {
     "run": "Try a task, learn from each attempt, try again.",
     "learn": "Take lessons from attempts that were made elsewhere.",
     "lessons": "See, judge, change and carry what was learned.",
+    "ui": "Look at lessons and runs in a browser.",
     "notes": "See how tasks improved their instructions, and take it back.",
     "bench": "Run a benchmark and see the learning curve.",
     "workflow": "Run a workflow file, or check it.",

@@ -32,6 +32,7 @@ RECALLED: Final[Filter] = {"use": {"$nin": ["twin", "off"]}}
 OFF: Final[Filter] = {
     "$and": [{"use": "off"}, {"$or": [{"holds": "task"}, {"key": {"$in": ["lesson", "both"]}}]}]
 }
+ANY: Final[Filter] = {"$or": [RECALLED, OFF]}
 
 MOST_TASKS: Final = 9
 """So many tasks a lesson is recalled by at most."""

@@ -261,11 +261,12 @@ class VectorLessonStore:
         return Recall("", task.id, tuple(offered), (), (*left_out, *far, *beaten, *inactive[:k]))
 
     async def search(
-        self, text: str, *, k: int = 5, where: Filter | None = None, state: LessonState = "active"
+        self, text: str, *, k: int = 5, where: Filter | None = None, state: LessonState | None = "active"
     ) -> _Found:
-        """Return the ``k`` lessons of a state nearest to a text, whatever their similarity; the ledger is not touched.
+        """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched.
 
-        ``where`` narrows them by metadata, such as ``{"task_kind": "geo", "tool": "search"}``.
+        With ``state=None`` lessons of any state are found. ``where`` narrows them by metadata, such as
+        ``{"task_kind": "geo", "tool": "search"}``.
         """
         k, narrowed = checked_k(k), lesson_filter(where)
         async with store_errors("search lessons"):
