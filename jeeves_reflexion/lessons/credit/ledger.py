@@ -131,8 +131,10 @@ class Ledger:
             # In one transaction: records of lessons lie beside vectors.
             await cast("VectorStore", self.records).add([], records=writes)
 
-    async def note_outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note the evaluator's verdict on the attempt that a recall was for.
+    async def note_outcome(
+        self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
+    ) -> bool:
+        """Note the evaluator's verdict on the attempt that a recall was for, with who says it and why, if that is told.
 
         Once, whatever happens: a later call returns False and changes nothing. One that could not be scored is not
         noted (False), and leaves room for a verdict that can. Feedback that came first stays in force.
@@ -143,7 +145,14 @@ class Ledger:
             if not evaluation.scored:
                 return False
             score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
-            verdict = Verdict("evaluator", score, passed=evaluation.passed, at=self._clock())
+            verdict = Verdict(
+                "evaluator",
+                score,
+                passed=evaluation.passed,
+                at=self._clock(),
+                by=one_line(redact(by)),
+                reason=one_line(redact(reason)),
+            )
             return (await self._append(recall_id, recall, verdict)) is not None
 
     async def note_feedback(
