@@ -4,6 +4,7 @@ from jeeves_reflexion.agents import ReAct as ReAct
 from jeeves_reflexion.agents import Tool as Tool
 from jeeves_reflexion.agents import as_agent as as_agent
 from jeeves_reflexion.agents import as_tool as as_tool
+from jeeves_reflexion.agents import mcp_tools as mcp_tools
 from jeeves_reflexion.drafts import ConvergenceReason as ConvergenceReason
 from jeeves_reflexion.drafts import Draft as Draft
 from jeeves_reflexion.drafts import Refined as Refined

@@ -5,7 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tables import table
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def test_every_requirement_has_one_line_and_the_lines_are_in_order():
     assert [row[0] for row in ROWS] == expected
 
 
-@pytest.mark.parametrize(("requirement", "tests"), ROWS, ids=[row[0] for row in ROWS])
+@table(("requirement", "tests"), ROWS)
 def test_the_tests_that_a_line_names_are_there(requirement, tests):
     named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", tests)
     assert named, "no test is named"

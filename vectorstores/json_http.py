@@ -156,6 +156,8 @@ class JsonService:
         url = self.url
         for _ in range(_MOST_REDIRECTS):
             response = await client.post(url, content=content)
+            # JSON is UTF-8. A charset that a service names is no help: Python's "hex" is one, and none of texts.
+            response.encoding = "utf-8"
             target = _target(url, response)
             if target is None:
                 return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import quote
@@ -25,6 +26,29 @@ def parse_base_url(text: str) -> httpx.URL:
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"base_url must begin with http:// or https:// and name a host, not {text!r}")
     return url
+
+
+class MissingKeyError(ValueError):
+    """A service needs a key, and none was given."""
+
+
+def address_and_key(
+    base_url: str, given: str | None, variable: str, headers: Mapping[str, str]
+) -> tuple[httpx.URL, str]:
+    """Return the address of a service and the key for it, which is the environment's unless one is given.
+
+    ``variable`` is where the environment has it; a key among the headers will do, and this machine needs none. Raises
+    ``ValueError`` for either that can't be used, and :class:`MissingKeyError`.
+    """
+    base = parse_base_url(base_url)
+    key = (os.environ.get(variable, "") if given is None else given).strip()
+    if not (key or brings_key(headers)) and given is None and not is_loopback(base.host):
+        raise MissingKeyError(
+            f"{base} needs a key: set {variable} or pass api_key ('' for a service without keys)"
+        )
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("the API key holds characters that a key can't have: was it copied whole?")
+    return base, key
 
 
 def address_of(base: httpx.URL, path: str, name: str) -> httpx.URL:

@@ -73,4 +73,7 @@ class Browser:
 
     def tools(self) -> tuple[Tool, Tool]:
         """Return Search and Lookup as tools for a ReAct; Finish is its own."""
-        return as_tool(self.search, name="Search"), as_tool(self.lookup, name="Lookup")
+        # Each goes on from what the one before left.
+        return as_tool(self.search, name="Search", alone=True), as_tool(
+            self.lookup, name="Lookup", alone=True
+        )

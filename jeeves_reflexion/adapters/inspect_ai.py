@@ -182,7 +182,14 @@ async def task_scorers(task: Task, attempt: Attempt[Any]) -> Evaluation:
     They see the sample's target, so an attempt is made again where the target says that it was wrong.
     """
     sample = _sample()
-    scores = await score_with_task(_state_of(sample, len(sample.tried), attempt))
+    return verdict_of(await score_with_task(_state_of(sample, len(sample.tried), attempt)))
+
+
+def verdict_of(scores: Sequence[Score]) -> Evaluation:
+    """Return what scores of Inspect say together: their mean, from 0 to 1; unscored where one says nothing.
+
+    Raises :class:`ConfigurationError` for scores that are no share.
+    """
     values = [_number(each.value) for each in scores]
     rationale = "\n".join(each.explanation for each in scores if each.explanation)
     numbers = [value for value in values if value is not None]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from string import Template
+
+import anyio
 
 from jeeves_reflexion.agents.reply import FINISH, Reply, parse_reply
 from jeeves_reflexion.agents.tools import Tool, as_tool
@@ -67,9 +70,10 @@ class ReAct:
     """The default agent: a model in a loop with tools.
 
     A turn is one call of the model. Tools are called natively where ``model.supports_tools``, else in the
-    text form of the paper; several calls in one turn run one after the other, in order. Without tools the
-    first completion is the answer. The session's blocks stand in the system prompt, fenced, as data.
-    ``system_prompt`` is a text, or a ``Path`` to one, in place of the default.
+    text form of the paper. Several calls in one turn run at once, but for tools that are ``alone``; their
+    results and steps stand in the order of the calls. Without tools the first completion is the answer. The
+    session's blocks stand in the system prompt, fenced, as data. ``system_prompt`` is a text, or a ``Path`` to
+    one, in place of the default.
 
     An attempt that runs out of turns has ``interrupted="max_turns"``, one whose answer was cut by the model's
     limit ``"max_tokens"``, and one that a filter of the endpoint stopped ``"content_filter"``. A ``ModelError``
@@ -95,9 +99,11 @@ class ReAct:
         self.max_turns = max_turns
         self._sampling = sampling
         self._by_name = {each.name: each for each in self.tools}
+        self._alone = {each.name for each in self.tools if each.alone}
         if len(self._by_name) < len(self.tools):
             raise ConfigurationError(
-                f"two tools have one name: {', '.join(sorted(t.name for t in self.tools))}"
+                f"two tools have one name: {', '.join(sorted(t.name for t in self.tools))}; name= of as_tool and "
+                "prefix= of mcp_tools give others"
             )
         if any(name.lower() == FINISH for name in self._by_name):
             raise ConfigurationError(
@@ -142,13 +148,13 @@ class ReAct:
             if not completion.tool_calls or completion.finish_reason in _STOPPED:
                 return _finished(so_far, completion.text)
             messages.append(completion.message())
-            for place, call in enumerate(completion.tool_calls):
-                observation, failed = await self._observe(call)
-                messages.append(Message("tool", observation, tool_call_id=call.id))
-                thought = completion.text.strip() if place == 0 else ""
-                await so_far.add(
-                    Step(thought, f"{call.name} {call.arguments}".strip(), observation, failed=failed)
-                )
+            thought = completion.text.strip()
+            for batch in self._batches(completion.tool_calls):
+                for call, (observation, failed) in zip(batch, await self._observe_all(batch), strict=True):
+                    messages.append(Message("tool", observation, tool_call_id=call.id))
+                    action = f"{call.name} {call.arguments}".strip()
+                    await so_far.add(Step(thought, action, observation, failed=failed))
+                    thought = ""
             messages += so_far.advice()
         return so_far.attempt(so_far.last.text, interrupted="max_turns")
 
@@ -189,6 +195,33 @@ class ReAct:
         except ToolError as error:
             return f"Error: {error}", True
         return await self._observe(ToolCall("", reply.tool, arguments))
+
+    def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
+        """Group calls, in order, by what may run at once."""
+        for alone, group in groupby(calls, key=lambda call: call.name in self._alone):
+            together = list(group)
+            yield from ([call] for call in together) if alone else [together]
+
+    async def _observe_all(self, calls: Sequence[ToolCall]) -> list[tuple[str, bool]]:
+        """Make calls at once and return what came of each, in their order; an error of one ends all, as itself."""
+        found: dict[int, tuple[str, bool]] = {}
+        errors: list[BaseException] = []
+
+        async def observe(place: int) -> None:
+            try:
+                found[place] = await self._observe(calls[place])
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised below, outside of the task group's own group
+                errors.append(error)
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for place in range(len(calls)):
+                group.start_soon(observe, place)
+        if errors:
+            raise errors[0]
+        return [found[place] for place in range(len(calls))]
 
     async def _observe(self, call: ToolCall) -> tuple[str, bool]:
         """Return what came of a call, and whether that is a failure."""

@@ -9,7 +9,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import docstring_parser
@@ -25,22 +25,29 @@ from jeeves_reflexion.protocols import ToolSpec
 from jeeves_reflexion.text import cut_middle
 from jeeves_reflexion.types import JSON
 
+TOOL_TIMEOUT: Final = 300.0
+"""Seconds that a tool may take unless it has a limit of its own."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NO_SIGNATURE = inspect.Signature()
+_ANY_OBJECT = pydantic.create_model("arguments", __config__=pydantic.ConfigDict(extra="allow"))
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A function that a model may call; make one with :func:`as_tool`.
 
-    ``timeout`` is in seconds; ``max_tokens`` is what a result is cut to, from the middle.
+    ``timeout`` is in seconds, ``None`` for no limit; ``max_tokens`` is what a result and an error are cut to, from
+    the middle. A tool that is ``alone`` does not run beside others that the model asked for in the same turn. Without
+    a model of its ``arguments`` the function gets the object as it came, and checks it itself.
     """
 
     spec: ToolSpec
     function: Callable[..., object] = field(repr=False)
-    arguments: type[pydantic.BaseModel] = field(repr=False)
-    signature: inspect.Signature = field(repr=False)
-    timeout: float | None = None
+    arguments: type[pydantic.BaseModel] | None = field(default=None, repr=False)
+    signature: inspect.Signature = field(default=_NO_SIGNATURE, repr=False)
+    timeout: float | None = TOOL_TIMEOUT
     max_tokens: int = 2000
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -52,10 +59,9 @@ class Tool:
         """Its arguments, written as in ``search(query: string, limit: integer (optional))``."""
         required = self.spec.parameters.get("required")
         needed = set(required) if isinstance(required, list) else set()
-        properties = self.spec.parameters.get("properties")
         shown = [
             f"{name}: {_type_of(part)}" + ("" if name in needed else " (optional)")
-            for name, part in (properties.items() if isinstance(properties, Mapping) else ())
+            for name, part in self._properties().items()
         ]
         return f"{self.name}({', '.join(shown)})"
 
@@ -65,19 +71,20 @@ class Tool:
         A text result stays as it is, anything else is written as JSON, or by ``repr`` where JSON can't hold
         it. A sync function runs in a worker thread, which is left behind when the call is cancelled or out of
         time. Raises :class:`ToolError`, written for the model, for wrong arguments, a timeout, or whatever
-        the function raises; :class:`BudgetExceededError` passes through.
+        the function raises, whose own ``ToolError`` keeps its words; :class:`BudgetExceededError` passes through.
         """
-        positional, named = self._read(arguments)
-        call = functools.partial(self.function, *positional, **named)
         try:
-            with telemetry.tool(self.name), anyio.move_on_after(self.timeout) as scope:
-                return cut_middle(_as_text(await run(self.function, call)), self.max_tokens)
+            with telemetry.tool(self.name):
+                call = self._bound(arguments)
+                with anyio.fail_after(self.timeout) as scope:
+                    return cut_middle(_as_text(await run(self.function, call)), self.max_tokens)
         except BudgetExceededError:
             raise
         except Exception as error:
-            raise ToolError(described(error)) from error
-        assert scope.cancelled_caught  # noqa: S101 - the only way to get here
-        raise ToolError(f"{self.name} gave no result within {self.timeout:g} seconds")
+            said = str(error) if isinstance(error, ToolError) else described(error)
+            if isinstance(error, TimeoutError) and scope.cancelled_caught:
+                said = f"{self.name} gave no result within {self.timeout:g} seconds"
+            raise ToolError(cut_middle(said, self.max_tokens)) from error
 
     def from_text(self, argument: str) -> str:
         """Return the JSON arguments for the ``argument`` of ``name[argument]``.
@@ -87,7 +94,7 @@ class Tool:
         Raises :class:`ToolError`.
         """
         text = argument.strip()
-        names = list(self.signature.parameters)
+        names = list(self._properties())
         whole = _loads(text)
         if not text or isinstance(whole, dict):
             return text
@@ -100,15 +107,22 @@ class Tool:
         raise ToolError(f"{self.name} takes its arguments as a JSON object: {self.usage}")
 
     def _takes_list(self, name: str) -> bool:
-        properties = self.spec.parameters.get("properties")
-        return isinstance(properties, Mapping) and "array" in _type_of(properties.get(name))
+        return "array" in _type_of(self._properties()[name])
 
-    def _read(self, text: str) -> tuple[list[object], dict[str, object]]:
+    def _properties(self) -> Mapping[str, JSON]:
+        properties = self.spec.parameters.get("properties")
+        return properties if isinstance(properties, Mapping) else {}
+
+    def _bound(self, text: str) -> Callable[[], object]:
+        """Return the call that a model asked for."""
+        model = _ANY_OBJECT if self.arguments is None else self.arguments
         try:
-            values = self.arguments.model_validate_json(text.strip() or "{}")
+            values = model.model_validate_json(text.strip() or "{}")
         except pydantic.ValidationError as error:
             problems = "\n".join(f"- {_problem(item)}" for item in error.errors(include_url=False))
             raise ToolError(f"wrong arguments:\n{problems}\nexpected: {self.usage}") from error
+        if self.arguments is None:
+            return functools.partial(self.function, values.model_extra)
         positional: list[object] = []
         named: dict[str, object] = {}
         for place, parameter in enumerate(self.signature.parameters.values()):
@@ -117,17 +131,20 @@ class Tool:
                 positional.append(value)
             else:
                 named[parameter.name] = value
-        return positional, named
+        return functools.partial(self.function, *positional, **named)
 
 
 def as_tool(
     function: Callable[..., object] | Tool,
     *,
     name: str | None = None,
-    timeout: float | None = None,
+    timeout: float | None = TOOL_TIMEOUT,
     max_tokens: int = 2000,
+    alone: bool = False,
 ) -> Tool:
     """Make a tool of a typed sync or async function, also as ``@as_tool``; a tool is returned as it is.
+
+    See :class:`Tool` for ``timeout``, ``max_tokens`` and ``alone``, which is for functions that share a state.
 
     Its JSON schema comes from the signature and the docstring (Google, NumPy, reST or epydoc style);
     ``Annotated[..., Field(description=...)]`` goes before the docstring. Raises :class:`ConfigurationError`
@@ -149,7 +166,13 @@ def as_tool(
     arguments = _arguments(name, signature, _hints(function, name), descriptions)
     description = "\n".join(filter(None, (documented.short_description, documented.long_description)))
     return Tool(
-        ToolSpec(name, description, _schema(arguments)), function, arguments, signature, timeout, max_tokens
+        ToolSpec(name, description, _schema(arguments)),
+        function,
+        arguments,
+        signature,
+        timeout,
+        max_tokens,
+        alone,
     )
 
 

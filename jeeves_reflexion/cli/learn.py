@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import anyio
 import click
 
 from jeeves_reflexion.cli.connections import ProvenModel, model_at, open_or_make
+from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.lessons.library import Library, over_lessons, short, task_excerpt
 from jeeves_reflexion.cli.options import (
     EmbedderChoice,
@@ -29,7 +30,7 @@ from jeeves_reflexion.types import Lesson, Trial
     metavar="FILE...",
     nargs=-1,
     required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
 )
 @click.option("--model", metavar="NAME", required=True, help="Writes lessons, and judges what has no score.")
 @click.option(
@@ -44,17 +45,18 @@ from jeeves_reflexion.types import Lesson, Trial
 @over_lessons(dry_run_option)
 def learn(
     library: Library,
-    files: tuple[Path, ...],
+    files: tuple[str, ...],
     model: str,
     threshold: float,
     embedder: EmbedderChoice,
     endpoint: Endpoint,
 ) -> None:
-    """Learn from attempts that were made elsewhere, in files of JSON lines.
+    """Learn from attempts that were made elsewhere.
 
-    A line is {"task": ..., "output": ..., "score": 0.2, "reason": ...} or {"messages": [...], "score": 0.2}; a line
-    without a score is judged. Each attempt is learned from once, however often it is given. A line that can't be
-    read stops the command before anything is learned.
+    A file holds JSON lines, {"task": ..., "output": ..., "score": 0.2, "reason": ...} or {"messages": [...], "score":
+    0.2}, spans of OpenTelemetry (OTLP as JSON, or as its SDK prints them), or a log of Inspect. What has no verdict is
+    judged. Each attempt is learned from once, however often it is given. What can't be read stops the command before
+    anything is learned. With "-" as FILE, standard input is read.
     """
     transcripts = read_transcripts(files)
     if not transcripts:
@@ -64,40 +66,54 @@ def learn(
         planned = {"dry_run": True, "attempts": len(transcripts), "to_judge": unscored}
         library.give(planned, f"{counted(len(transcripts), 'attempt')}, {unscored} of them to be judged")
         return
-    learned, known, problems = anyio.run(_learn, library, transcripts, model, threshold, embedder, endpoint)
-    for problem in problems:
+    done = _Learned()
+    try:
+        anyio.run(_learn, done, library, transcripts, model, threshold, embedder, endpoint)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"{counted(len(done.lessons), 'lesson')} learned up to then; the next call goes on where this one stopped"
+        ) from None
+    for problem in done.problems:
         library.screen.note(problem)
     answer: dict[str, object] = {
         "attempts": len(transcripts),
-        "learned": learned,
-        "known": known,
-        "problems": problems,
+        "learned": done.lessons,
+        "known": done.known,
+        "problems": done.problems,
     }
-    rows = [{"id": short(each.id), "lesson": each.text, "task": task_excerpt(each)} for each in learned]
-    said = f"{counted(len(transcripts), 'attempt')}: {counted(len(learned), 'lesson')}, {known} known already"
-    library.give(answer, said, rows=rows)
+    rows = [{"id": short(each.id), "lesson": each.text, "task": task_excerpt(each)} for each in done.lessons]
+    attempts, lessons = counted(len(transcripts), "attempt"), counted(len(done.lessons), "lesson")
+    library.give(answer, f"{attempts}: {lessons}, {done.known} known already", rows=rows)
+
+
+@dataclass(slots=True)
+class _Learned:
+    """What came of the attempts so far."""
+
+    lessons: list[Lesson] = field(default_factory=list)
+    known: int = 0
+    problems: list[str] = field(default_factory=list)
 
 
 async def _learn(
+    done: _Learned,
     library: Library,
     transcripts: list[Transcript],
     model: str,
     threshold: float,
     embedder: EmbedderChoice,
     endpoint: Endpoint,
-) -> tuple[list[Lesson], int, list[str]]:
-    learned, known, problems = list[Lesson](), 0, list[str]()
+) -> None:
     async with (
         model_at(endpoint, model) as answering,
         open_or_make(library.store_address, library.namespace, embedder) as store,
     ):
         learner = Learner(model=ProvenModel(answering), lesson_store=store, threshold=threshold)
         async for _, trial in learn_transcripts(learner, store, transcripts):
-            known += trial is None
+            done.known += trial is None
             if trial is not None:
-                problems += _problems(trial)
-                learned += [trial.lesson] if trial.lesson is not None else []
-    return learned, known, problems
+                done.problems += _problems(trial)
+                done.lessons += [trial.lesson] if trial.lesson is not None else []
 
 
 def _problems(trial: Trial) -> list[str]:

@@ -25,6 +25,7 @@ Exit codes:
 
 
 _COMMANDS = {
+    "init": "Write a small project that runs as it is.",
     "run": "Try a task, learn from each attempt, try again.",
     "learn": "Take lessons from attempts that were made elsewhere.",
     "lessons": "See, judge, change and carry what was learned.",
@@ -33,6 +34,7 @@ _COMMANDS = {
     "workflow": "Run a workflow file, or check it.",
     "serve": "Share the lessons with MCP clients.",
     "tokens": "Who may use the lessons over HTTP.",
+    "doctor": "Say what is installed, and what can be reached.",
 }
 
 

@@ -6,11 +6,13 @@ import logging
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, nullcontext
+from itertools import chain
 from typing import Any
 
 import anyio
 import click
 
+from jeeves_reflexion.agents import ReAct, mcp_tools
 from jeeves_reflexion.cli.connections import ProvenModel, credit_of, model_at, open_or_make
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.options import (
@@ -98,6 +100,8 @@ def _check(options: Mapping[str, Any]) -> None:
         raise click.UsageError(
             "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
         )
+    if options["agent"] is not None and options["mcp"]:
+        raise click.UsageError("--mcp is for the ReAct over --model: an --agent brings its own tools")
     if not options["task"].strip():
         raise click.UsageError("the task is empty: say what is asked")
 
@@ -118,6 +122,12 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
     "--agent",
     metavar="MODULE:NAME",
     help="Your agent: a callable, or any agent; --model judges and writes lessons.  [default: ReAct over --model]",
+)
+@click.option(
+    "--mcp",
+    metavar="COMMAND_OR_URL",
+    multiple=True,
+    help="The tools of an MCP server, for the ReAct over --model; may be repeated.",
 )
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
 @click.option("--max-attempts", metavar="N", type=COUNT, default=3)
@@ -200,10 +210,14 @@ async def _run(
         if store is not None:
             # A store that can't be used is found out here, before a model has been paid.
             watch.opened(await store.count())
+        model = ProvenModel(answering)
+        if options["mcp"]:
+            tools = [await open_things.enter_async_context(mcp_tools(server)) for server in options["mcp"]]
+            agent = ReAct(model, list(chain.from_iterable(tools)))
         budget = Budget(max_tokens=options["budget_tokens"], max_seconds=options["budget_seconds"])
         loop = Reflexion(
             agent,
-            model=ProvenModel(answering),
+            model=model,
             evaluator=None if judging is None else ProvenModel(judging),
             lesson_store=store,
             max_attempts=options["max_attempts"],

@@ -28,6 +28,10 @@ FIRST_CHUNK: Final[Filter] = {"face": 0}
 TEXT_CHUNKS: Final[Filter] = {"holds": "text"}
 # Said as what it is not, so that a chunk of another program is told of.
 RECALLED: Final[Filter] = {"use": {"$nin": ["twin", "off"]}}
+# The keys by which a lesson would be recalled if it were active.
+OFF: Final[Filter] = {
+    "$and": [{"use": "off"}, {"$or": [{"holds": "task"}, {"key": {"$in": ["lesson", "both"]}}]}]
+}
 
 MOST_TASKS: Final = 9
 """So many tasks a lesson is recalled by at most."""

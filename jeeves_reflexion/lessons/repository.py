@@ -19,6 +19,7 @@ import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons.duplicates import claim_key, claim_of, unclaim
+from jeeves_reflexion.lessons.filters import both
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import (
     HISTORY,
@@ -49,6 +50,7 @@ from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import (
     Chunk,
     ConflictError,
+    Filter,
     RecordStore,
     RecordWrite,
     VectorStore,
@@ -203,9 +205,11 @@ class Repository:
                 found[lesson_id] = tasks_of([chunk for chunk in its if not is_empty(chunk)])
         return found
 
-    async def page(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
-        """Return lessons in the order in which they were written."""
-        page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=limit)
+    async def page(
+        self, *, after: str | None = None, limit: int = 100, where: Filter | None = None
+    ) -> LessonPage:
+        """Return lessons that a filter admits, in the order in which they were written."""
+        page = await self.store.scan(filter=both(FIRST_CHUNK, where), after=after, limit=limit)
         return LessonPage(tuple(map(lesson_of, page.chunks)), page.next)
 
     async def each(self, *, readable: bool = False) -> AsyncIterator[Lesson]:

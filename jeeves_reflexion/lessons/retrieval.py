@@ -15,10 +15,10 @@ from jeeves_reflexion.lessons.credit.effects import freshness
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
-from jeeves_reflexion.lessons.records import RECALLED, chunk_ids, one_each, readable
+from jeeves_reflexion.lessons.records import OFF, RECALLED, chunk_ids, one_each, readable
 from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.text import estimate_tokens
-from jeeves_reflexion.types import Lesson, Lift, RecalledLesson, Task
+from jeeves_reflexion.types import Lesson, LessonState, Lift, RecalledLesson, Task
 from jeeves_reflexion.values import checked_settings
 from vectorstores.base import Filter, VectorStore
 
@@ -113,17 +113,18 @@ async def found_lessons(
     number: int,
     least: int,
     floor: float,
+    state: LessonState = "active",
 ) -> list[Candidate]:
-    """Return the active lessons near a text, the nearest first, each once: of ``number`` hits, and more of them where
-    fewer than ``least`` lessons are among these and there may be others above the floor.
+    """Return the lessons of a state near a text, the nearest first, each once: of ``number`` hits, and more of them
+    where fewer than ``least`` lessons are among these and there may be others above the floor.
 
     What a writer says of its own lesson counts for nothing: the reader decides whether it is active.
     """
-    asked = both(RECALLED, where)
+    asked = both(RECALLED if state == "active" else both(OFF, {"state": state}), where)
     while True:
         hits = await lessons.store.search(query, k=number, filter=asked)
         seen = [(lessons.reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
-        found = [Candidate(lesson, score) for lesson, score in seen if lesson.state == "active"]
+        found = [Candidate(lesson, score) for lesson, score in seen if lesson.state == state]
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
         number *= 2

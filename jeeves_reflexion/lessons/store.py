@@ -29,6 +29,7 @@ from jeeves_reflexion.lessons.quarantine import Quarantine
 from jeeves_reflexion.lessons.records import (
     MERGED_INTO,
     MOST_TASKS,
+    OFF,
     RECALLED,
     UnreadableLessonError,
     one_each,
@@ -49,6 +50,7 @@ from jeeves_reflexion.types import (
     JSON,
     Evaluation,
     Lesson,
+    LessonState,
     Lift,
     Provenance,
     Recall,
@@ -60,10 +62,6 @@ from vectorstores.base import ChangeFeed, ConflictError, Filter, Record, RecordS
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
-# The keys by which a lesson would be recalled if it were active.
-_OFF: Final[Filter] = {
-    "$and": [{"use": "off"}, {"$or": [{"holds": "task"}, {"key": {"$in": ["lesson", "both"]}}]}]
-}
 POOL: Final = 4
 """So many times k keys of lessons are looked at to pick k lessons."""
 
@@ -239,7 +237,7 @@ class VectorLessonStore:
             known = None if self.settings.credit is None else await self.ledger.credits(max_age=0.0)
             query = await aside(clean_prompt, task.prompt)
             offered, left_out, harmful, far = await self._chosen(task, query, where, k, known)
-            hits = await self.store.search(query, k=POOL * k, filter=both(_OFF, where))
+            hits = await self.store.search(query, k=POOL * k, filter=both(OFF, where))
             hits += await self.store.search(query, k=POOL * k, filter=both(RECALLED, where))
         near = [hit for hit in one_each(hits) if hit.score >= self.settings.min_similarity]
         seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(near)]
@@ -251,12 +249,19 @@ class VectorLessonStore:
         beaten = [replace(item, reason=f"to be {item.reason}") for item in harmful]
         return Recall("", task.id, tuple(offered), (), (*left_out, *far, *beaten, *inactive[:k]))
 
-    async def search(self, text: str, *, k: int = 5) -> _Found:
-        """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched."""
-        k = checked_k(k)
+    async def search(
+        self, text: str, *, k: int = 5, where: Filter | None = None, state: LessonState = "active"
+    ) -> _Found:
+        """Return the ``k`` lessons of a state nearest to a text, whatever their similarity; the ledger is not touched.
+
+        ``where`` narrows them by metadata, such as ``{"task_kind": "geo", "tool": "search"}``.
+        """
+        k, narrowed = checked_k(k), lesson_filter(where)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await found_lessons(self.repository, query, None, number=k, least=k, floor=-1.0)
+            found = await found_lessons(
+                self.repository, query, narrowed, number=k, least=k, floor=-1.0, state=state
+            )
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found[:k]]
 
     def _where(self, task: Task) -> Filter | None:
@@ -316,10 +321,15 @@ class VectorLessonStore:
 
     # -- what is there
 
-    async def list(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
-        """Return lessons in the order in which they were written, a page at a time."""
+    async def list(
+        self, *, after: str | None = None, limit: int = 100, where: Filter | None = None
+    ) -> LessonPage:
+        """Return lessons in the order in which they were written, a page at a time.
+
+        ``where`` narrows them by metadata as they lie in the store, such as ``{"state": "proposed"}``.
+        """
         async with store_errors("list lessons"):
-            page = await self.repository.page(after=after, limit=limit)
+            page = await self.repository.page(after=after, limit=limit, where=lesson_filter(where))
             return replace(page, lessons=tuple(map(self.repository.reader.seen, page.lessons)))
 
     async def get(self, lesson_id: str) -> Lesson | None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
 
 from jeeves_reflexion.models.chat import with_schema
-from jeeves_reflexion.models.endpoint import EndpointModel, auth_hint, checked_address
-from jeeves_reflexion.models.http import JsonEndpoint, Retry, UnusableAnswerError
+from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
+from jeeves_reflexion.models.http import Retry, UnusableAnswerError
 from jeeves_reflexion.models.prices import Prices, priced, reported
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.values import check_whole
-from vectorstores.json_http import secrets_of
 
-DEFAULT_BASE_URL: Final = "https://api.anthropic.com"
 VERSION: Final = "2023-06-01"
 FORM: Final = "anthropic"
 MAX_TOKENS: Final = 4096
@@ -34,27 +30,16 @@ _CACHED: Final[Mapping[str, JSON]] = {"cache_control": {"type": "ephemeral"}}
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
-@dataclass(frozen=True, slots=True)
-class AnthropicOptions:
-    """What is sent beside a conversation.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnthropicOptions(EndpointOptions):
+    """What is sent beside a conversation, such as ``extra={"thinking": {...}}``; see :class:`EndpointOptions`.
 
-    ``max_tokens`` bounds the answers to calls that set no bound of their own; the API wants one. ``cache`` marks the
-    system prompt and the last message, so that the next turn reads them from Anthropic's cache. ``tool_choice``
-    (``"auto"``, ``"none"``, ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools.
-    ``extra`` is added to the body of each request, such as ``{"thinking": {...}}``, and ``headers`` to its headers, of
-    which no value appears in an error; ``connect_timeout`` is in seconds.
+    The API wants a bound of tokens: it is ``max_tokens``, unless a call has its own. ``cache`` marks the system prompt
+    and the last message, so that the next turn reads them from Anthropic's cache.
     """
 
     max_tokens: int = MAX_TOKENS
     cache: bool = False
-    tool_choice: str | None = None
-    parallel_tool_calls: bool | None = None
-    connect_timeout: float = 10.0
-    extra: Mapping[str, JSON] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        check_whole("AnthropicOptions.max_tokens", self.max_tokens)
 
 
 class AnthropicModel(EndpointModel):
@@ -71,6 +56,7 @@ class AnthropicModel(EndpointModel):
     """
 
     _lacks = frozenset({"seed"})
+    _provider, _home = "ANTHROPIC", "https://api.anthropic.com"
 
     def __init__(
         self,
@@ -84,32 +70,27 @@ class AnthropicModel(EndpointModel):
         options: AnthropicOptions | None = None,
     ) -> None:
         options = options or AnthropicOptions()
-        address = base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
-        variable = "ANTHROPIC_API_KEY"
-        given = (api_key, os.environ.get(variable, ""), variable)
-        base, key = checked_address("AnthropicModel", name, address, options.headers, given)
-        super().__init__(name, prices=prices, extra=options.extra, tools=True, max_tokens=options.max_tokens)
-        self._base, self._options = base, options
-        headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        named = set(map(str.lower, options.headers))
-        self._endpoint = JsonEndpoint(
-            self._address(),
-            headers={
-                **{name: said for name, said in headers.items() if name not in named},
-                **options.headers,
-            },
-            secrets=secrets_of({}, options.extra),
-            auth_hint=auth_hint(variable, key),
+        self._cache = options.cache
+        super().__init__(
+            name,
+            base_url=base_url,
+            api_key=api_key,
             timeout=timeout,
-            connect_timeout=options.connect_timeout,
-            retry=retry or Retry(),
+            retry=retry,
+            prices=prices,
+            options=options,
         )
-
-    def __repr__(self) -> str:
-        return f"AnthropicModel({self._name!r}, base_url={str(self._base).rstrip('/')!r})"
 
     def _address(self) -> httpx.URL:
         return self._base.copy_with(path=self._base.path.rstrip("/").removesuffix("/v1") + "/v1/messages")
+
+    def _headers(self, key: str) -> dict[str, str]:
+        headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
+        named = set(map(str.lower, self._given.headers))
+        return {
+            **{name: said for name, said in headers.items() if name not in named},
+            **self._given.headers,
+        }
 
     def _body(
         self,
@@ -124,7 +105,7 @@ class AnthropicModel(EndpointModel):
         )
         turns = _turns(messages)
         system: list[dict[str, JSON]] = [{"type": "text", "text": told}] if told else []
-        if self._options.cache:
+        if self._cache:
             _mark(system)
             _mark(turns[-1]["content"] if turns and turns[-1]["role"] == "user" else [])
         settings: dict[str, JSON] = {
@@ -143,10 +124,10 @@ class AnthropicModel(EndpointModel):
         kept = {
             name: said for name, said in settings.items() if said is not None and name not in self._refused
         }
-        return {**kept, **self._extra}
+        return {**kept, **self._given.extra}
 
     def _choice(self, tools: Sequence[ToolSpec]) -> JSON:
-        wanted, parallel = self._options.tool_choice, self._options.parallel_tool_calls
+        wanted, parallel = self._given.tool_choice, self._given.parallel_tool_calls
         if wanted in {tool.name for tool in tools}:
             choice: dict[str, JSON] = {"type": "tool", "name": wanted}
         elif wanted in _CHOICES:

@@ -5,28 +5,52 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import httpx
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
 from jeeves_reflexion.models.ask import metered
-from jeeves_reflexion.models.http import JsonEndpoint, UnusableAnswerError
+from jeeves_reflexion.models.http import JsonEndpoint, Retry, UnusableAnswerError
 from jeeves_reflexion.models.prices import Prices
 from jeeves_reflexion.models.refusals import WAYS, refused_part, without_system
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
-from vectorstores.json_http import check_headers
-from vectorstores.service_address import brings_key, is_loopback, parse_base_url
+from jeeves_reflexion.values import check_whole
+from vectorstores.json_http import check_headers, secrets_of
+from vectorstores.service_address import MissingKeyError, address_and_key
 
 # Of the densest texts that are usual; English has four and more.
 _BYTES_PER_TOKEN: Final = 3
 
 logger: Final = logging.getLogger("jeeves_reflexion")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointOptions:
+    """What is sent beside a conversation; the options of each API add their own.
+
+    ``max_tokens`` bounds the answers to calls that set no bound of their own. ``tool_choice`` (``"auto"``, ``"none"``,
+    ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools. ``extra`` is added to the
+    body of each request, and ``headers`` to its headers, of which no value appears in an error; ``connect_timeout`` is
+    in seconds.
+    """
+
+    max_tokens: int | None = None
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+    connect_timeout: float = 10.0
+    extra: Mapping[str, JSON] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None:
+            check_whole(f"{type(self).__name__}.max_tokens", self.max_tokens)
 
 
 class EndpointModel(ABC):
@@ -39,23 +63,50 @@ class EndpointModel(ABC):
     _endpoint: JsonEndpoint
     _lacks: frozenset[str] = frozenset()
     """Settings of ``Sampling`` that the API does not have."""
+    _provider: ClassVar[str]
+    """How the variables of the environment begin."""
+    _home: ClassVar[str]
+    """The provider's own address."""
 
     def __init__(
         self,
         name: str,
         *,
+        base_url: str | None,
+        api_key: str | None,
+        timeout: float,
+        retry: Retry | None,
         prices: Prices | None,
-        extra: Mapping[str, JSON],
-        tools: bool,
-        max_tokens: int | None,
-        refused: frozenset[str] = frozenset(),
+        options: EndpointOptions,
     ) -> None:
+        _check_name(type(self).__name__, name)
+        variable = f"{self._provider}_API_KEY"
+        address = base_url or os.environ.get(f"{self._provider}_BASE_URL") or self._home
+        try:
+            check_headers(options.headers)
+            self._base, key = address_and_key(address, api_key, variable, options.headers)
+        except MissingKeyError as error:
+            raise ModelAuthError(str(error)) from error
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
         self._name = name
         self._prices = prices
-        self._extra = extra
-        self._tools = tools
-        self._max_tokens = max_tokens
-        self._refused = refused
+        self._given = options
+        self._refused: frozenset[str] = frozenset()
+        self._endpoint = JsonEndpoint(
+            self._address(),
+            headers=self._headers(key),
+            secrets=secrets_of({}, options.extra),
+            auth_hint=f"check {variable} (or the api_key you passed)"
+            if key
+            else f"set {variable} or pass api_key",
+            timeout=timeout,
+            connect_timeout=options.connect_timeout,
+            retry=retry or Retry(),
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r}, base_url={str(self._base).rstrip('/')!r})"
 
     def named(self, name: str) -> Self:
         """Return another model at the same endpoint, over the same connections; its prices are unknown."""
@@ -73,7 +124,7 @@ class EndpointModel(ABC):
     @property
     def supports_tools(self) -> bool:
         """Whether native tools are offered: as the options say, until the endpoint refuses them."""
-        return self._tools and "tools" not in self._refused
+        return "tools" not in self._refused
 
     @metered
     async def complete(
@@ -100,7 +151,7 @@ class EndpointModel(ABC):
                 return self._answer(await self._endpoint.post(body))
             except ModelResponseError as error:
                 refused = refused_part(error, body, sent)
-                if refused is None or (refused in self._extra and refused not in WAYS):
+                if refused is None or (refused in self._given.extra and refused not in WAYS):
                     raise
                 self._refused |= {refused}
                 way = WAYS.get(refused, f"does without {refused}")
@@ -128,14 +179,16 @@ class EndpointModel(ABC):
         sent.append(json.dumps(schema or {}, default=str))
         asked = sum(len(text.encode("utf-8", "replace")) for text in sent) // _BYTES_PER_TOKEN
         bound = None if sampling is None else sampling.max_tokens
-        return self._prices.cost(asked, (self._max_tokens if bound is None else bound) or 0)
+        return self._prices.cost(asked, (self._given.max_tokens if bound is None else bound) or 0)
 
     def _bounded(self, sampling: Sampling) -> Sampling:
         for setting in sorted(self._lacks - self._refused):
             if getattr(sampling, setting):
                 self._refused |= {setting}
                 logger.warning("%s at %s has no setting %s", self._name, self._endpoint.url, setting)
-        return sampling if sampling.max_tokens is not None else replace(sampling, max_tokens=self._max_tokens)
+        if sampling.max_tokens is not None:
+            return sampling
+        return replace(sampling, max_tokens=self._given.max_tokens)
 
     def _answer(self, body: Mapping[str, JSON]) -> Completion:
         try:
@@ -147,6 +200,10 @@ class EndpointModel(ABC):
     @abstractmethod
     def _address(self) -> httpx.URL:
         """Return the address at which the model of this name is asked."""
+
+    @abstractmethod
+    def _headers(self, key: str) -> dict[str, str]:
+        """Return the headers of each request, with the key, if there is one."""
 
     @abstractmethod
     def _body(
@@ -178,33 +235,3 @@ class EndpointModel(ABC):
 def _check_name(kind: str, name: str) -> None:
     if not name.strip():
         raise ConfigurationError(f"{kind} needs the name of a model, such as gpt-4o-mini")
-
-
-def checked_address(
-    kind: str, name: str, base_url: str, headers: Mapping[str, str], key: tuple[str | None, str, str]
-) -> tuple[httpx.URL, str]:
-    """Return the base address and the key of a model, checked.
-
-    ``key`` is what was passed, what the environment has, and the variable's name. Raises :class:`ConfigurationError`
-    and :class:`ModelAuthError`.
-    """
-    _check_name(kind, name)
-    try:
-        base = parse_base_url(base_url)
-        check_headers(headers)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from error
-    given, of_environment, variable = key
-    found = (of_environment if given is None else given).strip()
-    if not (found or brings_key(headers)) and given is None and not is_loopback(base.host):
-        raise ModelAuthError(
-            f"{base} needs a key: set {variable} or pass api_key ('' for a server without keys)"
-        )
-    if not found.isascii() or not found.isprintable() or " " in found:
-        raise ConfigurationError("the API key holds characters that a key can't have: was it copied whole?")
-    return base, found
-
-
-def auth_hint(variable: str, key: str) -> str:
-    """Return what to do where an endpoint refuses the key."""
-    return f"check {variable} (or the api_key you passed)" if key else f"set {variable} or pass api_key"

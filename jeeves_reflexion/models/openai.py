@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 import httpx
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models import chat, responses
-from jeeves_reflexion.models.endpoint import EndpointModel, auth_hint, checked_address
-from jeeves_reflexion.models.http import JsonEndpoint, Retry
+from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
+from jeeves_reflexion.models.http import Retry
 from jeeves_reflexion.models.prices import Prices, priced
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.values import check_whole
-from vectorstores.json_http import secrets_of
 from vectorstores.service_address import address_of, key_headers
 
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
-
-@dataclass(frozen=True, slots=True)
-class OpenAIOptions:
-    """What an endpoint can do, and what it wants beside the standard.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAIOptions(EndpointOptions):
+    """What an endpoint can do, and what it wants beside the standard; see :class:`EndpointOptions` for the rest.
 
     ``tools`` and ``json_schema`` say whether to try native tools and ``response_format``; where the endpoint
-    refuses either, the model remembers and goes on without. ``extra`` is added to the body of each request,
-    and ``headers`` to its headers, of which no value appears in an error; ``connect_timeout`` is in seconds.
-    ``max_tokens`` bounds the answers to calls that set no bound of their own. ``tool_choice`` (``"auto"``,
-    ``"none"``, ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools.
+    refuses either, the model remembers and goes on without.
     """
 
     tools: bool = True
     json_schema: bool = True
-    connect_timeout: float = 10.0
-    extra: Mapping[str, JSON] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    max_tokens: int | None = None
-    tool_choice: str | None = None
-    parallel_tool_calls: bool | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_tokens is not None:
-            check_whole("OpenAIOptions.max_tokens", self.max_tokens)
 
 
 class _Form(Protocol):
@@ -88,6 +70,8 @@ class OpenAIModel(EndpointModel):
     :class:`ModelAuthError` where a key is needed and there is none.
     """
 
+    _provider, _home = "OPENAI", "https://api.openai.com/v1"
+
     def __init__(  # noqa: PLR0913 - what a user sets most often, by name
         self,
         name: str,
@@ -103,35 +87,27 @@ class OpenAIModel(EndpointModel):
         if api not in _FORMS:
             raise ConfigurationError(f'api must be "chat" or "responses", not {api!r}')
         options = options or OpenAIOptions()
-        address = base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-        variable = "OPENAI_API_KEY"
-        given = (api_key, os.environ.get(variable, ""), variable)
-        base, key = checked_address("OpenAIModel", name, address, options.headers, given)
+        self._form = _FORMS[api]
+        self._lacks = self._form.LACKS
         super().__init__(
             name,
-            prices=prices,
-            extra=options.extra,
-            tools=options.tools,
-            max_tokens=options.max_tokens,
-            refused=frozenset() if options.json_schema else frozenset({"response_format", "text"}),
-        )
-        self._base, self._form, self._options = base, _FORMS[api], options
-        self._lacks = self._form.LACKS
-        self._endpoint = JsonEndpoint(
-            self._address(),
-            headers=key_headers(base, key, options.headers),
-            secrets=secrets_of({}, options.extra),
-            auth_hint=auth_hint(variable, key),
+            base_url=base_url,
+            api_key=api_key,
             timeout=timeout,
-            connect_timeout=options.connect_timeout,
-            retry=retry or Retry(),
+            retry=retry,
+            prices=prices,
+            options=options,
         )
-
-    def __repr__(self) -> str:
-        return f"OpenAIModel({self._name!r}, base_url={str(self._base).rstrip('/')!r})"
+        if not options.tools:
+            self._refused |= {"tools"}
+        if not options.json_schema:
+            self._refused |= {"response_format", "text"}
 
     def _address(self) -> httpx.URL:
         return address_of(self._base, self._form.PATH, self._name)
+
+    def _headers(self, key: str) -> dict[str, str]:
+        return key_headers(self._base, key, self._given.headers)
 
     def _body(
         self,
@@ -141,15 +117,15 @@ class OpenAIModel(EndpointModel):
         sampling: Sampling,
     ) -> dict[str, JSON]:
         body = self._form.request(messages, tools, schema, sampling, self._refused - {"tools"})
-        return {**body, **self._extra, **(self._with_tools(tools) if tools else {})}
+        return {**body, **self._given.extra, **(self._with_tools(tools) if tools else {})}
 
     def _with_tools(self, tools: Sequence[ToolSpec]) -> dict[str, JSON]:
-        choice = self._options.tool_choice
+        choice = self._given.tool_choice
         if choice in {tool.name for tool in tools}:
             chosen = self._form.named_tool(str(choice))
         else:
             chosen = choice if choice in {"auto", "none", "required"} else None
-        parallel = self._options.parallel_tool_calls
+        parallel = self._given.parallel_tool_calls
         settings: dict[str, JSON] = {"tool_choice": chosen, "parallel_tool_calls": parallel}
         for name in [name for name, value in settings.items() if value is None or name in self._refused]:
             del settings[name]

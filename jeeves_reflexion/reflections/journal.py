@@ -1,42 +1,51 @@
 """The journal: reflections as Markdown files in a folder for each agent, shared by the processes of a machine.
 
+::
+
+    memory/reflections/<agent-name>/YYYY-MM-DD-<short-title>.md      active, the last 30
+    memory/reflections/<agent-name>/archive/YYYY/<the same name>     older ones, by the year of their date
+
 Writers come one at a time under a lock of the agent's own. A file is written whole or not at all, and archived by
 renaming it, so that a crash loses nothing and leaves none twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
+import itertools
 import os
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import filelock
 from anyio.to_thread import run_sync
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
-from jeeves_reflexion.reflections.folder import (
-    Malformed,
+from jeeves_reflexion.reflections.markdown import (
+    Entry,
+    MarkdownError,
     agent_slug,
-    free_path,
-    locked,
-    refuse_link,
-    reported,
+    entry_of,
+    from_markdown,
     slug,
     title_slug,
+    to_markdown,
 )
-from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, entry_of, from_markdown, to_markdown
 from jeeves_reflexion.types import Provenance, Reflection, Task
 from jeeves_reflexion.values import check_whole
 
 DEFAULT_FOLDER: Final = Path("memory/reflections")
 KEEP: Final = 30
+LOCK_SECONDS: Final = 30.0
 MOST_BYTES: Final = 200_000
 """A larger file is no reflection; reading is bounded by it."""
 
@@ -56,6 +65,14 @@ class Stored:
     def order(self) -> tuple[datetime.date, float, str]:
         """What "the last 30" goes by: the date, then when it was written, then the name."""
         return (self.entry.date, self.entry.source.created_at, self.path.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A file that can't be read, and why; it is left alone."""
+
+    path: Path
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +119,7 @@ class ReflectionJournal:
 
     async def list(self, agent: str | None = None, *, archived: bool = False) -> Listing:
         """Return the reflections of an agent, or of all, oldest first, with the files that could not be read."""
-
-        def read() -> Listing:
-            names = self._agents() if agent is None else [agent_slug(agent)]
-            found = [self.read(name, archived=archived) for name in names]
-            stored = sorted((one for each in found for one in each.stored), key=lambda one: one.order)
-            return Listing(tuple(stored), tuple(bad for each in found for bad in each.malformed))
-
-        return await run_sync(read)
+        return await run_sync(partial(self.read, agent, archived=archived))
 
     async def remove(self, stored: Stored) -> None:
         """Remove the file of a reflection; one that has gone is passed over."""
@@ -124,49 +134,45 @@ class ReflectionJournal:
 
     # -- blocking --------------------------------------------------------------------------------------------------
 
-    def read(self, agent: str, *, archived: bool = False) -> Listing:
-        """Return the active reflections of an agent's folder, or the archived ones; blocks."""
-        folder = self.folder / agent
-        with reported(folder, "read"):
-            refuse_link(folder)
-            found = sorted((folder / "archive").glob("[0-9]*/*.md") if archived else folder.glob("*.md"))
-        stored: dict[str, Stored] = {}
-        malformed: tuple[Malformed, ...] = ()
-        for path in found:
-            one = read_file(path, agent)
-            if isinstance(one, Malformed):
-                malformed = (*malformed, one)
-            elif one is not None:
-                if one.id in stored:  # a copy, made by hand: it is a reflection of its own
-                    one = replace(one, id=_id_of(path, agent))
-                stored[one.id] = one
-        return Listing(tuple(sorted(stored.values(), key=lambda one: one.order)), malformed)
+    def read(self, agent: str | None = None, *, archived: bool = False) -> Listing:
+        """Do what :meth:`list` does; blocks."""
+        stored: list[Stored] = []
+        malformed: list[Malformed] = []
+        for name in self._agents() if agent is None else [agent_slug(agent)]:
+            folder, ids = self.folder / name, set[str]()
+            with reported(folder, "read"):
+                refuse_link(folder)
+                paths = sorted((folder / "archive").glob("[0-9]*/*.md") if archived else folder.glob("*.md"))
+            for path in paths:
+                one = read_file(path, name)
+                if isinstance(one, Malformed):
+                    malformed.append(one)
+                elif one is not None:
+                    # A copy, made by hand, is a reflection of its own.
+                    stored.append(replace(one, id=_id_of(path, name)) if one.id in ids else one)
+                    ids.add(one.id)
+        return Listing(tuple(sorted(stored, key=lambda one: one.order)), tuple(malformed))
 
     def _agents(self) -> Sequence[str]:
         with reported(self.folder, "read"):
             found = self.folder.iterdir() if self.folder.exists() else ()
-            return sorted(
-                path.name
-                for path in found
-                if path.is_dir() and not path.name.startswith(".") and not path.is_symlink()
-            )
+            folders = (path for path in found if path.is_dir() and not path.is_symlink())
+            return sorted(path.name for path in folders if not path.name.startswith("."))
 
     def _write(self, entry: Entry) -> Stored:
         folder, text = self.folder / entry.agent, to_markdown(entry)
-        archive = self._archive(entry)
         with locked(folder):
             for left in folder.glob("*.part"):  # of a writer that was killed
                 left.unlink(missing_ok=True)
             # The reflection's own words: the tasks of one kind begin alike.
             title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
-            path = free_path(folder, f"{entry.date}-{title_slug(title)}", archive)
+            path = free_path(folder, f"{entry.date}-{title_slug(title)}", self._archive(entry))
             try:
                 replace_file(path, text)
             except OSError as error:
                 raise LessonStoreError(f"the reflection {not_written(path, error)}") from error
-        return Stored(
-            path, entry, entry.id or _id_of(path, entry.agent), _digest(text.encode("utf-8", "replace"))
-        )
+        digest = _digest(text.encode("utf-8", "replace"))
+        return Stored(path, entry, entry.id or _id_of(path, entry.agent), digest)
 
     def _archive_older(self, agent: str) -> tuple[Stored, ...]:
         if len(self.read(agent).stored) <= self.keep:
@@ -185,6 +191,53 @@ class ReflectionJournal:
 
     def _archive(self, entry: Entry) -> Path:
         return self.folder / entry.agent / "archive" / f"{entry.date.year:04d}"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if there is none; it is for this user alone.
+
+    What fails within, a lock that is not to be had and a folder that is a link are a :class:`LessonStoreError`.
+    """
+    with reported(folder, "written"):
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        refuse_link(folder)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        with filelock.FileLock(folder / ".lock", timeout=LOCK_SECONDS):
+            yield
+
+
+def refuse_link(folder: Path) -> None:
+    """Raise :class:`LessonStoreError` for a folder that is a link: what is written there would lie elsewhere."""
+    if folder.is_symlink():
+        said = "reflections are kept in a folder of their own; remove the link"
+        raise LessonStoreError(f"{folder} is a link: {said}")
+
+
+@contextlib.contextmanager
+def reported(path: Path, doing: str) -> Iterator[None]:
+    """Raise what the file system refuses within as a :class:`LessonStoreError` that names ``path``."""
+    try:
+        yield
+    except filelock.Timeout as error:
+        raise LessonStoreError(
+            f"{path} can't be {doing}: another writer has held its lock for {LOCK_SECONDS:.0f} seconds"
+        ) from error
+    except OSError as error:
+        raise LessonStoreError(f"{path} can't be {doing}: {error}") from error
+
+
+def free_path(folder: Path, stem: str, *others: Path) -> Path:
+    """Return ``<stem>.md`` in a folder, or the first of ``<stem>-2.md`` and so on that neither it nor ``others`` has.
+
+    A link that leads nowhere has its name too.
+    """
+    for number in itertools.count(1):
+        name = f"{stem}.md" if number == 1 else f"{stem}-{number}.md"
+        paths = [each / name for each in (folder, *others)]
+        if not any(path.is_symlink() or path.exists() for path in paths):
+            break
+    return paths[0]
 
 
 def read_file(path: Path, agent: str) -> Stored | Malformed | None:

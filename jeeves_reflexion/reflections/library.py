@@ -22,10 +22,9 @@ from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.settings import checked_k
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw, flaw_of, relevance
-from jeeves_reflexion.reflections.folder import Malformed, agent_slug, place
 from jeeves_reflexion.reflections.forms import rule_of
-from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored, read_file
-from jeeves_reflexion.reflections.markdown import Entry, plain_id
+from jeeves_reflexion.reflections.journal import Malformed, ReflectionJournal, Stored, read_file
+from jeeves_reflexion.reflections.markdown import Entry, agent_slug, plain_id
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
 from jeeves_reflexion.reflections.streams import StreamItem, Streams
 from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
@@ -158,18 +157,13 @@ class ReflectionLibrary:
         for agent in {one.path.parent.name for one in (await self.journal.list()).stored}:
             await self._retain(agent)
         listing = await self.journal.list()
-        there = {one.id: self._place(one) for one in listing.stored}
+        there = {one.id: (self._path(one.path), one.digest) for one in listing.stored}
         agents = {path.partition("/")[0] for path, _ in there.values()}
-        left = {place(bad.path, self.journal.folder) for bad in listing.malformed}
+        left = {self._path(bad.path) for bad in listing.malformed}
         known = await self._known()
         await self._put([one for one in listing.stored if known.get(one.id) != there[one.id]])
-        await self._drop(
-            [
-                id
-                for id, (path, _) in known.items()
-                if id not in there and path not in left and path.partition("/")[0] in agents
-            ]
-        )
+        gone = [(id, path) for id, (path, _) in known.items() if id not in there and path not in left]
+        await self._drop([id for id, path in gone if path.partition("/")[0] in agents])
         for one in listing.stored:
             await self._take(one)
         return listing.malformed
@@ -185,13 +179,14 @@ class ReflectionLibrary:
                 known[chunk.id] = (str(chunk.metadata["path"]), str(chunk.metadata["digest"]))
         return known
 
-    def _place(self, stored: Stored) -> tuple[str, str]:
-        return place(stored.path, self.journal.folder), stored.digest
+    def _path(self, path: Path) -> str:
+        """Return where a file is below the journal's folder, in words that hold on every system."""
+        return path.relative_to(self.journal.folder).as_posix()
 
     async def _put(self, files: Sequence[Stored]) -> None:
         if self.index is not None and files:
             async with store_errors("keep the vectors of reflections"):
-                await self.index.add([_chunk(one, *self._place(one)) for one in files])
+                await self.index.add([_chunk(one, self._path(one.path)) for one in files])
 
     async def _drop(self, ids: Sequence[str]) -> None:
         if self.index is not None and ids:
@@ -279,14 +274,14 @@ def _approved(item: StreamItem) -> Lesson:
     )
 
 
-def _chunk(stored: Stored, path: str, digest: str) -> Chunk:
+def _chunk(stored: Stored, path: str) -> Chunk:
     entry = stored.entry
     return Chunk(
         redact(clean_characters(entry.body)),
         id=stored.id,
         metadata={
             "path": path,
-            "digest": digest,
+            "digest": stored.digest,
             "agent": entry.agent,
             "kind": entry.task_kind,
             "tools": list(entry.tools),

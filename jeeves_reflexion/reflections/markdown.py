@@ -11,14 +11,17 @@
     <!-- jeeves-reflexion: {"format":1,"id":"...","task_kind":"web scraping", ...} -->
 
 What a field says can't pose as the file's own structure: a line of it that would be a heading, a comment, a code fence
-or the like gets a backslash, which Markdown doesn't show.
+or the like gets a backslash, which Markdown doesn't show. Names of files are readable, lower case, redacted, and
+unable to lead anywhere else.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
@@ -29,7 +32,6 @@ from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.redaction import redact, redact_id, redact_record
-from jeeves_reflexion.reflections.folder import agent_slug
 from jeeves_reflexion.reflections.forms import (
     BULLET,
     FORMS,
@@ -47,6 +49,14 @@ from jeeves_reflexion.types import Provenance, Reflection, Task
 
 FORMAT: Final = 1
 SUMMARY_CHARACTERS: Final = 100
+TITLE_WORDS: Final = 5
+MOST_NAME_BYTES: Final = 80
+"""A file system gives a name 255 bytes; the date, a number and an ending come on top."""
+
+_RESERVED: Final = frozenset(
+    ["con", "prn", "aux", "nul", "archive", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))]
+)
+"""What Windows keeps for devices, and the name of the archive."""
 _DATA: Final = "<!-- jeeves-reflexion: "
 _EXTRA: Final = ("principle", "procedure")
 
@@ -142,17 +152,46 @@ class _Data:
 _DATA_OF: Final = TypeAdapter(_Data)
 
 
+# -- names of files and folders ---------------------------------------------------------------------------------------
+
+
+def slug(text: str, *, words: int | None = None) -> str:
+    """Return a text as lower-case words joined by hyphens, the first ``words`` of them; empty if it has none.
+
+    Accents go where the letter below is plain Latin; letters and digits of other scripts stay. Everything else, such
+    as slashes, dots and characters that hide, is no part of a name. Two long names that begin alike stay apart.
+    """
+    flat = unicodedata.normalize("NFKD", text).casefold()
+    flat = re.sub(r"(?<=[a-z])[\u0300-\u036f]+", "", flat)
+    flat = re.sub(r"(?<=\w)['\u2019](?=\w)", "", unicodedata.normalize("NFKC", flat))
+    data = "-".join(re.findall(r"[^\W_]+", flat)[:words]).encode("utf-8", "replace")
+    if len(data) <= MOST_NAME_BYTES:
+        return data.decode("utf-8").replace("?", "")
+    digest = hashlib.sha256(data).hexdigest()[:8]
+    return f"{data[: MOST_NAME_BYTES - 9].decode('utf-8', 'ignore').rstrip('-')}-{digest}"
+
+
+def agent_slug(name: str) -> str:
+    """Return the name of an agent's folder; names that read alike are one agent. ``agent`` for one without words."""
+    found = slug(redact(name)) or "agent"
+    return f"{found}-agent" if found in _RESERVED else found
+
+
+def title_slug(title: str) -> str:
+    """Return the short title of a file: at most five words, ``untitled`` for one without any."""
+    return slug(redact(title), words=TITLE_WORDS) or "untitled"
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def to_markdown(entry: Entry) -> str:
     """Write an entry as a file."""
     told, source = entry.reflection, asdict(entry.source)
-    data = _Data(FORMAT, entry.id, told.outcome, entry.task_id, entry.task_kind, entry.tools, **source)
-    text = json.dumps(asdict(replace(data, evidence=told.evidence)), separators=(",", ":"))
-    text = text.replace("--", "-\\u002d").replace(
-        ">", "\\u003e"
-    )  # nothing in it looks like the comment's end
+    given = (FORMAT, entry.id, told.outcome, entry.task_id, entry.task_kind, entry.tools)
+    text = json.dumps(asdict(_Data(*given, **source, evidence=told.evidence)), separators=(",", ":"))
+    # Nothing in it looks like the comment's end.
+    text = text.replace("--", "-\\u002d").replace(">", "\\u003e")
     return "\n\n".join([*_paragraphs(entry), f"{_DATA}{text} -->"]) + "\n"
 
 

@@ -22,10 +22,9 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, Unread
 from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw_of
-from jeeves_reflexion.reflections.folder import Malformed, agent_slug
 from jeeves_reflexion.reflections.forms import FORMS, ReflectionFormError, fills, outcome_of
-from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored
-from jeeves_reflexion.reflections.markdown import entry_of, plain_id, summary_of
+from jeeves_reflexion.reflections.journal import Malformed, ReflectionJournal, Stored
+from jeeves_reflexion.reflections.markdown import agent_slug, entry_of, plain_id, summary_of
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, RunResult, Task, Trial
 
@@ -140,16 +139,11 @@ class ReflectionPolicy:
 
         An attempt without a verdict asks for nothing: nobody knows how it went.
         """
+        scored = [each for each in result.trials if each.evaluation.scored]
+        outcomes = [outcome_of(each.evaluation, passed=each.passed) for each in scored]
         duties = [
-            _duty(
-                agent,
-                result.task,
-                outcome_of(each.evaluation, passed=each.passed),
-                result.run_id,
-                each.number,
-            )
-            for each in result.trials
-            if each.evaluation.scored
+            _duty(agent, result.task, outcome, result.run_id, each.number)
+            for each, outcome in zip(scored, outcomes, strict=True)
         ]
         await self._note(agent, [duty for duty in duties if duty.required])
         return await self.owed(agent)
@@ -185,12 +179,8 @@ class ReflectionPolicy:
         name = agent_slug(agent)
         if any(duty.agent == name for duty in self._duties):
             stored = await self._stored(agent)
-            paid = [
-                each
-                for each in self._duties
-                if each.agent == name and any(_pays(one, each) for one in stored)
-            ]
-            self._duties = [each for each in self._duties if each not in paid]
+            paid = [each for each in self._duties if any(_pays(one, each) for one in stored)]
+            self._duties = [each for each in self._duties if each.agent != name or each not in paid]
         return [duty for duty in self._duties if duty.agent == name]
 
     async def _stored(self, agent: str) -> tuple[Stored, ...]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
 from jeeves_reflexion.models.advice import read_lesson
-from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.sections import says_nothing
-from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.reflections.forms import (
     BULLET,
     CAUSES,
@@ -26,7 +27,7 @@ from jeeves_reflexion.reflections.forms import (
 )
 from jeeves_reflexion.reflectors.lesson import material_of
 from jeeves_reflexion.text import abridge, fence, read_prompt
-from jeeves_reflexion.types import JSON, NO_USAGE, Reflection, Task, Trial, Usage
+from jeeves_reflexion.types import JSON, Reflection, Task, Trial
 
 TRAJECTORY_TOKENS: Final = 3000
 _TEXT: Final[JSON] = {"type": "string"}
@@ -74,31 +75,31 @@ class StructuredReflector:
 
         A cause without its class is asked for once more too, and is no reason to lose a reflection.
         """
-        usage, made, refused = NO_USAGE, None, None
-        for _ in range(1 if problem else 2):
-            said, spent = await self._ask(form, material, problem)
-            usage += spent
-            try:
-                made = _reflection(form, said)
-            except ReflectionFormError as error:
-                problem, refused = str(error), error
-                continue
-            if cause_of(made.fields.get("why", "strategy:")) != "unclassified":
-                break
-            problem = "the class of the root cause (cause) is missing: strategy, input, knowledge or external"
-        if made is None:
-            raise UnreadableReplyError(f"the reflection was refused: {problem}") from refused
-        return replace(made, usage=usage)
+        made: list[Reflection] = []
+        refused: list[ReflectionFormError] = []
 
-    async def _ask(self, form: Form, material: str, problem: str | None) -> tuple[Mapping[str, JSON], Usage]:
+        def read(completion: Completion) -> tuple[None, str]:
+            try:
+                made.append(_reflection(form, read_fields(completion.text, _names(form))))
+            except ReflectionFormError as error:
+                refused.append(error)
+                return None, "" if problem else str(error)
+            classed = problem or cause_of(made[-1].fields.get("why", "strategy:")) != "unclassified"
+            return None, "" if classed else _NO_CAUSE
+
         if problem:
-            material += f"\n\nYour previous answer was refused: {problem}. Answer with the whole form again."
+            material += f"\n\nYour previous answer was refused: {problem}. {_AGAIN}"
         prompt = read_prompt(None, "jeeves_reflexion.reflections", f"{form.outcome}.md")
         messages = [Message("system", prompt), Message("user", material)]
-        completion = await ask(self.model, messages, schema=_schema(form))
-        return read_fields(completion.text, _names(form)), completion.usage
+        call = partial(ask, self.model, schema=_schema(form))
+        _, usage = await ask_and_read(call, messages, read, form=_AGAIN)
+        if not made:
+            raise UnreadableReplyError(f"the reflection was refused: {refused[-1]}") from refused[-1]
+        return replace(made[-1], usage=usage)
 
 
+_AGAIN: Final = "Answer with the whole form again."
+_NO_CAUSE: Final = "the class of the root cause (cause) is missing: strategy, input, knowledge or external"
 _NO: Final = frozenset({"false", "no", "0", ""})
 
 

@@ -20,10 +20,9 @@ from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw, relevance
-from jeeves_reflexion.reflections.folder import agent_slug
-from jeeves_reflexion.reflections.markdown import Entry
+from jeeves_reflexion.reflections.markdown import Entry, agent_slug
 from jeeves_reflexion.types import JSON, Task
-from vectorstores.base import Record, RecordStore
+from vectorstores.base import RecordStore
 
 PRINCIPLES: Final = "principles"
 PROCEDURES: Final = "procedures"
@@ -76,7 +75,8 @@ class Stream:
     async def list(self, state: ItemState | None = None) -> tuple[StreamItem, ...]:
         """Return the items, oldest first; those in one state if it is named."""
         async with store_errors(f"read or write the {self.collection}"):
-            found = [_item(record) async for record in each_record(self._records, self.collection)]
+            records = each_record(self._records, self.collection)
+            found = [self._item(record.key, record.value) async for record in records]
         return tuple(item for item in found if state in (None, item.state))
 
     async def approve(self, id: str, *, reason: str = "") -> StreamItem:
@@ -114,7 +114,7 @@ class Stream:
         made: list[StreamItem] = []
 
         def changed(value: JSON) -> JSON | None:
-            item = _item(Record(self.collection, key, value, 0))
+            item = self._item(key, value)
             made.append(change(item))
             return None if made[-1] == item else _document(made[-1])
 
@@ -123,6 +123,15 @@ class Stream:
         if not made:
             raise ConfigurationError(f"there is no item {key!r} among the {self.collection}")
         return made[-1]
+
+    def _item(self, key: str, value: JSON) -> StreamItem:
+        fields: Any = value
+        try:
+            return _ITEM.validate_python({**fields, "id": key})
+        except (TypeError, ValueError) as error:
+            raise LessonStoreError(
+                f"the record {key!r} of {self.collection} is none of ours ({type(error).__name__}: {error})"
+            ) from error
 
 
 class Streams:
@@ -162,13 +171,3 @@ _ITEM: Final = TypeAdapter(StreamItem)
 def _document(item: StreamItem) -> JSON:
     value: JSON = _ITEM.dump_python(item, mode="json", exclude={"id"})
     return value
-
-
-def _item(record: Record) -> StreamItem:
-    value: Any = record.value
-    try:
-        return _ITEM.validate_python({**value, "id": record.key})
-    except (TypeError, ValueError) as error:
-        raise LessonStoreError(
-            f"the record {record.key!r} of {record.collection} is none of ours ({type(error).__name__}: {error})"
-        ) from error

@@ -1,24 +1,18 @@
-"""How a task's notes change over its runs: versions, what the runs under each scored, and when one is taken back.
+"""How a task's notes change over its runs: versions, what the runs under each scored, and going back to one.
 
-Everything here is a value and a rule; :mod:`jeeves_reflexion.tasknotes.store` stores it.
-
-A run's score belongs to the version that it was made under, version 0 being none. A version is held against what was
-before it: the scores of the runs under it *and the versions made of it* against those under the versions it was made
-of. It is worse when the interval of the difference of the means lies below zero (:func:`~jeeves_reflexion.statistics.
-difference`) and there are :data:`LEAST` scores on either side. Several versions may be doubted at once, and each is
-looked at after each run: :data:`Z` is wider than usual for that.
+Everything here is a value and a rule; :mod:`jeeves_reflexion.tasknotes.store` stores it. A run's score belongs to the
+version that it was made under, version 0 being none: a person who looks at them decides which version is in force.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from jeeves_reflexion.statistics import Difference, difference
 from jeeves_reflexion.tasknotes.values import (
     MOST_CHARACTERS,
     MOST_ITEM_CHARACTERS,
@@ -30,18 +24,13 @@ from jeeves_reflexion.tasknotes.values import (
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 
-LEAST: Final = 5
-"""So many scores are needed on either side of a comparison."""
-
-Z: Final = 2.576
-"""The width of the interval: 99 %, since many versions are looked at, again after each run (docs/tasknotes.md)."""
-
 MOST_VERSIONS: Final = 30
 MOST_SCORES: Final = 200
 MOST_CHANGES: Final = 50
 EXCERPT: Final = 200
 
 ChangeKind: TypeAlias = Literal["stored", "rolled_back", "rolled_back_by_hand"]
+"""Version 0.1 took versions back by itself, too: ``rolled_back`` is read and no longer written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,51 +85,25 @@ class NoteHistory:
             self.failed if version is None else replace(version.reflection, run_count=max(self.run_count, 1))
         )
 
-    @property
-    def lineage(self) -> Iterator[NoteVersion]:
-        """The current version, the one that it was made of, and so on."""
-        version = self.version(self.current)
-        while version is not None:
-            yield version
-            version = self.version(version.base)
-
-
-@dataclass(frozen=True, slots=True)
-class Rollback:
-    """A version was taken back: from which to which, and by how much its runs were worse."""
-
-    old: int
-    new: int
-    reason: str
-
 
 def with_reflection(
-    history: NoteHistory, reflection: TaskReflection, *, base: int | None = None, description: str = ""
+    history: NoteHistory, reflection: TaskReflection, *, description: str = ""
 ) -> NoteHistory:
-    """Return the history after one more reflection, made of version ``base`` (by default the current one).
+    """Return the history after one more reflection, made of the current version.
 
     The count grows by one, whatever the reflection says. What says nothing new makes no version, nor does what was
-    taken back before or is made of that. A failed reflection counts nothing, and is kept where no version is in force.
+    taken back before. A failed reflection counts nothing, and is kept where no version is in force.
     """
     reflection = storable(reflection)
-    current = history.version(history.current)
     description = abridge(storable_text(description, MOST_CHARACTERS), EXCERPT) or history.description
     if not reflection.complete:
-        return (
-            history if current is not None else replace(history, failed=reflection, description=description)
-        )
-    counted = replace(history, run_count=history.run_count + 1, description=description, failed=None)
-    reflection = replace(reflection, run_count=counted.run_count)
-    if current is not None:
-        reflection = replace(
-            reflection, reflected_at=max(reflection.reflected_at, current.reflection.reflected_at)
-        )
-    origin = None if base is None else history.version(base)
-    if origin is not None and origin.withdrawn:
-        return counted  # made, elsewhere, of what has been taken back meanwhile
+        in_force = history.version(history.current) is not None
+        return history if in_force else replace(history, failed=reflection, description=description)
+    count = history.run_count + 1
+    counted = replace(history, run_count=count, description=description, failed=None)
     if any(each.withdrawn and each.reflection.texts == reflection.texts for each in history.versions):
         return counted
-    return _grown(counted, reflection, history.current if base is None else base)
+    return _grown(counted, replace(reflection, run_count=count))
 
 
 def with_replacement(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
@@ -151,17 +114,17 @@ def with_replacement(history: NoteHistory, reflection: TaskReflection) -> NoteHi
     if not reflection.complete:
         return with_reflection(history, reflection)
     counted = replace(history, run_count=reflection.run_count, failed=None)
-    return _grown(counted, storable(reflection), history.current)
+    return _grown(counted, storable(reflection))
 
 
-def _grown(history: NoteHistory, reflection: TaskReflection, base: int) -> NoteHistory:
+def _grown(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
     current = history.version(history.current)
     if current is not None and current.reflection.texts == reflection.texts:
         return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))
     number = max((each.number for each in history.versions), default=0) + 1
     change = NoteChange(reflection.reflected_at, "stored", history.current, number)
-    version = NoteVersion(number, reflection, base)
-    return _noted(_pruned(replace(history, current=number, versions=(*history.versions, version))), change)
+    versions = (*history.versions, NoteVersion(number, reflection, history.current))[-MOST_VERSIONS:]
+    return _noted(replace(history, current=number, versions=versions), change)
 
 
 def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:
@@ -175,40 +138,14 @@ def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:
     return replace(history, versions=_swapped(history.versions, scored))
 
 
-def judged(history: NoteHistory) -> tuple[NoteHistory, Rollback | None]:
-    """Return the history after its versions were held against what was before them, and what was taken back."""
-    worst: tuple[NoteVersion, Difference, int, int] | None = None
-    lineage = list(history.lineage)
-    for place, version in enumerate(lineage):
-        after = [score for each in lineage[: place + 1] for score in each.scores]
-        before = [*history.baseline, *(score for each in lineage[place + 1 :] for score in each.scores)]
-        if min(len(before), len(after)) < LEAST:
-            continue
-        change = difference(before, after, z=Z)
-        if change.worse and (worst is None or change.high < worst[1].high):
-            worst = (version, change, len(before), len(after))
-    if worst is None:
-        return history, None
-    version, change, n_before, n_after = worst
-    reason = (
-        f"its runs scored {-change.value:.2f} lower on average ({-change.high:.2f} to {-change.low:.2f}, "
-        f"{n_after} runs against {n_before})"
-    )
-    target = version.base if history.version(version.base) is not None else 0
-    return rolled_back(history, target, reason, by_hand=False), Rollback(history.current, target, reason)
-
-
-def rolled_back(history: NoteHistory, to: int, reason: str, *, by_hand: bool = True) -> NoteHistory:
-    """Return the history with version ``to`` as the current one; those after it on its line count as withdrawn."""
-    kept = {each.number for each in replace(history, current=to).lineage}
-    left = {each.number for each in history.lineage} - kept
+def rolled_back(history: NoteHistory, to: int, reason: str) -> NoteHistory:
+    """Return the history with version ``to`` as the current one; those after it count as withdrawn."""
     versions = tuple(
-        replace(each, withdrawn=each.number in left or (each.withdrawn and each.number not in kept))
+        replace(each, withdrawn=each.number != to and (each.withdrawn or to < each.number <= history.current))
         for each in history.versions
     )
-    kind: ChangeKind = "rolled_back_by_hand" if by_hand else "rolled_back"
     reason = storable_text(reason, MOST_ITEM_CHARACTERS)
-    change = NoteChange(datetime.now(UTC), kind, history.current, to, reason)
+    change = NoteChange(datetime.now(UTC), "rolled_back_by_hand", history.current, to, reason)
     return _noted(replace(history, current=to, versions=versions), change)
 
 
@@ -218,14 +155,6 @@ def _noted(history: NoteHistory, change: NoteChange) -> NoteHistory:
 
 def _swapped(versions: Sequence[NoteVersion], new: NoteVersion) -> tuple[NoteVersion, ...]:
     return tuple(new if each.number == new.number else each for each in versions)
-
-
-def _pruned(history: NoteHistory) -> NoteHistory:
-    """Drop the oldest versions that are too many, first of those that nothing current was made of."""
-    line = {each.number for each in history.lineage}
-    order = sorted(history.versions, key=lambda each: (each.number in line, each.number))
-    gone = order[: max(len(order) - MOST_VERSIONS, 0)]
-    return replace(history, versions=tuple(each for each in history.versions if each not in gone))
 
 
 # -- as JSON, as every store keeps it

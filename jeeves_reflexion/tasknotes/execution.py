@@ -15,8 +15,7 @@ from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.injection import prompt_with
-from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector
+from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector, prompt_with
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig
 from jeeves_reflexion.tasknotes.tasks import (
     EnsembleTask,

@@ -81,7 +81,7 @@ class SqliteRecords:
 
     async def get(self, collection: str, key: str) -> Record | None:
         """Return a record, or None."""
-        return await self._run(lambda connection: self._found(connection, collection, key), lambda: None)
+        return await self._run(lambda connection: self._found(connection, collection, key), reads=True)
 
     async def compare_and_swap(
         self, collection: str, key: str, value: JSON, *, version: int | None
@@ -115,7 +115,7 @@ class SqliteRecords:
             )
             return RecordPage(records, str(rows[-1][0]) if len(rows) == limit else None)
 
-        return await self._run(read, lambda: RecordPage((), None))
+        return await self._run(read, reads=True)
 
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
         """Remove records by key and return how many there were."""
@@ -127,7 +127,7 @@ class SqliteRecords:
             scopes = [(self._namespace, collection, key) for key in dict.fromkeys(keys)]
             return connection.executemany(f"DELETE FROM records WHERE {_ONE}", scopes).rowcount  # noqa: S608
 
-        return await self._run(remove, lambda: 0)
+        return await self._run(remove, reads=True)
 
     def count(self) -> int:
         """Return how many records there are in memory."""
@@ -146,20 +146,16 @@ class SqliteRecords:
         ).fetchone()
         return None if row is None else Record(collection, key, json.loads(row[0]), row[1])
 
-    async def _run(
-        self, work: Callable[[sqlite3.Connection], T], nothing: Callable[[], T] | None = None
-    ) -> T:
-        """Work in one transaction; for a reader of what was never written, ``nothing`` makes no file."""
+    async def _run(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
+        """Work in one transaction; a reader of what was never written makes no file."""
         if self._memory is None:
-            return await anyio.to_thread.run_sync(self._work, work, nothing)
+            return await anyio.to_thread.run_sync(self._work, work, reads)
         await anyio.lowlevel.checkpoint()
         return self._work(work)
 
-    def _work(self, work: Callable[[sqlite3.Connection], T], nothing: Callable[[], T] | None = None) -> T:
+    def _work(self, work: Callable[[sqlite3.Connection], T], reads: bool = False) -> T:  # noqa: FBT001, FBT002
         try:
-            if self._memory is None and self._is_empty() and nothing is not None:
-                return nothing()
-            with self._connected() as connection, connection:  # commits, or rolls back
+            with self._connected(reads=reads) as connection, connection:  # commits, or rolls back
                 connection.execute("BEGIN IMMEDIATE")
                 self._check(connection)
                 return work(connection)
@@ -171,24 +167,21 @@ class SqliteRecords:
                 ) from error
             raise StoreUnavailableError(f"{self._path}: {error}; nothing of the call was stored") from error
 
-    def _is_empty(self) -> bool:
-        exists = self._path.exists()
-        if (exists and self._path.stat().st_size > 0) or self._json_files():
-            return False
-        if not exists and not self._create:
-            raise StoreUnavailableError(f"there is no file {self._path}")
-        return True
-
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connected(self, *, reads: bool) -> Iterator[sqlite3.Connection]:
         if self._memory is not None:
             with self._lock:
                 yield self._memory
             return
-        if not self._path.exists():
+        exists = self._path.exists()
+        empty = not (exists and self._path.stat().st_size) and not self._json_files()
+        if empty and not exists and not self._create:
+            raise StoreUnavailableError(f"there is no file {self._path}")
+        address = ":memory:" if empty and reads else f"{self._path.resolve().as_uri()}?mode=rw"
+        if not exists and address != ":memory:":
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        with contextlib.closing(_connection(f"{self._path.resolve().as_uri()}?mode=rw")) as connection:
+        with contextlib.closing(_connection(address)) as connection:
             for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
                 connection.execute(f"PRAGMA {pragma}")
             yield connection

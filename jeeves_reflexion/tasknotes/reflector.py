@@ -1,36 +1,46 @@
-"""The step after acceptance: reads a task's notes before a run, and writes better ones after it.
+"""The step after acceptance: writes better notes on a task, and shows them before its prompt in the next run.
 
-Nothing here fails a task: whatever goes wrong, in a store, a strategy or a model, costs a warning and no more.
+Nothing here fails a task: whatever goes wrong, in a store, a strategy or a model, costs a warning and no more. Notes
+pass the gate of the lessons, and stand in a prompt as data.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, replace
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 import anyio
 
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.errors import ConfigurationError, described
-from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflectedEvent, Warned
+from jeeves_reflexion.events import NotesApplied, TaskReflectedEvent, Warned
+from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
+from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.tasknotes.evolution import NoteHistory
-from jeeves_reflexion.tasknotes.injection import admit
 from jeeves_reflexion.tasknotes.store import PlainStore, VersionedReflectionStore
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig, failed_reflection, strategy_of
+from jeeves_reflexion.tasknotes.tasks import fill
 from jeeves_reflexion.tasknotes.values import (
+    MARGIN,
     AnyTask,
     ReflectionInput,
     ReflectionStore,
     ReflectionStrategy,
     TaskReflection,
+    changed_texts,
     description_of,
+    storable,
+    storable_text,
     task_identity,
 )
+from jeeves_reflexion.text import cut_middle, estimate_tokens, one_line
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
 T = TypeVar("T")
@@ -39,7 +49,7 @@ AnyStore: TypeAlias = VersionedReflectionStore | PlainStore
 STORE_SECONDS: Final = 30.0
 REFLECTION_SECONDS: Final = 300.0
 _REFUSED: Final = "what gives orders was left out of the notes on a task"
-_NOT_TAKEN: Final = "what it says or was made of was taken back, or another one was there first"
+_NOT_TAKEN: Final = "what it says was taken back, or another one was there first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class TaskReflector:
     """Reads and writes the notes of tasks in one store; ``store=None`` does nothing.
 
     Serves many runs at once. A store with the two methods of :class:`ReflectionStore` alone is written under a lock
-    of this process, so that no run count is lost within it; such a store gets neither scores nor rollbacks.
+    of this process, so that no run count is lost within it; such a store gets no scores.
     A call of the store may take 30 s, one of the strategy 300 s.
     """
 
@@ -67,51 +77,39 @@ class TaskReflector:
                 f"reflection_store must be an object with the methods store and retrieve, not {given}"
             )
         self.store = store
-        self._notes = PlainStore(store) if store is not None and self.versioned is None else self.versioned
-
-    @property
-    def versioned(self) -> VersionedReflectionStore | None:
-        """The store, if it keeps versions."""
-        return self.store if isinstance(self.store, VersionedReflectionStore) else None
+        self._versioned = store if isinstance(store, VersionedReflectionStore) else None
+        self._notes = PlainStore(store) if store is not None and self._versioned is None else self._versioned
 
     async def recall(self, task: AnyTask, session: Session) -> Notes:
         """Return the task's notes for a run; none, and a warning, where the store fails."""
         identity = task_identity(task)
-        notes = Notes(identity, version=None if self.versioned is None else 0)
         if self._notes is None:
-            return notes
+            return Notes(identity)
         try:
             history = await self._history(self._notes, identity)
             reflection, refused = admit(history.reflection)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             problem = await self.warn(session, "the notes of a task could not be read", error)
-            return replace(notes, version=None, problem=problem)
+            return Notes(identity, problem=problem)
         problem = await self.warn(session, _REFUSED, refused) if refused else ""
-        if reflection is None or not reflection.complete:
-            return replace(notes, reflection=reflection, problem=problem)
-        version = None if self.versioned is None else history.current
-        await session.emit(
-            NotesApplied(run_id=session.id, attempt=session.attempt, identity=identity, version=version or 0)
-        )
-        return Notes(identity, reflection, version, problem)
+        shown = reflection is not None and reflection.complete
+        version = history.current if shown and self._versioned is not None else 0
+        if shown:
+            number, run_id = session.attempt, session.id
+            await session.emit(
+                NotesApplied(run_id=run_id, attempt=number, identity=identity, version=version)
+            )
+        return Notes(identity, reflection, None if self._versioned is None else version, problem)
 
     async def score(self, notes: Notes, score: float | None, session: Session) -> str:
-        """Note what a run under these notes scored; take back, and tell, what proved worse. Returns a problem."""
-        store, version = self.versioned, notes.version
+        """Note what a run under these notes scored. Returns a problem."""
+        store, version = self._versioned, notes.version
         if store is None or version is None or score is None:
             return ""
         try:
-            taken = await self._asked(lambda: store.score(notes.identity, version, score))
-            if taken is None:
-                return ""
-            change = f"from version {taken.old} to {taken.new}: {taken.reason}"
-            logger.warning("notes of task %s rolled back %s", notes.identity, change)
+            await self._asked(lambda: store.score(notes.identity, version, score))
         except Exception as error:  # noqa: BLE001 - as above
             return await self.warn(session, "the score of a run could not be noted", error)
-        event = NotesRolledBack(
-            run_id=session.id, attempt=session.attempt, identity=notes.identity, **asdict(taken)
-        )
-        await session.emit(event)
         return ""
 
     async def reflect(
@@ -141,7 +139,7 @@ class TaskReflector:
             given = ReflectionInput(task.public(), output, prior, public, attempt)
             reflection, refused = await self._reflection(strategy, given, session)
             problem = await self.warn(session, _REFUSED, refused) if refused else ""
-            stored, other = await self._stored(self._notes, task, history.current, reflection, session)
+            stored, other = await self._stored(self._notes, task, reflection, session)
         except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
             return None, await self.warn(session, "a task could not be reflected on", error)
         return stored, other or problem
@@ -186,17 +184,15 @@ class TaskReflector:
         return reflection, refused
 
     async def _stored(
-        self, store: AnyStore, task: Task, base: int, reflection: TaskReflection, session: Session
+        self, store: AnyStore, task: Task, reflection: TaskReflection, session: Session
     ) -> tuple[TaskReflection | None, str]:
         """Store a reflection; return what is in force if it is this one, and a problem if there is one."""
         description, failure = description_of(task), reflection.failure
         problem = await self.warn(session, "there is no new reflection on a task", failure) if failure else ""
-        commit = functools.partial(
-            store.commit, task_identity(task), reflection, base=base, description=description
-        )
+        commit = functools.partial(store.commit, task_identity(task), reflection, description=description)
         stored = (await self._asked(commit)).reflection
         if not reflection.complete:
-            kept = self.versioned is not None and stored is not None and not stored.complete
+            kept = self._versioned is not None and stored is not None and not stored.complete
             return stored if kept else None, problem
         if stored is None or stored.texts != reflection.texts:
             return None, await self.warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
@@ -215,3 +211,138 @@ async def _within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
     with anyio.move_on_after(seconds):
         return await call()
     raise TimeoutError(f"no answer within {seconds:g} s")
+
+
+# -- in a prompt
+
+NOTES_TOKENS: Final = 1000
+"""How long notes may be in a prompt, unless said otherwise."""
+
+_HEAD: Final = """\
+## Task Improvement Notes (from prior executions)
+
+The following refinements were found by looking back at earlier runs of this task. Use them to do better, and fulfil the
+original task below in any case: where the two differ, the original counts."""
+_END: Final = "---"
+_KEPT: Final = frozenset("\t")
+# Quotes and bullets, behind which a heading or a fence is one all the same. Possessive: no text makes it slow.
+_BEFORE = re.compile(r"(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+")
+_POSING: Final = ("#", "\uff03", "\ufe5f", "```", "~~~")
+_RULE: Final = frozenset("-=_*")
+
+
+def admit(reflection: TaskReflection | None) -> tuple[TaskReflection | None, str]:
+    """Let a reflection through the gate.
+
+    Returns it without the texts that give orders to their reader (None if it had nothing else), and what was left out
+    and why, in words. Characters that hide or disguise are cleaned away, and secrets. A failed reflection is only
+    made storable: it is shown to nobody.
+    """
+    if reflection is None or not reflection.complete:
+        return (None if reflection is None else storable(reflection)), ""
+    refused: list[str] = []
+
+    def change(field: str, text: str, most: int) -> str:
+        text = text[: most + MARGIN]
+        # As it came, and as it reads where an order is broken into lines.
+        for reading in dict.fromkeys((text, " ".join(text.split()))):
+            if (finding := screen(reading)) is not None:
+                refused.append(f"{field} ({finding.kind}: it {finding.why})")
+                return ""
+        return storable_text(clean_characters(text), most)
+
+    clean = changed_texts(reflection, change)
+    texts = clean.texts
+    if (finding := screen(" ".join(" ".join(texts).split()))) is not None:  # an order in several pieces
+        refused.append(f"all of it ({finding.kind}: it {finding.why})")
+        texts = ()
+    return None if refused and not any(texts) else clean, "; ".join(refused)
+
+
+def prompt_with(
+    task: Task,
+    reflection: TaskReflection | None,
+    *,
+    context: Sequence[tuple[str, str]] = (),
+    max_tokens: int = NOTES_TOKENS,
+    inputs: Mapping[str, str] | None = None,
+) -> str:
+    """Return a prompt with the notes, then what came before, then the original.
+
+    ``context`` holds descriptions and outputs of tasks before this one; ``inputs`` fills placeholders of the notes.
+    """
+    notes = "" if reflection is None else notes_section(reflection, max_tokens=max_tokens, inputs=inputs)
+    parts = [notes] if notes else []
+    if context:
+        outputs = "\n\n".join(f"### {one_line(name)}\n{as_data(output)}" for name, output in context)
+        parts.append(f"## Context from Previous Tasks\n\n{outputs}")
+    parts.append(f"## Task\n\n{task.prompt}")
+    if task.expected_output:
+        parts.append(f"## Expected Output\n\n{task.expected_output}")
+    return "\n\n".join(parts)
+
+
+def notes_section(
+    reflection: TaskReflection,
+    *,
+    max_tokens: int = NOTES_TOKENS,
+    inputs: Mapping[str, str] | None = None,
+) -> str:
+    """Return the notes as a section of at most ``max_tokens`` tokens; empty if there is nothing to say or no room.
+
+    What gives orders to its reader is left out, as of lessons. Stored text can't close the section or open another
+    one: what would pass for a heading, a rule, a fence or a tag is escaped. Where room is short, the last suggestions
+    go first, then the last observations; then the middle of the instructions.
+    """
+    clean, _ = admit(reflection)
+    if clean is None or not clean.complete:
+        return ""
+    description, expected = (
+        fill(text, inputs).strip() for text in (clean.refined_description, clean.refined_expected_output)
+    )
+    observations, suggestions = [*clean.observations], [*clean.suggestions]
+    section, room = _section(description, expected, observations, suggestions), max_tokens
+    while section and estimate_tokens(section) > max_tokens:
+        if observations or suggestions:
+            (suggestions or observations).pop()
+            section = _section(description, expected, observations, suggestions)
+            continue
+        room = room * 9 // 10
+        short = [cut_middle(text, room) if room else "" for text in (description, expected)]
+        section = _section(short[0], short[1], (), ())
+    return section
+
+
+def _section(description: str, expected: str, observations: Sequence[str], suggestions: Sequence[str]) -> str:
+    sections = [
+        ("Refined Instructions", as_data(description)),
+        ("Output Guidance", as_data(expected)),
+        ("Observations", _listed(observations)),
+        ("Suggestions", _listed(suggestions)),
+    ]
+    said = [f"### {name}\n{body}" for name, body in sections if body.strip()]
+    return "\n\n".join([_HEAD, *said, _END]) if said else ""
+
+
+def as_data(text: str) -> str:
+    """Return stored text line by line, so that none of it passes for a part of our own prompt; else as it is."""
+    return "\n".join(_escaped(line) for line in text.splitlines())
+
+
+def _escaped(line: str) -> str:
+    if not (line.isascii() and line.isprintable()):
+        line = "".join(c for c in line if c in _KEPT or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
+    line = inert(line, tags=True)
+    stripped = line.lstrip(" \t>")
+    if stripped and _RULE.issuperset(stripped.replace(" ", "").replace("\t", "").replace(">", "")):
+        place = len(line) - len(stripped)
+    else:
+        match = _BEFORE.match(line)
+        place = match.end() if match else 0
+        if not line.startswith(_POSING, place):
+            return line
+    return f"{line[:place]}\\{line[place:]}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {_escaped(one_line(text))}" for text in texts if text.strip())

@@ -16,13 +16,12 @@ import anyio
 
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.tasknotes.evolution import (
     NoteHistory,
     NoteVersion,
-    Rollback,
     document_of,
     history_of,
-    judged,
     rolled_back,
     with_reflection,
     with_replacement,
@@ -83,33 +82,21 @@ class VersionedReflectionStore:
         task_identity: str,
         reflection: TaskReflection,
         *,
-        base: int | None = None,
         description: str = "",
     ) -> NoteHistory:
-        """Count a reflection that was made of version ``base`` (by default the current one); return the history.
+        """Count a reflection that was made of the current version; return the history.
 
         Its run count is one more than that of the last. ``description`` is kept, cut, for people who list the notes.
         """
         _check_reflection(reflection)
         return await self._change(
-            task_identity,
-            lambda history: with_reflection(history, reflection, base=base, description=description),
+            task_identity, lambda history: with_reflection(history, reflection, description=description)
         )
 
-    async def score(self, task_identity: str, version: int, score: float) -> Rollback | None:
-        """Note the score of a run made under a version (0: without notes), and take back what proved worse.
-
-        Returns what was taken back, if anything was.
-        """
+    async def score(self, task_identity: str, version: int, score: float) -> None:
+        """Note the score of a run made under a version; 0: without notes."""
         check_share("score", score)
-        taken: list[Rollback | None] = [None]
-
-        def change(history: NoteHistory) -> NoteHistory:
-            changed, taken[0] = judged(with_score(history, version, score))
-            return changed
-
-        await self._change(task_identity, change)
-        return taken[0]
+        await self._change(task_identity, lambda history: with_score(history, version, score))
 
     async def rollback(
         self, task_identity: str, *, to: int | None = None, reason: str = "by hand"
@@ -141,16 +128,9 @@ class VersionedReflectionStore:
 
     async def list(self) -> tuple[NoteHistory, ...]:
         """Return the notes of all tasks in the order in which they were first written."""
-        found: list[NoteHistory] = []
-        after: str | None = None
         with _store_errors("list task notes"):
-            records = await self._opened()
-            while True:
-                page = await records.scan_records(COLLECTION, after=after)
-                found += [history_of(each.key, each.value) for each in page.records]
-                if page.next is None:
-                    return tuple(found)
-                after = page.next
+            found = each_record(await self._opened(), COLLECTION)
+            return tuple([history_of(each.key, each.value) async for each in found])
 
     async def close(self) -> None:
         """Close the store below."""
@@ -273,7 +253,6 @@ class PlainStore:
         task_identity: str,
         reflection: TaskReflection,
         *,
-        base: int | None = None,
         description: str = "",
     ) -> NoteHistory:
         """Count a reflection and store it; return the history after it."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.models.ask import ask, asked_again
+from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.replies import unwrapped
 from jeeves_reflexion.models.sections import RULE, items, listed, says_nothing
-from jeeves_reflexion.protocols import ChatModel, Message, Sampling
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, ReflectionStrategy, TaskReflection
@@ -122,18 +123,13 @@ class LlmReflectionStrategy:
         return _reflection(given, sections)
 
     async def _ask(self, given: ReflectionInput) -> Sections:
-        messages = [self._system, Message("user", material(given))]
-        sections = Sections()
-        for _ in range(2):
-            completion = await ask(self.model, messages, schema=SCHEMA, sampling=_STEADY)
+        def read(completion: Completion) -> tuple[Sections, str]:
             sections = read_sections(completion.text)
-            if any(sections):
-                break
-            problem = (
-                "Your answer can't be used: it has none of the four sections. Answer in the form asked for."
-            )
-            messages = asked_again(messages, completion, problem)
-        return sections
+            return sections, "" if any(sections) else "it has none of the four sections"
+
+        messages = [self._system, Message("user", material(given))]
+        call = partial(ask, self.model, schema=SCHEMA, sampling=_STEADY)
+        return (await ask_and_read(call, messages, read))[0]
 
 
 class Sections(NamedTuple):
@@ -164,14 +160,12 @@ def _text(value: JSON) -> str:
 def _items(value: JSON) -> tuple[str, ...]:
     if isinstance(value, str):
         return items(value.splitlines())
-    # An object such as {"text": "..."} stands for its first text.
-    texts = [
-        next((text for text in item.values() if isinstance(text, str)), "")
-        if isinstance(item, dict)
-        else item
-        for item in (value if isinstance(value, list) else ())
-    ]
-    return listed(text for text in texts if isinstance(text, str))
+    found = []
+    for item in value if isinstance(value, list) else ():
+        # An object such as {"text": "..."} stands for its first text.
+        texts = [*item.values()] if isinstance(item, dict) else [item]
+        found += [text for text in texts if isinstance(text, str)][:1]
+    return listed(found)
 
 
 def material(given: ReflectionInput) -> str:
@@ -187,19 +181,18 @@ def material(given: ReflectionInput) -> str:
         faults = bullets([*verdict.issues, *verdict.suggestions])
         parts.append(fence("verdict", "\n".join(part for part in (score, verdict.rationale, faults) if part)))
     prior = given.prior_reflection
-    told = (
-        () if prior is None else (*prior.texts[:2], bullets(prior.observations), bullets(prior.suggestions))
-    )
-    parts.append(fence("earlier_notes", inert("\n\n".join(filter(None, told)) or _FIRST)))
+    told = _FIRST
+    if prior is not None:
+        said = (*prior.texts[:2], bullets(prior.observations), bullets(prior.suggestions))
+        told = "\n\n".join(filter(None, said)) or _FIRST
+    parts.append(fence("earlier_notes", inert(told)))
     return "\n\n".join(parts)
 
 
 def _reflection(given: ReflectionInput, sections: Sections) -> TaskReflection:
     prior = given.prior_reflection
-    description = sections.refined_description or (prior.refined_description if prior else given.description)
-    expected = sections.refined_expected_output or (
-        prior.refined_expected_output if prior else given.expected_output
-    )
+    texts = (given.description, given.expected_output) if prior is None else prior.texts[:2]
+    description, expected = (new or old for new, old in zip(sections[:2], texts, strict=True))
     parts = (description, expected, sections.observations, sections.suggestions)
     return TaskReflection.of_first_run(*parts) if prior is None else TaskReflection.from_prior(prior, *parts)
 

@@ -35,6 +35,7 @@ from jeeves_reflexion.adapters.inspect_ai import (
     reflexive,
     task_scorers,
 )
+from jeeves_reflexion.loop.transcripts import read_transcripts
 
 
 @tool
@@ -103,6 +104,44 @@ def run(plan: Solver, model: Model, folder: Path, **options: Any) -> Any:
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+@pytest.mark.parametrize("kept", ["eval", "json"])
+def test_learn_reads_a_log_of_inspect(tmp_path: Path, kept: str) -> None:
+    plan = chain(system_message(OWN), use_tools(look()), generate())
+    log = run(plan, Model(row=9), tmp_path, log_format=kept, task={"dataset": [sample(9)]}, epochs=2)
+    first, second = read_transcripts([log.location, log.location])
+    assert first.id != second.id
+    assert (first.task.prompt, first.task.id) == ("What is in row 9?", "inspect:9")
+    assert first.task.reference == "40"
+    assert first.attempt.output == "41"
+    [step] = first.attempt.steps
+    assert (step.thought, step.action, step.observation) == ("I look.", 'look {"x": 9}', "there is no row 9")
+    assert step.failed
+    assert first.evaluation is not None
+    assert first.evaluation.score == 0.0
+    assert "rationale" in first.evaluation.quotes_gold
+
+
+def test_a_sample_that_ended_early_says_why_and_one_without_a_score_is_left_to_a_judge(
+    tmp_path: Path,
+) -> None:
+    plan = chain(use_tools(look()), generate())
+    log = run(plan, Model(), tmp_path, message_limit=2, score=False)
+    [found] = read_transcripts([log.location])
+    assert found.attempt.interrupted == "message_limit"
+    assert found.evaluation is None
+    log = run(plan, Model(error="the endpoint is gone"), tmp_path, fail_on_error=False)
+    [found] = read_transcripts([log.location])
+    assert "the endpoint is gone" in (found.attempt.error or "")
+
+
+def test_a_damaged_log_is_an_error_that_names_it(tmp_path: Path) -> None:
+    log = run(chain(generate()), Model(calls=False), tmp_path)
+    half = Path(log.location).read_bytes()[:200]
+    (tmp_path / "half.eval").write_bytes(half)
+    with pytest.raises(ConfigurationError, match=r"half\.eval: Inspect can't read the log"):
+        read_transcripts([str(tmp_path / "half.eval")])
 
 
 def test_a_task_is_tried_again_with_a_lesson(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.replies import answer, json_value, prose
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.folder import slug
 from jeeves_reflexion.reflections.forms import (
     cause_of,
     clean_text,
@@ -35,11 +34,11 @@ from jeeves_reflexion.reflections.forms import (
     procedure_in,
     steps_of,
 )
-from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
+from jeeves_reflexion.reflections.markdown import escaped, from_markdown, slug, summary_of
 from jeeves_reflexion.revisers import Edit, apply_edits, parse_edits
 from jeeves_reflexion.revisers.edits import holds_markers
 from jeeves_reflexion.revisers.model import whole_text
-from jeeves_reflexion.tasknotes.injection import as_data
+from jeeves_reflexion.tasknotes.reflector import as_data
 from jeeves_reflexion.tasknotes.strategy import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
 from jeeves_reflexion.values import Hider

@@ -148,9 +148,10 @@ async def test_a_text_that_is_too_long_is_embedded_by_its_beginning_and_said_onc
     assert "desk" not in said[0]
 
 
-@pytest.mark.parametrize("limit", [64, 100, 511, 512, 513, 3000])
-@pytest.mark.parametrize("length", [1, 64, 65, 512, 777, 20_000])
+@table("limit", [64, 100, 511, 512, 513, 3000])
+@table("length", [1, 64, 65, 512, 777, 20_000])
 async def test_the_beginning_is_the_longest_power_of_two_that_is_taken(service, limit, length):
+    service.requests.clear()
     service.respond = too_long(limit, "413")
     taken = length if length <= limit else min(2 ** int(math.log2(limit)), length)
     text = "".join(f"{n} " for n in range(length))[:length]
@@ -270,8 +271,10 @@ async def test_the_index_in_an_error_is_that_of_the_callers_text(service):
             await embedder.embed(["a", "b", "c", "d", "bad"])
 
 
-async def test_an_answer_that_is_no_json_is_quoted(service):
-    service.respond = lambda request, number: Reply(b"<html>proxy</html>")
+@table("charset", ["utf-8", "hex", "no-such"])
+async def test_an_answer_that_is_no_json_is_quoted(service, charset):
+    headers = {"content-type": f"text/html; charset={charset}"}
+    service.respond = lambda request, number: Reply(b"<html>proxy</html>", headers=headers)
     async with embedder_of(service) as embedder:
         with pytest.raises(EmbeddingError, match="no JSON object: <html>proxy</html>"):
             await embedder.embed(["a"])

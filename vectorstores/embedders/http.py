@@ -27,7 +27,7 @@ from vectorstores.json_http import (
     parsed,
     repeated,
 )
-from vectorstores.service_address import address_of, is_loopback, key_headers, parse_base_url
+from vectorstores.service_address import address_and_key, address_of, key_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -104,20 +104,14 @@ class HttpEmbedder:
             raise ValueError("HttpEmbedder needs the name of a model, such as text-embedding-3-small")
         if dim < 1:
             raise ValueError(f"dim must be at least 1, got {dim}")
-        base = parse_base_url(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI)
-        key = (os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key).strip()
-        if not key and api_key is None and not is_loopback(base.host):
-            raise ValueError(
-                f"{base} needs a key: set OPENAI_API_KEY or pass api_key ('' for a service without keys)"
-            )
-        if not key.isascii() or not key.isprintable() or " " in key:
-            raise ValueError("the API key holds characters that a key can't have: was it copied whole?")
+        self._options = options or HttpOptions()
+        address = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        base, key = address_and_key(address, api_key, "OPENAI_API_KEY", self._options.headers)
         self._model = model
         self._dim = dim
         self._revision = revision
         self._base = str(base).rstrip("/")
         self._url = address_of(base, "/embeddings", model)
-        self._options = options or HttpOptions()
         self._told = False
         self._service = JsonService(
             self._url,

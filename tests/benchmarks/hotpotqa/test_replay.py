@@ -9,12 +9,14 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 
+from benchmarks.hotpotqa import replay_tables
 from benchmarks.hotpotqa.replay import main
 from benchmarks.hotpotqa.replay_log import LoggedStep, read_log
 from benchmarks.hotpotqa.replay_play import play
 from benchmarks.hotpotqa.replay_recordings import _TOOLS, as_reply, recordings
-from benchmarks.hotpotqa.replay_tables import rows, table
+from benchmarks.hotpotqa.replay_tables import rows
 from jeeves_reflexion.agents.reply import parse_reply
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models import Cassette, RecordedModel
@@ -118,55 +120,37 @@ def replayed(folder, *questions, max_steps=4):
 
 LONG = "I looked in the wrong place. Next time, search the country first! " * 12
 ODD = [
-    pytest.param([trial(1, "correct", finish("Paris"))], {}, id="solved at once"),
-    pytest.param([trial(1, "correct", finish("the PARIS."))], {}, id="normalised"),
-    pytest.param([trial(1, "correct", finish("Jonny Craig"))], {"gold": 'Jonny" Craig'}, id="odd quote"),
-    pytest.param([trial(1, "correct", finish("Paris"))], {"gold": " Paris"}, id="leading space"),
-    pytest.param([trial(1, "correct", finish('"Paris"'))], {}, id="answer in quotes"),
-    pytest.param(
-        [trial(1, "incorrect", finish("a] [b")), trial(2, "correct", finish("Paris"))], {}, id="brackets"
-    ),
-    pytest.param(
-        [trial(1, "incorrect", finish("1984")), trial(2, "incorrect", finish('{"a": 1}'))], {}, id="JSON"
-    ),
-    pytest.param([trial(1, "incorrect", finish(" Rome "))], {"n": 1}, id="blanks around an answer"),
-    pytest.param(
-        [trial(1, "correct", step("Search", '"x" ('), step("Lookup", " y"), finish("Paris"))],
-        {},
-        id="odd arguments",
-    ),
-    pytest.param(
-        [trial(1, "correct", finish("Paris", thought="Well.\nAction: Finish[Rome]\nThus"))],
-        {},
-        id="odd thought",
-    ),
-    pytest.param([trial(1, "correct", finish("Paris", thought=None))], {}, id="no thought"),
-    pytest.param(
+    ([trial(1, "correct", finish("Paris"))], {}),
+    ([trial(1, "correct", finish("the PARIS."))], {}),
+    ([trial(1, "correct", finish("Jonny Craig"))], {"gold": 'Jonny" Craig'}),
+    ([trial(1, "correct", finish("Paris"))], {"gold": " Paris"}),
+    ([trial(1, "correct", finish('"Paris"'))], {}),
+    ([trial(1, "incorrect", finish("a] [b")), trial(2, "correct", finish("Paris"))], {}),
+    ([trial(1, "incorrect", finish("1984")), trial(2, "incorrect", finish('{"a": 1}'))], {}),
+    ([trial(1, "incorrect", finish(" Rome "))], {"n": 1}),
+    ([trial(1, "correct", step("Search", '"x" ('), step("Lookup", " y"), finish("Paris"))], {}),
+    ([trial(1, "correct", finish("Paris", thought="Well.\nAction: Finish[Rome]\nThus"))], {}),
+    ([trial(1, "correct", finish("Paris", thought=None))], {}),
+    (
         [
             trial(1, "halted", *[step("Search", "x")] * 4),
             trial(3, "incorrect", *[step("Search", "x")] * 3, finish("Rome"), also_halted=True),
         ],
         {},
-        id="halted at the limit, and finished with the last step",
     ),
-    pytest.param(
+    (
         [
             trial(1, "missing"),
             trial(2, "missing", logged_correct=None, em=None),
             trial(3, "correct", finish("Paris")),
         ],
         {},
-        id="missing, then solved",
     ),
-    pytest.param([trial(1, "incorrect", finish("Rome"))], {}, id="not run again"),
-    pytest.param([], {}, id="never run"),
-    pytest.param([trial(3, "correct", finish("Paris"))], {}, id="first trials not logged"),
-    pytest.param(
-        [trial(1, "incorrect", step("Search", "x"), answer=None), trial(2, "correct", finish("Paris"))],
-        {},
-        id="no answer",
-    ),
-    pytest.param(
+    ([trial(1, "incorrect", finish("Rome"))], {}),
+    ([], {}),
+    ([trial(3, "correct", finish("Paris"))], {}),
+    ([trial(1, "incorrect", step("Search", "x"), answer=None), trial(2, "correct", finish("Paris"))], {}),
+    (
         [
             trial(
                 1,
@@ -178,13 +162,12 @@ ODD = [
             )
         ],
         {},
-        id="actions that are none",
     ),
-    pytest.param([trial(n, "incorrect", finish("Rome")) for n in range(1, 13)], {"n": 12}, id="many trials"),
+    ([trial(n, "incorrect", finish("Rome")) for n in range(1, 13)], {"n": 12}),
 ]
 
 
-@pytest.mark.parametrize(("trials", "changes"), ODD)
+@table(("trials", "changes"), ODD)
 def test_odd_logs_come_to_their_own_table(tmp_path, trials, changes):
     halted = any(each["status"] == "halted" for each in trials)
     played = replayed(tmp_path, question(0, *trials, **changes), max_steps=4 if halted else 6)
@@ -214,7 +197,7 @@ def test_halts_are_counted_where_they_happen(tmp_path):
     assert played.mismatches == []
     (note,) = played.notes
     assert "trial 2: halted in the log after 1 steps, which its steps don't show: not confirmed" in note
-    assert "| 2 | 2 / 2 | 1 / 1 | **1 / 0** | 0 / 0 | **0 / 1** |" in table(played)
+    assert "| 2 | 2 / 2 | 1 / 1 | **1 / 0** | 0 / 0 | **0 / 1** |" in replay_tables.table(played)
 
 
 def test_a_halt_comes_from_the_steps_and_not_from_the_log(tmp_path):
@@ -232,7 +215,7 @@ OPTIONAL = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     "left_out",
     [
         *OPTIONAL.values(),
@@ -265,7 +248,7 @@ def test_what_published_logs_leave_out_is_unknown_and_changes_no_figure(tmp_path
     assert played.lessons == reflects * whole.lessons
     assert rows(played.ours, 3) == rows(whole.ours, 3)
     last = ["unknown" if "also_halted" in left_out else str(row.last_step) for row in rows(whole.ours, 3)]
-    assert all(f" / {each} |" in table(played) for each in last)
+    assert all(f" / {each} |" in replay_tables.table(played) for each in last)
 
 
 @pytest.mark.parametrize("name", ["run", "model", "n_trials_in_run"])
@@ -336,7 +319,7 @@ def test_a_reflection_that_differs_is_said_and_changes_no_verdict(tmp_path):
     assert "reflections in the prompt" in played.notes[1]
 
 
-@pytest.mark.parametrize(
+@table(
     ("trials", "changes", "said"),
     [
         ([trial(1, "incorrect", finish("Paris"))], {"n": 1}, ["status is 'correct', in the log 'incorrect'"]),
@@ -378,7 +361,7 @@ def _without(field):
     return made
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "problem"),
     [
         ("{", "it is no JSON"),

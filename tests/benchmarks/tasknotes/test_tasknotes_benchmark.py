@@ -1,12 +1,8 @@
 """The benchmark of task notes: its player, its table, and a few real games."""
 
-import re
-
 import anyio
 import pytest
-from click.testing import CliRunner
 
-from benchmarks.tasknotes import rollbacks
 from benchmarks.tasknotes.play import Played, Setting, play, player
 from benchmarks.tasknotes.report import table
 from jeeves_reflexion import Session, Task
@@ -48,15 +44,6 @@ def test_the_table_has_a_row_for_each_kind_and_arm_and_the_gain():
     assert "0/20 = 0%" in lines[-1]
     assert "20/20 = 100%" in lines[-1]
     assert "+100 points (+77 to +100)" in lines[-1]
-
-
-def test_the_figures_on_rollbacks_are_those_of_the_documentation():
-    result = CliRunner().invoke(rollbacks.main, ["--tasks", "40"])
-    assert result.exit_code == 0
-    shares = [int(share) for share in re.findall(r"(\d+)% of tasks", result.stdout)]
-    assert len(shares) == len(rollbacks.SAME) + len(rollbacks.FALLS)
-    assert max(shares[:4]) <= 40
-    assert min(shares[4:6]) >= 75
 
 
 @pytest.mark.engine

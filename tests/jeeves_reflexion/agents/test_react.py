@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import anyio
 import pytest
 from tables import table
 
@@ -91,6 +92,59 @@ async def test_native_calls_are_answered_each_by_its_id_and_in_order():
         ("tool", "id1", "nothing in attic"),
     ]
     assert len(told[0].tool_calls) == 2
+
+
+@asynchronous
+async def test_calls_of_one_turn_run_at_once_but_for_tools_that_must_be_alone():
+    arrived, running, together = anyio.Event(), set(), []
+
+    async def meet(name: str) -> str:
+        running.add(name)
+        if name == "first":
+            await arrived.wait()  # the second call is made while the first one runs
+        arrived.set()
+        running.remove(name)
+        return f"{name} was there"
+
+    async def lonely(name: str) -> str:
+        together.append(set(running))
+        return name
+
+    model = native(
+        calls(
+            ("meet", {"name": "first"}),
+            ("meet", {"name": "second"}),
+            ("lonely", {"name": "third"}),
+            ("lonely", {"name": "fourth"}),
+        ),
+        Completion("done"),
+    )
+    told = []
+    result = await attempt(ReAct(model, [meet, as_tool(lonely, alone=True)]), Session(listener=told.append))
+    observed = ["first was there", "second was there", "third", "fourth"]
+    assert [step.observation for step in result.steps] == observed
+    assert [event.step.observation for event in told] == observed
+    assert [event.number for event in told] == [1, 2, 3, 4]
+    assert [m.content for m in model.calls[1].messages if m.role == "tool"] == observed
+    assert together == [set(), set()]
+
+
+@asynchronous
+async def test_an_exhausted_budget_in_one_of_several_calls_ends_the_others_and_is_raised_as_itself():
+    ended = []
+
+    async def spend() -> str:
+        raise BudgetExceededError("tokens", "used up")
+
+    async def wait() -> str:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    with pytest.raises(BudgetExceededError):
+        await attempt(ReAct(native(calls(("wait", {}), ("spend", {}))), [wait, spend]))
+    assert ended == [True]
 
 
 @asynchronous

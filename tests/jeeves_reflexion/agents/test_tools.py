@@ -247,7 +247,7 @@ def test_it_is_a_decorator_and_leaves_a_tool_as_it_is():
         return x
 
     assert isinstance(plain, Tool)
-    assert (plain.name, plain.timeout) == ("plain", None)
+    assert (plain.name, plain.timeout, plain.alone) == ("plain", 300.0, False)
     assert as_tool(plain) is plain
 
 

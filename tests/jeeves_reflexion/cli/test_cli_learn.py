@@ -1,6 +1,7 @@
 """``jeeves-reflexion learn``: lessons from attempts that were made elsewhere."""
 
 import json
+import signal
 
 import pytest
 
@@ -119,6 +120,49 @@ def test_a_dead_endpoint_ends_it_and_the_next_call_goes_on(learn, cli, dead_url,
     dead = cli("learn", tmp_path / "attempts.jsonl", "--model", "tiny", *where)
     assert dead.exit_code == 4
     assert "1 lesson" in learn(PLAIN).stdout
+
+
+def test_an_interrupt_says_that_the_next_call_goes_on(process, learn, server, tmp_path):
+    server.lessons = ["Name the capital, not the country.", None]
+    (tmp_path / "given.jsonl").write_text("\n".join(json.dumps({**PLAIN, "id": str(n)}) for n in range(3)))
+    given = ("--model", "tiny", "--base-url", server.url, "--embedder", "hashing")
+    running = process("learn", tmp_path / "given.jsonl", *given)
+    assert server.hanging.wait(20)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert (running.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == (
+        "interrupted: 1 lesson learned up to then; the next call goes on where this one stopped"
+    )
+    server.released.set()
+    server.lessons = ["Read the question twice."]
+    again = learn(*({**PLAIN, "id": str(n)} for n in range(3)))
+    assert "3 attempts: 2 lessons, 1 known already" in again.stdout
+
+
+def test_attempts_are_read_from_standard_input(cli, learn, server):
+    given = ("--model", "tiny", "--base-url", server.url, "--embedder", "hashing")
+    done = cli("learn", "-", *given, stdin=json.dumps(PLAIN))
+    assert "1 attempt: 1 lesson, 0 known already" in done.stdout
+    assert "no lessons, 1 known already" in learn(PLAIN).stdout
+    assert "standard input, line 1: " in cli("learn", "-", *given, stdin="{").stderr
+
+
+def test_a_trace_is_learned_from_once_beside_the_other_forms(learn, server):
+    def span(name, *given):
+        attributes = {
+            "gen_ai.input.messages": json.dumps(given[:1]),
+            "gen_ai.output.messages": json.dumps(given[1:]),
+        }
+        return {"context": {"trace_id": "0x1", "span_id": name}, "parent_id": None, "attributes": attributes}
+
+    asked = {"role": "user", "parts": [{"type": "text", "content": TASK}]}
+    told = {"role": "assistant", "parts": [{"type": "text", "content": "France, as the span has it"}]}
+    event = {"name": "gen_ai.evaluation.result", "attributes": {"gen_ai.evaluation.score.label": "fail"}}
+    judged = json.dumps({**span("0xa", asked, told), "events": [event]}, indent=4)
+    assert "2 attempts: 2 lessons, 0 known already" in learn(judged, PLAIN).stdout
+    assert "France, as the span has it" in server.prompts()
+    assert "no lessons, 2 known already" in learn(PLAIN, judged, judged).stdout
 
 
 def test_secrets_and_gold_stay_where_they_are(learn, server, cli):

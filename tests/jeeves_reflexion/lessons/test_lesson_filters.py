@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion import (
     ConfigurationError,
+    Curator,
     LessonSettings,
     Provenance,
     Reflection,
@@ -166,3 +167,24 @@ def test_a_filter_means_what_the_documentation_says(where, tools, own):
     assert parse(lesson_filter(where)).matches(metadata) == holds(
         where, {tool.casefold() for tool in tools}, own
     )
+
+
+@pytest.mark.anyio
+async def test_lessons_are_listed_and_searched_by_tool_and_state(open_lessons):
+    lessons = open_lessons(where=None)
+    async with lessons:
+        names = await teach(lessons)
+        (retired,) = (each for each, name in names.items() if name == "look")
+        await Curator(lessons.repository).retire(retired, reason="the labels were renewed")
+
+        async def listed(where):
+            return {names[each.id] for each in (await lessons.list(where=where)).lessons}
+
+        async def searched(**asked):
+            return {names[each.lesson.id] for each in await lessons.search(PROMPT, **asked)}
+
+        assert await listed({"tool": "look"}) == {"both", "look"}
+        assert await listed({"tool": "look", "state": "active"}) == {"both"}
+        assert await listed({"state": "retired"}) == await searched(state="retired") == {"look"}
+        assert await searched(where={"tool": ["look", "go"]}) == {"both", "go"}
+        assert await searched(where={"tool": "go"}, state="retired") == set()

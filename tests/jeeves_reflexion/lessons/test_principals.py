@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from benchmarks.lessons.screening import load
 from jeeves_reflexion import (
@@ -207,7 +208,7 @@ def test_wrong_names_are_errors(wrong):
         LessonSettings(**wrong)
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         "te\u0430m-a",
@@ -225,7 +226,7 @@ def test_no_name_looks_like_another(name):
         LessonSettings(principal=name)
 
 
-@pytest.mark.parametrize(
+@table(
     "name", ["team-a", "Team A", "\u043a\u043e\u043c\u0430\u043d\u0434\u0430", "équipe", "チーム", "a.b/c"]
 )
 def test_names_of_every_script_are_names(name):

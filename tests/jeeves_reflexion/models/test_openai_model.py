@@ -240,7 +240,7 @@ async def test_nothing_listening_is_a_connection_error_naming_the_address():
     ],
 )
 async def test_an_answer_that_is_no_json_object_is_shown_and_not_repeated(endpoint, canned, body):
-    endpoint.gives(canned(body, headers={"content-type": "text/html"}))
+    endpoint.gives(canned(body, headers={"content-type": "text/html; charset=hex"}))
     with pytest.raises(ModelResponseError, match="no JSON object") as caught:
         await say_hello(endpoint)
     assert endpoint.url in str(caught.value)

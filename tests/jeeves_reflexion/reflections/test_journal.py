@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from protocol_parts import at, decision, entry, failed, partial, source, success
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Task
-from jeeves_reflexion.reflections import folder as files
-from jeeves_reflexion.reflections.folder import agent_slug, slug, title_slug
+from jeeves_reflexion.reflections import journal as files
 from jeeves_reflexion.reflections.forms import make_reflection
 from jeeves_reflexion.reflections.journal import DEFAULT_FOLDER, ReflectionJournal
-from jeeves_reflexion.reflections.markdown import from_markdown
+from jeeves_reflexion.reflections.markdown import agent_slug, from_markdown, slug, title_slug
 
 pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent

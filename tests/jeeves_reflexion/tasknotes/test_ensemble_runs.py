@@ -323,39 +323,6 @@ async def test_runs_are_scored_under_the_version_that_they_saw():
     assert history.run_count == 2
 
 
-async def test_bad_notes_are_taken_back_visibly(caplog):
-    good = True
-
-    class Worse(Counting):
-        async def reflect(self, given):
-            return noted(f"bad advice {len(self.given)}") if not good else noted("good advice")
-
-    task = Task(
-        "Write.",
-        reflect=ReflectionConfig(strategy=Worse()),
-        evaluator=lambda output: "bad advice" not in output or 0.0,
-        agent=lambda prompt: prompt,
-    )
-    heard = Heard()
-    store = InMemoryReflectionStore()
-    ensemble = Ensemble(reflection_store=store, listeners=[heard])
-    for _ in range(12):
-        await ensemble.run(task)
-    good = False
-    await ensemble.run(task)
-    assert (await store.retrieve(task.identity)).refined_description.startswith("bad advice")
-    good = True
-    for _ in range(8):
-        await ensemble.run(task)
-    (event,) = [event for event in heard if event.kind == "tasknotes.rolled_back"]
-    history = await store.history(task.identity)
-    assert (event.old, event.new) == (2, 1)
-    assert history.reflection.refined_description == "good advice"
-    assert [change.kind for change in history.changes] == ["stored", "stored", "rolled_back"]
-    assert "lower on average" in event.reason
-    assert "rolled back from version 2 to 1" in caplog.text
-
-
 async def test_notes_stand_beside_the_lessons_of_an_outer_loop():
     store, prompts = InMemoryReflectionStore(), []
     await store.store(task_identity("Write."), noted("Better."))

@@ -1,6 +1,4 @@
-"""When a version of a task's notes is kept and when it is taken back."""
-
-import random
+"""What becomes of the versions of a task's notes: their scores, going back to one, and their JSON."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,12 +7,10 @@ from noting import noted
 
 from jeeves_reflexion.tasknotes import NoteHistory
 from jeeves_reflexion.tasknotes.evolution import (
-    LEAST,
     MOST_SCORES,
     MOST_VERSIONS,
     document_of,
     history_of,
-    judged,
     rolled_back,
     with_reflection,
     with_score,
@@ -36,55 +32,12 @@ def two_versions():
     return with_reflection(with_reflection(EMPTY, noted("one")), noted("two"))
 
 
-def test_a_version_whose_runs_are_worse_is_taken_back():
-    history = scored(two_versions(), 1, *[1.0] * 12)
-    history, taken = judged(scored(history, 2, *[0.0] * 6))
-    assert (taken.old, taken.new, history.current) == (2, 1, 1)
-    assert history.reflection.refined_description == "one"
-    assert history.run_count == 2
-    assert "1.00 lower on average" in taken.reason
-    assert history.version(2).withdrawn
-
-
-def test_the_first_version_is_held_against_runs_without_notes():
-    history = scored(with_reflection(EMPTY, noted()), 0, *[1.0] * 10)
-    history, taken = judged(scored(history, 1, *[0.0] * 6))
-    assert (taken.new, history.current, history.reflection) == (0, 0, None)
-
-
-@pytest.mark.parametrize("scores", [[1.0] * 30, [0.9] * 30, [1.0] * 25 + [0.0] * 2, [0.0] * (LEAST - 1), []])
-def test_what_is_no_worse_or_not_known_to_be_stays(scores):
-    history = scored(two_versions(), 1, *[0.9] * 12)
-    assert judged(scored(history, 2, *scores))[1] is None
-
-
-def test_few_scores_on_the_other_side_are_no_evidence():
-    history = scored(two_versions(), 1, *[1.0] * (LEAST - 1))
-    assert judged(scored(history, 2, *[0.0] * 50))[1] is None
-
-
-def test_versions_of_one_run_each_are_judged_together_with_what_was_made_of_them():
-    history = scored(EMPTY, 0, *[1.0] * 15)
-    for number in range(1, 10):
-        history = with_reflection(history, noted(f"version {number}"))
-        history, taken = judged(with_score(history, number, 0.0))
-        if taken:
-            break
-    assert (taken.new, number) == (0, LEAST)
-
-
 def test_what_was_taken_back_is_not_proposed_again():
     history = rolled_back(two_versions(), 1, "bad")
     again = with_reflection(history, noted("two"))
     assert (again.current, len(again.versions), again.run_count) == (1, 2, 3)
     other = with_reflection(again, noted("three"))
     assert (other.current, other.version(3).base) == (3, 1)
-
-
-def test_what_was_made_of_a_version_taken_back_does_not_bring_it_back():
-    history = rolled_back(two_versions(), 1, "bad")
-    late = with_reflection(history, noted("made of two"), base=2)
-    assert (late.current, len(late.versions), late.run_count) == (1, 2, 3)
 
 
 def test_a_roll_forward_by_hand_makes_a_version_good_again():
@@ -141,8 +94,7 @@ def test_whatever_happens_the_history_is_whole_and_reads_back(steps):
     history, reflections = EMPTY, 0
     for what, number, score in steps:
         if what == "s":
-            history, taken = judged(with_score(history, history.current, score))
-            assert taken is None or taken.old != history.current
+            history = with_score(history, history.current, score)
         elif what == "r":
             history = with_reflection(history, noted(f"text {number}"))
             reflections += 1
@@ -153,23 +105,6 @@ def test_whatever_happens_the_history_is_whole_and_reads_back(steps):
         assert len({version.number for version in history.versions}) == len(history.versions)
         assert all(version.base < version.number for version in history.versions)
     assert history_of("key", document_of(history)) == history
-
-
-def test_notes_that_make_no_difference_are_seldom_taken_back():
-    draw = random.Random(5)
-    tasks = sum(_taken_back(draw) for _ in range(40))
-    assert tasks <= 14
-
-
-def _taken_back(draw):
-    history, found = EMPTY, False
-    for number in range(40):
-        score = float(draw.random() < 0.8)
-        history, taken = judged(with_score(history, history.current, score))
-        found = found or taken is not None
-        if score:
-            history = with_reflection(history, noted(f"text {number}"))
-    return found
 
 
 def test_what_is_no_history_is_said_to_be_none():

@@ -74,18 +74,6 @@ async def test_a_failure_that_is_stored_takes_no_good_ones_place(store):
     assert (await store.retrieve("key")).complete
 
 
-async def test_what_proved_worse_is_rolled_back_by_the_store():
-    store = InMemoryReflectionStore()
-    await store.store("key", noted("one"))
-    await store.store("key", noted("two"))
-    for _ in range(8):
-        assert await store.score("key", 1, 1.0) is None
-    taken = [await store.score("key", 2, 0.0) for _ in range(6)]
-    (rollback,) = [each for each in taken if each]
-    assert (rollback.old, rollback.new) == (2, 1)
-    assert (await store.retrieve("key")).refined_description == "one"
-
-
 async def test_rollback_by_hand_goes_back_one_or_to_a_version(store):
     for text in ("one", "two", "three"):
         await store.store("key", noted(text))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tables import table
 
 HERE = Path(__file__).parent
 FOLDER = Path(os.environ.get("JEEVES_REQUIREMENTS", HERE.parents[3] / "shared" / "requirements"))
@@ -47,7 +48,7 @@ def problems(case: dict[str, Any]) -> list[str]:
     return RUNNER.match(case["expect"], getattr(ADAPTER, f"op_{case['op']}")(case["input"]))
 
 
-@pytest.mark.parametrize("case", DOCUMENT["cases"], ids=lambda case: case["id"])
+@table("case", DOCUMENT["cases"])
 def test_it_behaves_as_the_case_says_or_differs_for_a_reason(case):
     found = problems(case)
     if case["id"] in DIFFERENT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.workflows import SchemaCheck
@@ -118,7 +119,7 @@ def test_the_draft_is_the_one_that_the_schema_names():
         assert SchemaCheck(schema)(value).valid is valid
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "said"),
     [
         ({"type": "objekt"}, "no valid JSON Schema at type"),
@@ -178,7 +179,7 @@ def test_an_identity_changes_nothing_about_files_and_its_own_parts(base):
     assert [error.path for error in SchemaCheck(schema, base)({"a": "x", "b": "x"}).errors] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@table(
     "reference",
     [
         "../secret.json",

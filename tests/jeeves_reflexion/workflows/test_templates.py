@@ -59,7 +59,7 @@ async def test_what_a_template_comes_to(source, value):
     assert await rendered(source) == value
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "said"),
     [
         ("{{ state.requst }}", "node 'a', prompt: 'dict object' has no attribute 'requst'"),
@@ -84,7 +84,7 @@ async def test_what_is_not_there_is_an_error_that_says_where(source, said):
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(
+@table(
     "source",
     [
         "{{ ''.__class__.__mro__ }}",

@@ -8,6 +8,7 @@ import time
 
 import anyio
 import pytest
+from tables import table
 
 from jeeves_reflexion import ConfigurationError, OpenAIModel, ScriptedModel, SessionError, errors
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
@@ -329,7 +330,7 @@ async def test_a_result_that_is_no_object_needs_a_name(here):
 # -- what goes wrong
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "said"),
     [
         ("noddes: []", "line 1: noddes: unknown key 'noddes': did you mean 'nodes'?"),

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from tables import table
 
 from jeeves_reflexion.errors import UnreadableReplyError
 from jeeves_reflexion.lessons.consolidation.consolidators import (
@@ -106,7 +107,7 @@ def test_a_reply_is_read_bare_fenced_or_with_words_around(text):
     assert read.operations == (Operation("retire", ("a",)),)
 
 
-@pytest.mark.parametrize(
+@table(
     ("entry", "why"),
     [
         ("merge all", "it must be a JSON object, not 'merge all'"),

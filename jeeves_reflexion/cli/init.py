@@ -1,0 +1,67 @@
+"""``jeeves-reflexion init``: a small project that runs as it is, to be filled with one's own agent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import click
+
+from jeeves_reflexion.cli.options import debug_option
+from jeeves_reflexion.errors import ConfigurationError
+
+_AGENT: Final = '''\
+"""An agent and a reflector, without a model: put yours in their place."""
+
+import re
+from datetime import datetime
+
+
+def answer(prompt: str) -> str:
+    """Answer a prompt. Lessons that were recalled for the task stand in it."""
+    date = datetime.strptime(re.search(r"\\d+ [A-Z][a-z]+ \\d{4}", prompt)[0], "%d %B %Y")
+    return f"{date:%Y-%m-%d}" if "ISO 8601" in prompt else f"{date:%d/%m/%Y}"
+
+
+def reflect(task, trials) -> str:
+    """Say in one sentence what to do differently; called after a try that failed."""
+    return "Write dates in ISO 8601, year first."
+'''
+_DATES: Final = {
+    "3 May 2026": "2026-05-03",
+    "17 June 2025": "2025-06-17",
+    "9 October 2024": "2024-10-09",
+    "28 February 2023": "2023-02-28",
+    "1 August 2022": "2022-08-01",
+    "30 November 2021": "2021-11-30",
+}
+_COMMAND: Final = "jeeves-reflexion bench tasks.jsonl --agent my_agent:answer --reflector my_agent:reflect"
+
+
+@click.command()
+@click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
+@debug_option
+def init(folder: Path) -> None:
+    """Write a small project into FOLDER: an agent, a reflector and tasks.
+
+    It runs as it is, without a model and without a network. Files that are there are never changed.
+    """
+    tasks = [
+        {"prompt": f"Write this date as the archive wants it: {said}.", "reference": wanted}
+        for said, wanted in _DATES.items()
+    ]
+    files = {
+        folder / "my_agent.py": _AGENT,
+        folder / "tasks.jsonl": "".join(json.dumps(task) + "\n" for task in tasks),
+    }
+    for path in files:
+        if path.exists():
+            raise ConfigurationError(f"{path} is there already: name another folder, or remove it")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in files.items():
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        click.echo(f"wrote {path}")
+    click.echo("\nNow see whether lessons help it:")
+    click.echo(f"  {_COMMAND}" if folder == Path() else f"  cd {folder}\n  {_COMMAND}")

@@ -1,0 +1,83 @@
+"""Logs of Inspect, read by Inspect itself: each sample is an attempt, the scores of its task are the verdict."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError, described
+from jeeves_reflexion.loop.transcripts.lines import (
+    CalledFunction,
+    ChatMessage,
+    ToolCall,
+    Transcript,
+    conversation,
+    transcript_id,
+)
+from jeeves_reflexion.types import Attempt, Task
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalSample
+
+_KEYS: Final = {"version", "status", "eval"}
+
+
+def is_log(value: Mapping[str, Any]) -> bool:
+    """Whether a JSON value is a log."""
+    return value.keys() >= _KEYS
+
+
+def log_transcripts(data: bytes, place: str) -> Iterator[Transcript]:
+    """Yield the samples of a log of either format, ``.eval`` or ``.json``.
+
+    Raises :class:`MissingDependencyError` without Inspect, and :class:`ConfigurationError` for what it can't read.
+    """
+    try:
+        from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional dependency
+    except ImportError as error:
+        raise MissingDependencyError(f"{place}: a log of Inspect", "inspect-ai") from error
+    try:
+        kept = "json" if data.startswith(b"{") else "eval"
+        log = read_eval_log(io.BytesIO(data), format=kept, resolve_attachments=True)
+    except Exception as error:  # what Inspect raises for a damaged log is not said anywhere
+        raise ConfigurationError(f"{place}: Inspect can't read the log: {described(error)}") from error
+    for sample in log.samples or ():
+        yield _transcript(sample, f"{log.eval.eval_id} {sample.id} {sample.epoch}")
+
+
+def _transcript(sample: EvalSample, name: str) -> Transcript:
+    from jeeves_reflexion.adapters.inspect_ai import verdict_of  # noqa: PLC0415 - imports Inspect
+
+    failed = [each.tool_call_id for each in sample.messages if each.role == "tool" and each.error is not None]
+    _, said = conversation([_message(each) for each in sample.messages], failed=list(filter(None, failed)))
+    given = sample.input
+    if isinstance(given, str):
+        prompt = given
+    else:
+        prompt = next((each.text for each in reversed(given) if each.role == "user"), "")
+    target = sample.target if isinstance(sample.target, str) else "\n".join(sample.target)
+    attempt = Attempt[Any](
+        sample.output.completion,
+        steps=said.steps,
+        error=sample.error.message if sample.error is not None else None,
+        interrupted=f"{sample.limit.type}_limit" if sample.limit is not None else None,
+    )
+    task = Task(prompt, id=f"inspect:{sample.id}", reference=target or None)
+    verdict = verdict_of(list(sample.scores.values())) if sample.scores else None
+    scored = verdict is not None and verdict.scored
+    return Transcript(transcript_id(sample.uuid or name), task, attempt, verdict if scored else None)
+
+
+def _message(message: Any) -> ChatMessage:  # noqa: ANN401 - of Inspect
+    calls = [
+        ToolCall(
+            id=call.id, function=CalledFunction(name=call.function, arguments=json.dumps(call.arguments))
+        )
+        for call in getattr(message, "tool_calls", None) or ()
+    ]
+    error = getattr(message, "error", None)
+    text = message.text or (error.message if error is not None else "")
+    answered = getattr(message, "tool_call_id", None) or ""
+    return ChatMessage(role=message.role, content=text, tool_calls=calls, tool_call_id=answered)

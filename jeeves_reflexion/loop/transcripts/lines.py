@@ -1,0 +1,154 @@
+"""Attempts that were made elsewhere, as JSON lines of ours or as the messages of a conversation.
+
+A line is an attempt of one task, in one of two forms::
+
+    {"task": "...", "output": "...", "score": 0.2, "reason": "...", "steps": [{"action": "...", "observation": "..."}]}
+    {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}], "score": 0.2}
+
+``score`` (0 to 1) and ``reason`` may be left out where somebody judges, ``id`` names the attempt, and ``metadata`` is
+kept out of prompts. A conversation's task is its first user message, its output the last assistant message, and its
+calls of tools are the steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.types import Attempt, Evaluation, Step, Task
+
+
+class Given(BaseModel):
+    """What stands in a file; null is taken for what is not there, as clients of chat models write it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class _Step(Given):
+    thought: str = ""
+    action: str = ""
+    observation: str = ""
+    failed: bool = False
+
+
+class CalledFunction(Given):
+    """What a model wants called."""
+
+    name: str
+    arguments: str = ""
+
+
+class ToolCall(Given):
+    """A call of a tool."""
+
+    id: str = ""
+    function: CalledFunction
+
+
+class ChatMessage(Given):
+    """A message as chat models have it."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[dict[str, Any]] = ""
+    tool_calls: list[ToolCall] = []
+    tool_call_id: str = ""
+
+    @property
+    def text(self) -> str:
+        """The words of the message."""
+        if isinstance(self.content, list):
+            return "\n".join(str(part["text"]) for part in self.content if part.get("text"))
+        return self.content
+
+
+class _Line(Given):
+    model_config = ConfigDict(extra="forbid")
+
+    task: str = ""
+    output: str = ""
+    steps: list[_Step] = []
+    messages: list[ChatMessage] = []
+    score: float | None = Field(default=None, ge=0, le=1)
+    reason: str = ""
+    reference: str | None = None
+    id: str = ""
+    metadata: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _one_form(self) -> _Line:
+        if bool(self.messages) == bool(self.task.strip()):
+            raise ValueError("it needs either task and output, or messages")
+        if self.messages and not task_of(self.messages):
+            raise ValueError("its messages hold no task: none is the user's")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """An attempt that was made elsewhere; ``evaluation`` is None where somebody has to judge it."""
+
+    id: str
+    task: Task
+    attempt: Attempt
+    evaluation: Evaluation | None = None
+
+
+def line_transcript(value: Mapping[str, Any], place: str) -> Transcript:
+    """Return what a JSON line says. Raises :class:`ConfigurationError` that names its place."""
+    try:
+        read = _Line.model_validate(value)
+    except ValidationError as error:
+        raise ConfigurationError(f"{place}: {first_problem(error)}") from error
+    if read.messages:
+        task, attempt = conversation(read.messages)
+    else:
+        steps = tuple(Step(**step.model_dump()) for step in read.steps)
+        task, attempt = read.task, Attempt(read.output, steps=steps)
+    given = read.id or json.dumps([task, attempt.output, [repr(step) for step in attempt.steps]])
+    verdict = None if read.score is None else Evaluation(read.score, rationale=read.reason)
+    return Transcript(transcript_id(given), Task(task, reference=read.reference), attempt, verdict)
+
+
+def transcript_id(given: str) -> str:
+    """Return the name by which a library knows that it has learned from a transcript."""
+    return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first thing that is wrong, and where."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
+
+
+def task_of(messages: Sequence[ChatMessage]) -> str:
+    """Return the first words of the user's; empty where there are none."""
+    return next((each.text for each in messages if each.role == "user" and each.text.strip()), "")
+
+
+def conversation(messages: Sequence[ChatMessage], *, failed: Collection[str] = ()) -> tuple[str, Attempt]:
+    """Return the task of a conversation and the attempt at it; ``failed`` names the calls that failed."""
+    answers = [each.text for each in messages if each.role == "assistant" and each.text.strip()]
+    steps = tuple(_steps(messages, failed))
+    return task_of(messages), Attempt(answers[-1] if answers else "", steps=steps)
+
+
+def _steps(messages: Sequence[ChatMessage], failed: Collection[str]) -> Iterator[Step]:
+    results = {each.tool_call_id: each.text for each in messages if each.role == "tool"}
+    for message in messages:
+        thought = message.text
+        for call in message.tool_calls:
+            action = f"{call.function.name} {call.function.arguments}".strip()
+            yield Step(thought, action, results.get(call.id, ""), failed=call.id in failed)
+            thought = ""

@@ -1,0 +1,220 @@
+"""Spans and log records of OpenTelemetry as they stand in files, and the messages that they hold.
+
+Files have the JSON of OTLP (``resourceSpans``, ``resourceLogs``) or what the SDK's console exporters print. Messages
+stand in attributes or in events, by the conventions for generative AI of today or those up to 1.36.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, Self
+
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.loop.transcripts.lines import ChatMessage, Given, first_problem
+
+_DETAILS: Final = "gen_ai.client.inference.operation.details"
+_CONTENT: Final = ("gen_ai.input.messages", "gen_ai.output.messages")
+_SAID: Final = {
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "assistant",
+}
+_DOCUMENTS: Final = ("resourceSpans", "resourceLogs", "resourceMetrics")
+_TIMES: Final = ("startTimeUnixNano", "timeUnixNano", "observedTimeUnixNano")
+_ISO_TIMES: Final = ("start_time", "timestamp", "observed_timestamp")
+
+
+class Event(Given):
+    """An event within a span."""
+
+    name: str = Field(default="", validation_alias=AliasChoices("name", "eventName", "event_name"))
+    attributes: dict[str, Any] = Field(default_factory=dict)
+    body: Any = None
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        self.name = self.name or str(self.attributes.get("event.name", ""))  # as SDKs wrote it before 1.30
+        return self
+
+    @field_validator("attributes", mode="before")
+    @classmethod
+    def _plain(cls, given: object) -> object:
+        return _pairs(given) if isinstance(given, list) else given or {}
+
+    @field_validator("body", mode="before")
+    @classmethod
+    def _plain_body(cls, given: object) -> object:
+        return _value(given) if isinstance(given, Mapping) else given
+
+
+class Record(Event):
+    """A span, or a log record within one; ``at`` is when it began, in seconds since 1970."""
+
+    trace: str = Field(validation_alias=AliasChoices("traceId", "trace_id", AliasPath("context", "trace_id")))
+    span: str = Field(
+        default="", validation_alias=AliasChoices("spanId", "span_id", AliasPath("context", "span_id"))
+    )
+    parent: str | None = Field(default=None, validation_alias=AliasChoices("parentSpanId", "parent_id"))
+    at: float = 0.0
+    events: list[Event] = Field(default_factory=list)
+    status: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _timed(cls, given: Any) -> Any:  # noqa: ANN401 - JSON
+        nanoseconds = next((int(given[name]) for name in _TIMES if given.get(name)), None)
+        if nanoseconds is not None:
+            return {**given, "at": nanoseconds / 1e9}
+        told = next((str(given[name]) for name in _ISO_TIMES if given.get(name)), None)
+        return given if told is None else {**given, "at": datetime.fromisoformat(told).timestamp()}
+
+    @field_validator("trace", "span", "parent")
+    @classmethod
+    def _bare(cls, given: str | None) -> str | None:
+        """Return the number as OTLP writes it: the same trace may come from both kinds of files."""
+        return None if given is None else given.removeprefix("0x")
+
+    @property
+    def operation(self) -> str:
+        """What the span is of, such as ``chat`` or ``invoke_agent``."""
+        return str(self.attributes.get("gen_ai.operation.name", ""))
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error."""
+        return (
+            self.status.get("code") in {2, "STATUS_CODE_ERROR"} or self.status.get("status_code") == "ERROR"
+        )
+
+
+def is_telemetry(value: Mapping[str, Any]) -> bool:
+    """Whether a JSON value is a document of OTLP, or a span or a log record of the SDK."""
+    context = value.get("context")
+    within = context if isinstance(context, Mapping) else value
+    return any(name in value for name in _DOCUMENTS) or ("trace_id" in within and "attributes" in value)
+
+
+def records(value: Mapping[str, Any], place: str) -> Iterator[tuple[Record, bool]]:
+    """Yield spans and log records of what :func:`is_telemetry` is true of, and whether each is a span.
+
+    Raises :class:`ConfigurationError` that names its place.
+    """
+    try:
+        for each, is_span in _flattened(value):
+            yield Record.model_validate(each), is_span
+    except ValidationError as error:
+        raise ConfigurationError(f"{place}: {first_problem(error)}") from error
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ConfigurationError(f"{place}: it is no span that can be read: {error!r}") from error
+
+
+def _flattened(value: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield spans and log records, and whether each is a span."""
+    if not any(name in value for name in _DOCUMENTS):
+        yield value, "context" in value
+        return
+    for resource in value.get("resourceSpans") or ():
+        for scope in resource.get("scopeSpans") or ():
+            yield from ((span, True) for span in scope.get("spans") or ())
+    for resource in value.get("resourceLogs") or ():
+        for scope in resource.get("scopeLogs") or ():
+            yield from ((log, False) for log in scope.get("logRecords") or () if log.get("traceId"))
+
+
+def messages_of(span: Record) -> list[ChatMessage]:
+    """Return what a span says was said, without instructions."""
+    held = [span.attributes, *(event.attributes for event in span.events if event.name == _DETAILS)]
+    found: list[Any] = [next((each[name] for each in held if each.get(name)), []) for name in _CONTENT]
+    try:
+        if any(found):
+            return [
+                message for each in found for given in _parsed(each, span) for message in _of_parts(given)
+            ]
+        said = [(_SAID[event.name], event) for event in span.events if event.name in _SAID]
+        return [_of_event(role, event, span) for role, event in said]
+    except (ValidationError, AttributeError, TypeError) as error:
+        raise ConfigurationError(
+            f"span {span.span} of trace {span.trace}: its messages can't be read"
+        ) from error
+
+
+def _of_parts(message: Mapping[str, Any]) -> Iterator[ChatMessage]:
+    """Yield a message of the conventions as those of chat models: each result of a tool is one of its own."""
+    parts = message.get("parts") or ()
+    for part in parts:
+        if part.get("type") == "tool_call_response":
+            result = part.get("response", part.get("result"))
+            yield ChatMessage(role="tool", content=_text(result), tool_call_id=part.get("id") or "")
+    words = [str(part.get("content") or "") for part in parts if part.get("type") == "text"]
+    calls = [_call(part) for part in parts if part.get("type") == "tool_call"]
+    if (words or calls) and message.get("role") not in {"system", "developer"}:
+        role = "user" if message.get("role") == "user" else "assistant"
+        yield ChatMessage.model_validate({"role": role, "content": "\n".join(words), "tool_calls": calls})
+
+
+def _of_event(role: str, event: Event, span: Record) -> ChatMessage:
+    """Return the message of an event of conventions up to 1.36."""
+    given = {**event.attributes, **(event.body if isinstance(event.body, Mapping) else {})}
+    inner = given.get("message")
+    given |= _parsed(inner, span) if isinstance(inner, str) and inner.startswith("{") else inner or {}
+    calls = given.get("tool_calls") or ()
+    calls = _parsed(calls, span) if isinstance(calls, str) else calls
+    return ChatMessage.model_validate(
+        {
+            "role": role,
+            "content": _text(given.get("content")),
+            "tool_calls": [_call({**each, **(each.get("function") or {})}) for each in calls],
+            "tool_call_id": given.get("id") if role == "tool" else None,
+        }
+    )
+
+
+def _call(given: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": given.get("name"), "arguments": _text(given.get("arguments"))}
+    return {"id": given.get("id"), "function": function}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _parsed(value: object, span: Record) -> Any:  # noqa: ANN401 - JSON
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"span {span.span} of trace {span.trace}: its messages are no JSON; a limit on the length of attributes "
+            "cuts them off"
+        ) from error
+
+
+def _pairs(given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {each["key"]: _value(each.get("value") or {}) for each in given}
+
+
+def _value(given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """Return a value of OTLP as plain data; other data as it is."""
+    if len(given) != 1:
+        return given or None
+    [(kind, value)] = given.items()
+    if kind == "kvlistValue":
+        return _pairs(value.get("values") or ())
+    if kind == "arrayValue":
+        return [_value(each) for each in value.get("values") or ()]
+    if kind == "intValue":
+        return int(value)
+    return value if kind in {"stringValue", "boolValue", "doubleValue", "bytesValue"} else given

@@ -1,0 +1,188 @@
+"""Traces of OpenTelemetry, by its conventions for generative AI, as transcripts.
+
+An attempt is the outermost ``invoke_agent`` span with what lies beneath it; without one, each conversation of a trace.
+A verdict is an event ``gen_ai.evaluation.result``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.loop.transcripts.lines import (
+    ChatMessage,
+    Transcript,
+    conversation,
+    task_of,
+    transcript_id,
+)
+from jeeves_reflexion.loop.transcripts.span_records import Record, messages_of, records
+from jeeves_reflexion.types import Evaluation, Task
+
+_RESULT: Final = "gen_ai.evaluation.result"
+_RESPONSE: Final = "gen_ai.response.id"
+_ATTEMPT: Final = "jeeves.attempt"
+_LABELS: Final = {"pass": True, "passed": True, "fail": False, "failed": False}
+
+_Attributes: TypeAlias = Mapping[str, Any]
+_Attempts: TypeAlias = Mapping[str, Sequence[tuple[Record, list[ChatMessage]]]]
+"""By the span of the agent, or the words of the conversation: the spans with messages that belong to it."""
+
+
+class Spans:
+    """The spans of some files, whose traces may be spread over them."""
+
+    def __init__(self) -> None:
+        self._spans = dict[tuple[str, str], Record]()
+        self._logs = list[Record]()
+
+    def add(self, value: Mapping[str, Any], place: str) -> None:
+        """Add spans and log records. Raises :class:`ConfigurationError` that names their place."""
+        for record, is_span in records(value, place):
+            if is_span:
+                self._spans[record.trace, record.span] = record
+            else:
+                self._logs.append(record)
+
+    def transcripts(self) -> Iterator[Transcript]:
+        """Yield the attempts, in the order of their beginnings.
+
+        Raises :class:`ConfigurationError` for spans without messages, and for messages that can't be read.
+        """
+        for log in self._logs:  # where the logs alone were exported, they are all that is known of their span
+            unknown = Record.model_validate({"trace_id": log.trace, "span_id": log.span, "at": log.at})
+            self._spans.setdefault((log.trace, log.span), unknown).events.append(log)
+        self._logs = []
+        traces = defaultdict[str, dict[str, list[tuple[Record, list[ChatMessage]]]]](dict)
+        for span in sorted(self._spans.values(), key=lambda each: each.at):
+            messages = messages_of(span)
+            owner = self._owner(span, messages) if messages else None
+            if owner is not None:
+                traces[span.trace].setdefault(owner, []).append((span, messages))
+        if self._spans and not traces:
+            raise ConfigurationError(
+                "the spans hold no messages: their content has to be asked for when they are recorded "
+                "(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, or what the framework's page says)"
+            )
+        results, failed = self._results(), self._failed_calls()
+        for trace, attempts in traces.items():
+            for owner, told in attempts.items():
+                messages = _merged([each for _, each in told])
+                if task_of(messages):
+                    verdict = _verdict(list(self._judging(owner, attempts, results, trace)))
+                    task, attempt = conversation(messages, failed=failed)
+                    attempt = replace(attempt, error=self._error(trace, owner))
+                    # Named after its first call: the span of an agent may come later, for it ends last.
+                    calls = (span.span for span, _ in told if span.span != owner)
+                    name = transcript_id(f"{trace} {next(calls, owner)}")
+                    yield Transcript(name, Task(task), attempt, verdict)
+
+    def _owner(self, span: Record, messages: Sequence[ChatMessage]) -> str | None:
+        """Return whose attempt a span belongs to; None for what lies within a tool, and for judges of ours."""
+        path = self._path(span).values()
+        if any(each.operation == "execute_tool" for each in path):
+            return None
+        agents = [each for each in path if each.operation == "invoke_agent"]
+        if not agents:
+            return f"conversation {task_of(messages)}"
+        ours = _ATTEMPT in agents[-1].attributes and agents[-1].attributes.get("gen_ai.agent.name") != "agent"
+        return None if ours else agents[-1].span
+
+    def _path(self, span: Record) -> dict[str, Record]:
+        """Return a span and those around it, the outermost last."""
+        path = {span.span: span}
+        while (outer := self._spans.get((span.trace, span.parent or ""))) and outer.span not in path:
+            span = path[outer.span] = outer
+        return path
+
+    def _error(self, trace: str, owner: str) -> str | None:
+        agent = self._spans.get((trace, owner))
+        if agent is None or not agent.failed:
+            return None
+        said = (
+            agent.status.get("message"),
+            agent.status.get("description"),
+            agent.attributes.get("error.type"),
+        )
+        return next((str(each) for each in said if each), "the agent failed")
+
+    def _failed_calls(self) -> frozenset[str]:
+        tools = (each for each in self._spans.values() if each.operation == "execute_tool" and each.failed)
+        return frozenset(str(each.attributes.get("gen_ai.tool.call.id", "")) for each in tools)
+
+    def _results(self) -> Mapping[str, list[tuple[Record, _Attributes]]]:
+        """Return the verdicts by trace, and by the response that they are of."""
+        found = defaultdict[str, list[tuple[Record, _Attributes]]](list)
+        for span in self._spans.values():
+            for event in span.events:
+                if event.name == _RESULT:
+                    found[span.trace].append((span, event.attributes))
+                    found[f"response {event.attributes.get(_RESPONSE)}"].append((span, event.attributes))
+        return found
+
+    def _judging(
+        self,
+        owner: str,
+        attempts: _Attempts,
+        results: Mapping[str, list[tuple[Record, _Attributes]]],
+        trace: str,
+    ) -> Iterator[_Attributes]:
+        """Yield the verdicts within an attempt, on its responses, or around it where it is the only one there."""
+        spans = {span.span for span, _ in attempts[owner]} | {owner}
+        agent = self._spans.get((trace, owner))
+        number = None if agent is None else agent.attributes.get(_ATTEMPT)
+        for span, result in results.get(trace, ()):
+            judged = result.get(_ATTEMPT)
+            around = [name for name, told in attempts.items() if span.span in self._path(told[0][0])]
+            alone = len(around) == 1 if judged is None else judged == number
+            if spans & self._path(span).keys() or (owner in around and alone):
+                yield result
+        for span, _ in attempts[owner]:
+            answer = span.attributes.get(_RESPONSE)
+            yield from (result for _, result in results.get(f"response {answer}", ()) if answer is not None)
+
+
+def _merged(told: Sequence[Sequence[ChatMessage]]) -> list[ChatMessage]:
+    """Return what was said in all calls of models, each message once.
+
+    A call has what was said before it; where a history was cut or begun anew, what is new in it counts.
+    """
+    merged = list[ChatMessage]()
+    for messages in told:
+        if list(messages[: len(merged)]) == merged:
+            merged = list(messages)
+        else:
+            merged += [each for each in messages if each not in merged]
+    return merged
+
+
+def _verdict(results: Sequence[_Attributes]) -> Evaluation | None:
+    """Return what evaluations say together, the last one of each name; None where one can't be read as a verdict.
+
+    A score counts where it lies in [0, 1] and its label does not contradict it, a label where it says pass or fail.
+    """
+    latest = list({str(each.get("gen_ai.evaluation.name", "")): each for each in results}.values())
+    labels = [_LABELS.get(str(each.get("gen_ai.evaluation.score.label")).lower()) for each in latest]
+    scores = [
+        _share(each.get("gen_ai.evaluation.score.value"), label=label)
+        for each, label in zip(latest, labels, strict=True)
+    ]
+    if not latest or (None, None) in zip(scores, labels, strict=True):
+        return None
+    numbers = [each for each in scores if each is not None]
+    said = (str(each.get("gen_ai.evaluation.explanation") or "") for each in latest)
+    return Evaluation(
+        sum(numbers) / len(numbers) if len(numbers) == len(scores) else None,
+        passed=None if None in labels else all(labels),
+        rationale="\n".join(filter(None, said)),
+    )
+
+
+def _share(score: object, *, label: bool | None) -> float | None:
+    """Return a score as a share of 1; None for one of another scale, such as 1 of 5 that fails."""
+    if not isinstance(score, int | float) or not 0 <= score <= 1:
+        return None
+    return None if label is not None and score == (not label) else float(score)
