@@ -1,9 +1,12 @@
 """``jeeves-reflexion serve mcp`` and ``jeeves-reflexion tokens``."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import anyio
 import pytest
@@ -74,3 +77,18 @@ def test_what_can_not_be_served_is_told(folder, monkeypatch, arguments, code, wh
     monkeypatch.setenv("JEEVES_LESSONS", str(folder))
     told = CliRunner().invoke(program, ["serve", "mcp", *arguments])
     assert (told.exit_code, why in told.output) == (code, True), told.output
+
+
+def test_each_configuration_of_the_page_can_be_read_and_starts_the_command():
+    page = (Path(__file__).parents[3] / "docs" / "mcp.md").read_text(encoding="utf-8")
+    blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL)]
+    blocks += [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
+    servers = [
+        next(value for key, value in block.items() if "server" in key.lower())["lessons"] for block in blocks
+    ]
+    assert len(servers) == 6
+    for server in servers:
+        assert ("command" in server) != (server.get("url") == "http://127.0.0.1:8765/mcp")
+        for argument in filter(lambda each: each.startswith("--"), server.get("args", ())):
+            told = CliRunner().invoke(program, ["serve", "mcp", "--help"])
+            assert argument in told.output

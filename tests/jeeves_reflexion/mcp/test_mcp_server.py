@@ -191,5 +191,25 @@ async def test_two_clients_at_once_share_lessons_through_postgresql(postgres_dat
             assert [each["id"] for each in recalled["lessons"]] == [proposed[0]["id"]]
 
 
+async def test_an_outcome_may_be_reported_through_another_server(tmp_path):
+    async with lessons_at(tmp_path) as one, lessons_at(tmp_path) as other:
+        await one.add(ADVICE, TASK)
+        async with served(one) as first, served(other) as second:
+            token = await first.token()
+            async with first.client(token) as client, second.client(token) as elsewhere:
+                for ask in (
+                    (await call(client, "recall_lessons", task=TASK))["recall_id"],
+                    (await client.get_prompt("begin_task", {"task": TASK}))
+                    .messages[0]
+                    .content.text.split('"')[1],
+                ):
+                    assert await call(elsewhere, "report_outcome", recall_id=ask, score=1.0) == {
+                        "counted": True
+                    }
+                    assert await call(client, "report_outcome", recall_id=ask, score=1.0) == {
+                        "counted": False
+                    }
+
+
 async def _propose(client, lesson):
     await call(client, "propose_lesson", task=TASK, lesson=lesson)
