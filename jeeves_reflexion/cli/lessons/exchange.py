@@ -90,12 +90,9 @@ def import_(
 
     new_store = create and origin_at(library.store_address) is None
     plan = anyio.run(planned, None) if new_store else library.within(planned)
-    answer: dict[str, object] = {
-        name: [line.lesson.id for line in getattr(plan, name)] for name in ("added", "changed", "same")
-    }
-    answer["refused"] = [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]
+    answer = plan_answer(plan)
     if not library.as_json:
-        _show(library, plan)
+        show_plan(library, plan)
     number = len(plan.added) + len(plan.changed)
     if not number:
         library.give({"dry_run": library.dry_run, **answer}, "nothing to import")
@@ -109,7 +106,15 @@ def import_(
         library.give({"dry_run": False, **answer, "merged": merged}, done)
 
 
-def _show(library: Library, plan: ImportPlan) -> None:
+def plan_answer(plan: ImportPlan) -> dict[str, object]:
+    """Return what an import does, for a machine."""
+    names = ("added", "changed", "same")
+    answer: dict[str, object] = {name: [line.lesson.id for line in getattr(plan, name)] for name in names}
+    return {**answer, "refused": [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]}
+
+
+def show_plan(library: Library, plan: ImportPlan) -> None:
+    """Show a person what an import does."""
     for what, lines in (("new", plan.added), ("changed", plan.changed), ("refused", plan.refused)):
         shown = lines if library.dry_run else lines[:_SHOWN]
         for line in shown:
