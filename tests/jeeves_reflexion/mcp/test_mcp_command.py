@@ -1,6 +1,7 @@
 """``jeeves-reflexion serve mcp`` and ``jeeves-reflexion tokens``."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -18,6 +19,21 @@ from jeeves_reflexion.cli.program import program
 
 def tokens(folder, *arguments):
     return CliRunner().invoke(program, ["tokens", *arguments, "--lessons", str(folder)])
+
+
+def hooked(url, token):
+    """Run the example of a hook, as a coding agent does, and return what it prints and what it says."""
+    hook = Path(__file__).parents[3] / "examples" / "session_hook" / "main.py"
+    done = subprocess.run(
+        [sys.executable, str(hook)],
+        input=json.dumps({"hook_event_name": "UserPromptSubmit", "cwd": "/", "prompt": TASK}),
+        env={**os.environ, "LESSONS_URL": url, "LESSONS_TOKEN": token},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout, done.stderr
 
 
 @pytest.fixture
@@ -57,10 +73,14 @@ def test_the_command_serves_over_http_until_it_is_interrupted(folder):
         [sys.executable, "-c", COMMAND, *given], stderr=subprocess.PIPE, text=True
     ) as server:
         try:
-            assert anyio.run(recall, server.stderr.readline().split()[-1]) == ADVICE
+            url = server.stderr.readline().split()[-1]
+            assert anyio.run(recall, url) == ADVICE
+            assert ADVICE in hooked(url, token)[0]
         finally:
             server.send_signal(signal.SIGINT)
         assert server.wait(60) == 130
+        said, told = hooked(url, token)
+        assert (said, "no lessons for this session" in told) == ("", True)
         assert "Traceback" not in server.stderr.read()
 
 
