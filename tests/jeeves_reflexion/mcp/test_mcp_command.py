@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 from click.testing import CliRunner
-from conftest import ADVICE, COMMAND, TASK, Server, call, lessons_at
+from mcp_clients import ADVICE, COMMAND, TASK, Server, call, lessons_at
 
 from jeeves_reflexion.cli.program import program
 

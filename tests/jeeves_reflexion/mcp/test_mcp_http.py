@@ -4,7 +4,7 @@ import socket
 
 import anyio
 import pytest
-from conftest import ADVICE, TASK, call, lessons_at, served
+from mcp_clients import ADVICE, TASK, call, lessons_at, served
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.mcp import http

@@ -7,8 +7,8 @@ import sys
 
 import anyio
 import pytest
-from conftest import ADVICE, COMMAND, TASK, call, lessons_at, served, stdio
 from mcp import Client, MCPError
+from mcp_clients import ADVICE, COMMAND, TASK, call, lessons_at, served, stdio
 
 pytestmark = pytest.mark.anyio
 
