@@ -104,7 +104,7 @@ def test_each_configuration_of_the_page_can_be_read_and_starts_the_command():
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL)]
     blocks += [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
     servers = [
-        next(value for key, value in block.items() if "server" in key.lower())["lessons"] for block in blocks
+        value["lessons"] for block in blocks for key, value in block.items() if "server" in key.lower()
     ]
     assert len(servers) == 6
     for server in servers:
