@@ -142,9 +142,12 @@ def listen(address: str) -> socket.socket:
         raise ConfigurationError(f"{address!r} is no address: say HOST:PORT, such as 127.0.0.1:8765")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, int(port)), family=family, backlog=1024)
+        listening = socket.create_server((host, int(port)), family=family, backlog=1024)
     except OSError as error:
         raise ConfigurationError(f"{address} can't be listened at: {error.strerror or error}") from error
+    # Connections inherit it; asyncio sets it on sockets of its own making alone, and each answer would wait 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def url_of(listening: socket.socket) -> str:
