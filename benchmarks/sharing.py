@@ -201,16 +201,16 @@ async def _filled(address: str) -> None:
 
 
 async def _measured(
-    address: str, parts: Sequence[str], number: int, repetitions: int, clients: int
+    address: str, parts: Sequence[str], number: int, repetitions: int, clients: int, calls: int
 ) -> list[str]:
     await _filled(address)
     said = []
     if "trip" in parts:
         heads = ("recall of 3", "ms (95 %)", "added, ms (95 %)", "quickest turn, ms")
-        said.append(table(heads, await trip(address, repetitions, 20)))
+        said.append(table(heads, await trip(address, repetitions, calls)))
     if "crowd" in parts:
         of_crowd = ("clients", "recalls/s", "p50, ms", "p99, ms", "longest, ms", "MB with 1", "MB with all")
-        said.append(table(of_crowd, [await crowd(address, clients, 10)]))
+        said.append(table(of_crowd, [await crowd(address, clients, calls)]))
     if "delay" in parts:
         said.append(
             table(("another's lesson is", "p50, ms", "p99, ms", "longest, ms"), await delay(address, number))
@@ -224,8 +224,9 @@ async def _measured(
 @click.option("--number", default=200, show_default=True, help="Lessons of another process.")
 @click.option("--repetitions", default=15, show_default=True, help="How often the transports take turns.")
 @click.option("--clients", default=50, show_default=True, help="Clients held at once.")
+@click.option("--calls", default=20, show_default=True, help="Recalls of each in a turn.")
 def main(
-    parts: tuple[str, ...], stores: tuple[str, ...], number: int, repetitions: int, clients: int
+    parts: tuple[str, ...], stores: tuple[str, ...], number: int, repetitions: int, clients: int, calls: int
 ) -> None:
     """Print what sharing lessons takes, in a folder and in PostgreSQL (embedded)."""
     click.echo(f"{machine()}; {_LESSONS} lessons, found by a hash of words\n")
@@ -233,7 +234,7 @@ def main(
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             Path(folder).chmod(0o711)  # under root, PostgreSQL runs as another account
             address = folder if store == "folder" else f"postgresql+embedded://{folder}/server"
-            said = anyio.run(_measured, address, parts, number, repetitions, clients)
+            said = anyio.run(_measured, address, parts, number, repetitions, clients, calls)
             click.echo(f"{store}\n\n" + "\n\n".join(said) + "\n")
 
 

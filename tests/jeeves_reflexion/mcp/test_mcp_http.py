@@ -114,22 +114,6 @@ async def test_clients_that_vanish_in_the_middle_leave_the_server_to_others(less
                 assert (await call(client, "recall_lessons", task=TASK))["lessons"]
 
 
-async def test_eight_clients_at_once_are_served(lessons):
-    async with served(lessons) as server:
-        token = await server.token()
-
-        async def work() -> None:
-            async with server.client(token) as client:
-                recalled = await call(client, "recall_lessons", task=TASK)
-                assert (await call(client, "report_outcome", recall_id=recalled["recall_id"], score=1.0))[
-                    "counted"
-                ]
-
-        async with anyio.create_task_group() as tasks:
-            for _ in range(8):
-                tasks.start_soon(work)
-
-
 def test_an_address_that_is_none_is_told():
     for address in ("8765", "localhost", "127.0.0.1:x", "127.0.0.1:99999", "no.such.host.invalid:1"):
         with pytest.raises(ConfigurationError, match=r"HOST:PORT|can't be listened at"):
