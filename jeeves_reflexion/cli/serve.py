@@ -95,6 +95,8 @@ def mcp(
         raise click.UsageError("--allow-host and --allow-origin are for --http")
     if reach.http is not None and review:
         raise click.UsageError("over HTTP a token says who may review: make one with --right review")
+    if reach.http is not None and library.namespace != "default":
+        raise click.UsageError("over HTTP a token says which namespaces: make one with --for NS")
     settings = LessonSettings(credit=credit_of(asked=bool(credit), withhold=withhold))
 
     def opened(store: VectorLessonStore) -> VectorLessonStore:

@@ -94,8 +94,10 @@ class _Limits:
         now = time.monotonic()
         left, at = self._left.get(key, (self._most, now))
         left = min(self._most, left + (now - at) * self._most / 60)
-        if len(self._left) > _MOST_KNOWN:  # whoever was not here for a minute has a full bucket anyway
-            self._left = {each: known for each, known in self._left.items() if now - known[1] < 60}
+        if (
+            len(self._left) > _MOST_KNOWN
+        ):  # a flood from many addresses: all begin anew, and memory stays bounded
+            self._left.clear()
         self._left[key] = (left - 1 if left >= 1 else left, now)
         return left >= 1
 

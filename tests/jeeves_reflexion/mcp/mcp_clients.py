@@ -51,11 +51,11 @@ class Server:
         return await self.tokens.make(name, namespaces, rights)
 
     @asynccontextmanager
-    async def client(self, token: str) -> AsyncIterator[Client]:
+    async def client(self, token: str, mode: str = "auto") -> AsyncIterator[Client]:
         headers = {"authorization": f"Bearer {token}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=60) as carrier,
-            Client(streamable_http_client(self.url, http_client=carrier)) as client,
+            Client(streamable_http_client(self.url, http_client=carrier), mode=mode) as client,
         ):
             yield client
 

@@ -39,6 +39,19 @@ async def test_only_a_token_that_is_good_lets_in(lessons):
         assert not await server.tokens.revoke("ada")
 
 
+async def test_clients_of_the_older_protocol_have_the_rights_of_their_own_tokens(lessons):
+    async with served(lessons) as server:
+        reader, writer = await server.token("reader", rights=("read",)), await server.token("writer")
+        async with server.client(reader, "legacy") as one, server.client(writer, "legacy") as other:
+            assert (await call(one, "recall_lessons", task=TASK))["lessons"]
+            proposed = await call(
+                other, "propose_lesson", task=TASK, lesson="Count the rows before the copy."
+            )
+            assert proposed["by"] == "writer"
+            with pytest.raises(RuntimeError, match="its rights are read"):
+                await call(one, "approve", lesson_id=proposed["id"])
+
+
 async def test_a_token_is_good_for_its_namespaces_and_rights_alone(lessons):
     async with served(lessons) as server:
         reader = await server.token("reader", rights=("read",))
