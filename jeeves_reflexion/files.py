@@ -8,14 +8,17 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Final
+
+_MODE: Final = 0o600
 
 
 class NotSyncedError(OSError):
     """A file was replaced, but its folder could not be synced: a power cut may bring the old file back."""
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Put a UTF-8 text in the place of a file, readable for this user alone; it is on the disk when this returns.
+def replace_file(path: Path, text: str | bytes, *, mode: int = _MODE) -> None:
+    """Put a UTF-8 text in the place of a file, by default readable for this user alone; then it is on the disk.
 
     The text goes to ``.part`` beside it and is renamed. That name is the same for all writers, so that what a killed
     one left behind is overwritten by the next; they must come one at a time, under a lock of the caller's. What UTF-8
@@ -31,7 +34,9 @@ def replace_file(path: Path, text: str) -> None:
         # that is written to.
         part.unlink(missing_ok=True)
         with open(part, "xb", opener=_for_this_user) as file:
-            file.write(text.encode("utf-8", "replace"))
+            file.write(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
+            if mode != _MODE:
+                part.chmod(mode)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -93,4 +98,4 @@ def _check_replaceable(path: Path) -> None:
 
 
 def _for_this_user(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)
+    return os.open(path, flags, mode=_MODE)

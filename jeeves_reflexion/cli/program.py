@@ -33,6 +33,8 @@ _COMMANDS = {
     "notes": "See how tasks improved their instructions, and take it back.",
     "bench": "Run a benchmark and see the learning curve.",
     "workflow": "Run a workflow file, or check it.",
+    "serve": "Share the lessons with MCP clients.",
+    "tokens": "Who may use the lessons over HTTP.",
     "doctor": "Say what is installed, and what can be reached.",
 }
 

@@ -86,7 +86,7 @@ def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
     does not come back by being learned once more. Where it speaks for one that is trusted less than itself, an attempt
     that taught that one is noted, and adds nothing.
     """
-    if _attempt_of(again) in known_attempts(kept):
+    if attempt_of(again) in known_attempts(kept):
         return kept
     kept = _with_notes(kept, [_note(again)], [again.task_id] if another_task else [])
     if _LEAST_TRUSTED_FIRST.index(again.trust) < _LEAST_TRUSTED_FIRST.index(kept.trust):
@@ -135,14 +135,15 @@ def unmerged(lesson: Lesson) -> Lesson:
     return replace(lesson, metadata=kept)
 
 
-def _attempt_of(lesson: Lesson) -> Attempt:
+def attempt_of(lesson: Lesson) -> Attempt:
+    """Return what names the attempt that taught a lesson first."""
     return lesson.provenance.run_id, lesson.provenance.attempt, lesson.task_id
 
 
 def known_attempts(lesson: Lesson) -> set[Attempt]:
     """Return the attempts that taught a lesson, as far as it keeps notes of them."""
     notes = cast("Sequence[Mapping[str, JSON]]", listed(lesson, COPIES))
-    return {_attempt_of(lesson)} | {(each["run_id"], each["attempt"], each["task_id"]) for each in notes}
+    return {attempt_of(lesson)} | {(each["run_id"], each["attempt"], each["task_id"]) for each in notes}
 
 
 def _with_notes(kept: Lesson, notes: Sequence[JSON], task_ids: Sequence[JSON], copies: int = 1) -> Lesson:

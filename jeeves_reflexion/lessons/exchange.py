@@ -18,18 +18,23 @@ import pydantic
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
 from jeeves_reflexion.lessons import gate
+from jeeves_reflexion.lessons.duplicates import EQUAL, attempt_of, claim_key, is_equal, known_attempts
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.principals import unsigned
 from jeeves_reflexion.lessons.records import MOST_TASKS, Texts, checked, checked_lesson
+from jeeves_reflexion.lessons.repository import Revision
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.types import Lesson
+from vectorstores.base import ConflictError
 
 FORMAT: Final = "jeeves-reflexion/lesson"
 VERSION: Final = 1
 SUPPORT_ELSEWHERE: Final = "support_elsewhere"
 """Key of an imported lesson's metadata: the support that its file claimed."""
 
+AT_ONCE: Final = 100
+"""So many lessons go into one write: few enough that it takes a moment, and that a stopped import loses little."""
 _SHOWN: Final = 5
 _LONGEST_ID: Final = 64
 # What a lesson says and where it comes from, without what stores find out about it.
@@ -173,6 +178,11 @@ def import_file(path: Path) -> list[Line]:
         raise ConfigurationError(f"{path}: {error}") from error
 
 
+async def lines_of(store: VectorLessonStore) -> list[Line]:
+    """Return every lesson of a store as an import takes it, oldest first."""
+    return [Line(number, *found) for number, found in enumerate(await with_tasks(store), 1)]
+
+
 async def with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
     """Return every lesson of a store with the texts of its tasks, oldest first."""
     lessons = [lesson async for lesson in store.repository.each()]
@@ -195,10 +205,12 @@ async def plan_import(
     found: dict[str, list[Line]] = {"added": [], "same": [], "changed": [], "refused": []}
     stored: dict[str, Lesson] = {}
     reason = f"from {source}" if source else ""
+    lines = list(lines)
+    there = {} if store is None else await store.repository.get_all([line.lesson.id for line in lines])
     for line in lines:
         read, problem = await _cleaned(line, None if store is None else store.settings.screen)
         lesson = as_imported(read.lesson)
-        known = None if store is None else await store.repository.get(lesson.id)
+        known = there.get(lesson.id)
         if known is not None:
             stored[lesson.id] = known
             # The store's own findings on the lesson stay: only what it says is new.
@@ -211,9 +223,12 @@ async def plan_import(
                 contradicts=known.contradicts,
             )
         elif lesson.state != "retired":
-            lesson = replace(lesson, state="active" if approve else "proposed", state_reason=reason)
+            approved = approve and lesson.state == "active"
+            lesson = replace(lesson, state="active" if approved else "proposed", state_reason=reason)
         if store is not None and known is not None and await _has_said(store, known, lesson):
             what, problem = "same", ""
+        elif store is not None and known is None and not problem and await _is_counted(store, lesson):
+            what = "same"
         else:
             if not problem and known is not None and known.trust != "imported":
                 problem = f"a lesson with its id is {known.trust} and says otherwise"
@@ -227,23 +242,60 @@ async def plan_import(
 async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change) -> int:
     """Make an import, and return how many lessons only added to the support of an equal one.
 
-    What somebody changed since it was planned is left as it is. One that was stopped can be made again.
+    What somebody changed since it was planned is left as it is. One that was stopped can be planned and made again: it
+    goes on where it was, by the hundred.
     """
-    merged = 0
-    for line in plan.changed:
-        before = plan.stored[line.lesson.id]
+    repository, merged = store.repository, 0
+    for start in range(0, len(plan.changed), AT_ONCE):
+        some = plan.changed[start : start + AT_ONCE]
 
-        def unless_changed(now: Lesson, before: Lesson = before, line: Line = line) -> Lesson | None:
-            return line.lesson if now == before else None
+        async def revise(some: Sequence[Line] = some) -> tuple[list[Revision], None]:
+            read = [(await repository.read(line.lesson.id), line) for line in some]
+            return [
+                Revision(there, line.lesson, change, line.tasks)
+                for there, line in read
+                if there is not None and there.lesson == plan.stored[line.lesson.id]
+            ], None
 
-        await store.repository.change(line.lesson.id, unless_changed, change, tasks=line.tasks)
-    for line in plan.added:
-        if line.lesson.state == "retired":
-            # It is to lie there under its own id, and says nothing about an equal one that is active.
-            await store.repository.put(await gate.clean(line.lesson, line.tasks), change)
-        else:
-            merged += (await store.admit(line.lesson, line.tasks, change)).id != line.lesson.id
+        await repository.transact(revise, "the lessons to import")
+    # A retired one is to lie there under its own id, and says nothing about an equal one that is active.
+    for retired in (True, False):
+        added = [line for line in plan.added if (line.lesson.state == "retired") == retired]
+        for start in range(0, len(added), AT_ONCE):
+            merged += await _add(store, added[start : start + AT_ONCE], change, must_be_new=not retired)
     return merged
+
+
+async def _add(store: VectorLessonStore, lines: Sequence[Line], change: Change, *, must_be_new: bool) -> int:
+    """Add lessons in one write, or one by one where some are there or equal; return how many only added support."""
+    repository = store.repository
+    await repository.claim_all()
+    new = must_be_new and not store.settings.keep_copies
+    try:
+        await repository.put_all(
+            [gate.CleanLesson(line.lesson, line.tasks) for line in lines], change, must_be_new=new
+        )
+    except ConflictError:
+        merged = 0
+        for line in lines:
+            if await repository.get(line.lesson.id) is not None:  # another import was faster
+                continue
+            if must_be_new:
+                merged += (await store.admit(line.lesson, line.tasks, change)).id != line.lesson.id
+            else:
+                await repository.put(gate.CleanLesson(line.lesson, line.tasks), change)
+        return merged
+    return 0
+
+
+async def _is_counted(store: VectorLessonStore, lesson: Lesson) -> bool:
+    """Whether the attempt that taught a lesson adds to the support of an equal one already."""
+    signed = store.repository.reader.signed(lesson)
+    held = None if lesson.state == "retired" else await store.records.get(EQUAL, claim_key(signed))
+    if held is None or not isinstance(held.value, Mapping):
+        return False
+    known = await store.repository.get(str(held.value["lesson_id"]))
+    return known is not None and is_equal(known, signed) and attempt_of(signed) in known_attempts(known)
 
 
 async def _has_said(store: VectorLessonStore, known: Lesson, lesson: Lesson) -> bool:

@@ -181,6 +181,14 @@ class Repository:
         chunks = await self.store.get_by_ids([f"{lesson_id}:0"])
         return lesson_of(chunks[0]) if chunks else None
 
+    async def get_all(self, lesson_ids: Sequence[str]) -> dict[str, Lesson]:
+        """Return the lessons of these ids that there are, by their ids."""
+        found: dict[str, Lesson] = {}
+        for start in range(0, len(lesson_ids), _AT_ONCE):
+            some = [f"{each}:0" for each in lesson_ids[start : start + _AT_ONCE]]
+            found |= {lesson.id: lesson for lesson in map(lesson_of, await self.store.get_by_ids(some))}
+        return found
+
     async def read(self, lesson_id: str) -> StoredLesson | None:
         """Return a lesson with all that a change of it needs, or None."""
         return StoredLesson.of(await self.store.get_by_ids(chunk_ids(lesson_id)))
@@ -263,6 +271,17 @@ class Repository:
         records = [entry_of(1, None, lesson, change, more), claim_of(lesson, must_be_new=must_be_new)]
         await self.store.add(chunks_of(lesson, clean.tasks, self.key, changes=1), records=records)
         return lesson
+
+    async def put_all(
+        self, cleans: Sequence[CleanLesson], change: Change, *, must_be_new: bool = False
+    ) -> None:
+        """Store new lessons in one write; on a :class:`ConflictError`, as of :meth:`put`, none is stored."""
+        chunks, records = list[Chunk](), list[RecordWrite]()
+        for clean in cleans:
+            lesson = self.reader.signed(clean.lesson)
+            chunks += chunks_of(lesson, clean.tasks, self.key, changes=1)
+            records += [entry_of(1, None, lesson, change, {}), claim_of(lesson, must_be_new=must_be_new)]
+        await self.store.add(chunks, records=records)
 
     async def change(
         self,

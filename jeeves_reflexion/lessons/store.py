@@ -304,12 +304,14 @@ class VectorLessonStore:
 
     # -- what came of it
 
-    async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note how the attempt went that a recall was for.
+    async def outcome(
+        self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
+    ) -> bool:
+        """Note how the attempt went that a recall was for; ``by`` and ``reason``, if someone says them, are kept.
 
         Once, whatever happens: a later call returns False and changes nothing. An unknown id is an error.
         """
-        return await self.ledger.note_outcome(recall_id, evaluation)
+        return await self.ledger.note_outcome(recall_id, evaluation, by=by, reason=reason)
 
     async def feedback(
         self,

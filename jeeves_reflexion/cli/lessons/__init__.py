@@ -16,6 +16,7 @@ from jeeves_reflexion.cli.lessons.curation import (
 )
 from jeeves_reflexion.cli.lessons.exchange import export, import_
 from jeeves_reflexion.cli.lessons.look import add, forget, list_, reembed, search, show
+from jeeves_reflexion.cli.lessons.sync import pull, push, sync
 from jeeves_reflexion.cli.lessons.usage import stats, why
 
 
@@ -25,7 +26,7 @@ def lessons() -> None:
 
     IDs may be cut short to four characters. What changes many lessons shows them first, and asks; --dry-run only shows.
     Every change but "forget" goes into the lesson's history and can be taken back with "rollback". Only
-    "import --create" and "add --create" make a store.
+    with --create do "add", "import", "push", "pull" and "sync" make a store.
     """
 
 
@@ -33,6 +34,6 @@ for _command in (
     *(list_, search, show, why, stats),
     *(review, approve, reject, outcome),
     *(add, edit, retire, restore, merge, rollback, consolidate, forget),
-    *(export, import_, reembed),
+    *(export, import_, push, pull, sync, reembed),
 ):
     lessons.add_command(_command)

@@ -9,9 +9,10 @@ import anyio
 import click
 
 from jeeves_reflexion.cli.connections import origin_at
-from jeeves_reflexion.cli.lessons.library import Library, over_lessons, short, task_excerpt
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, over_lessons, short, task_excerpt
 from jeeves_reflexion.cli.lessons.look import create_option
 from jeeves_reflexion.cli.options import (
+    COUNT,
     EmbedderChoice,
     by_option,
     dry_run_option,
@@ -19,6 +20,7 @@ from jeeves_reflexion.cli.options import (
     yes_option,
 )
 from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.agents_file import MOST_CHARACTERS, block_of, ranked, update_file
 from jeeves_reflexion.lessons.exchange import (
     ImportPlan,
     Line,
@@ -31,16 +33,50 @@ from jeeves_reflexion.lessons.exchange import (
 )
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.summary import counted
+from jeeves_reflexion.types import Lesson
 
 _SHOWN: Final = 20
 
 
 @click.command(short_help="Write lessons to a file.")
-@click.argument("target", metavar="FILE|-")
+@click.argument("target", metavar="FILE|-", required=False)
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there already.")
+@click.option(
+    "--to",
+    "agents_file",
+    metavar="AGENTS.md",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep a marked block of the active lessons, best first, up to date in this file instead.",
+)
+@click.option(
+    "--max-characters", metavar="N", type=COUNT, default=MOST_CHARACTERS, help="The longest block of --to."
+)
 @over_lessons()
-def export(library: Library, target: str, *, overwrite: bool) -> None:
-    """Write lessons to a file as JSON lines, or to standard output."""
+def export(
+    library: Library, target: str | None, agents_file: Path | None, max_characters: int, *, overwrite: bool
+) -> None:
+    """Write lessons to a file as JSON lines, or to standard output; or, with --to, into a file that agents read."""
+    if (target is None) == (agents_file is None):
+        raise click.UsageError("name a file, or one that agents read with --to")
+    if target is not None:
+        _export_lines(library, target, overwrite=overwrite)
+    elif agents_file is not None:
+        _export_block(library, agents_file, max_characters)
+
+
+def _export_block(library: Library, path: Path, most: int) -> None:
+    async def best(store: VectorLessonStore) -> list[Lesson]:
+        return ranked(await all_lessons(store), await store.ledger.credits(max_age=0.0))
+
+    found = library.within(best)
+    block, number = block_of(found, most)
+    changed = update_file(path, block)
+    said = f"{path} has {number} of {counted(len(found), 'active lesson')}"
+    answer = {"to": str(path), "exported": number, "active": len(found), "changed": changed}
+    library.give(answer, said if changed else f"{said}, as before")
+
+
+def _export_lines(library: Library, target: str, *, overwrite: bool) -> None:
     path = Path(target)
     if target == "-" and library.as_json:
         raise click.UsageError("--json would stand among the lessons: name a file")
@@ -90,12 +126,9 @@ def import_(
 
     new_store = create and origin_at(library.store_address) is None
     plan = anyio.run(planned, None) if new_store else library.within(planned)
-    answer: dict[str, object] = {
-        name: [line.lesson.id for line in getattr(plan, name)] for name in ("added", "changed", "same")
-    }
-    answer["refused"] = [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]
+    answer = plan_answer(plan)
     if not library.as_json:
-        _show(library, plan)
+        show_plan(library, plan)
     number = len(plan.added) + len(plan.changed)
     if not number:
         library.give({"dry_run": library.dry_run, **answer}, "nothing to import")
@@ -109,7 +142,15 @@ def import_(
         library.give({"dry_run": False, **answer, "merged": merged}, done)
 
 
-def _show(library: Library, plan: ImportPlan) -> None:
+def plan_answer(plan: ImportPlan) -> dict[str, object]:
+    """Return what an import does, for a machine."""
+    names = ("added", "changed", "same")
+    answer: dict[str, object] = {name: [line.lesson.id for line in getattr(plan, name)] for name in names}
+    return {**answer, "refused": [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]}
+
+
+def show_plan(library: Library, plan: ImportPlan) -> None:
+    """Show a person what an import does."""
     for what, lines in (("new", plan.added), ("changed", plan.changed), ("refused", plan.refused)):
         shown = lines if library.dry_run else lines[:_SHOWN]
         for line in shown:

@@ -158,8 +158,10 @@ class Ledger:
         for recall_id in noted:
             self._unwritten.pop(recall_id, None)
 
-    async def note_outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note the evaluator's verdict on the attempt that a recall was for.
+    async def note_outcome(
+        self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
+    ) -> bool:
+        """Note the evaluator's verdict on the attempt that a recall was for, with who says it and why, if that is told.
 
         Once, whatever happens: a later call returns False and changes nothing. One that could not be scored is not
         noted (False), and leaves room for a verdict that can. Feedback that came first stays in force.
@@ -172,7 +174,14 @@ class Ledger:
                 await self._write(noted)
                 return False
             score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
-            verdict = Verdict("evaluator", score, passed=evaluation.passed, at=self._clock())
+            verdict = Verdict(
+                "evaluator",
+                score,
+                passed=evaluation.passed,
+                at=self._clock(),
+                by=one_line(redact(by)),
+                reason=one_line(redact(reason)),
+            )
             if noted:
                 first = entry_of(in_force(verdict, None), counting_of(entry))
                 with contextlib.suppress(ConflictError):  # another call was faster, and wrote the recall too

@@ -56,3 +56,34 @@ def test_a_late_outcome_and_what_it_adds_up_to(cli, run, server):
     assert noted["feedback"]["before"] == 1.0
     assert json.loads(cli("lessons", "stats", "--json").stdout)["later_scores"] == 1
     assert "nothing to consolidate" in cli("lessons", "consolidate").stderr
+
+
+def test_a_folder_and_a_server_hand_each_other_what_the_other_has_not(cli, fill, tmp_path, place):
+    theirs, folder = fill(PAIRS[:1])[0], tmp_path / "folder"
+    task, text = PAIRS[1]
+    own = ("--lessons", folder, "--json")
+    added = cli("lessons", "add", text, "--task", task, "--create", "--embedder", "hashing", *own)
+    mine = json.loads(added.stdout)["lesson"]["id"]
+
+    dry = json.loads(cli("lessons", "sync", place, "--dry-run", *own).stdout)
+    there, here = (value for value in dry.values() if isinstance(value, dict))
+    assert (dry["dry_run"], there["added"], here["added"]) == (True, [mine], [theirs])
+    assert len(json.loads(cli("lessons", "list", "--json").stdout)["lessons"]) == 1, (
+        "a dry run writes nothing"
+    )
+
+    assert cli("lessons", "sync", place, "--lessons", folder, stdin="y\n").stdout.endswith(
+        "carried 2 lessons; new ones wait for review\n"
+    )
+    for lesson_id, side in ((mine, place), (theirs, folder)):
+        lesson = json.loads(cli("lessons", "show", lesson_id, "--lessons", side, "--json").stdout)["lesson"]
+        assert (lesson["state"], lesson["trust"]) == ("proposed", "imported")
+    assert "nothing to carry" in cli("lessons", "sync", place, "--lessons", folder).stdout
+
+    assert cli("lessons", "edit", mine, "Call sorted() with a key.", "--lessons", folder).exit_code == 0
+    pushed = json.loads(cli("lessons", "push", place, "--yes", "--lessons", folder, "--json").stdout)
+    assert next(value for value in pushed.values() if isinstance(value, dict))["changed"] == [mine]
+    assert "Call sorted() with a key." in cli("lessons", "show", mine).stdout
+    assert "nothing to carry" in cli("lessons", "pull", place, "--lessons", folder).stdout
+    assert cli("lessons", "pull", folder, "--lessons", folder).exit_code == 2
+    assert cli("lessons", "push", tmp_path / "none", "--lessons", folder).exit_code == 3

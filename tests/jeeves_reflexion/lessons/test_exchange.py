@@ -16,6 +16,7 @@ from jeeves_reflexion.lessons.exchange import (
     export_file,
     from_line,
     import_file,
+    lines_of,
     make_import,
     plan_import,
     read_lines,
@@ -285,3 +286,33 @@ async def test_bytes_that_are_no_text_are_the_error_of_their_line(tmp_path):
     path.write_bytes(b"\xef\xbb\xbf" + good + b"\r\n" + good.replace(b"drawer", b"dr\xffwer") + b"\n")
     with pytest.raises(ConfigurationError, match=r"lessons\.jsonl: 1 of the lines.*line 2: it is no UTF-8"):
         import_file(path)
+
+
+async def test_many_lessons_go_in_few_writes_and_a_stopped_import_goes_on(lessons, monkeypatch):
+    lines = [
+        Line(number, replace(ONE, id=f"l{number}", text=f"Open drawer {number} first."), ("Find a pencil",))
+        for number in range(250)
+    ]
+    lines.append(replace(lines[0], lesson=replace(lines[0].lesson, id="equal")))
+    writes, add = [], lessons.store.add
+
+    async def counted(chunks, *, records=()):
+        if len(writes) == 2:
+            raise ConnectionError("the network went away")
+        writes.append(len(chunks))
+        return await add(chunks, records=records)
+
+    monkeypatch.setattr(lessons.store, "add", counted)
+    plan = await plan_import(lessons, lines, approve=True)
+    with pytest.raises(ConnectionError):
+        await make_import(lessons, plan, Change("import"))
+    monkeypatch.undo()
+    done = await lessons.count()
+    assert 0 < done < 250
+    plan = await plan_import(lessons, lines, approve=True)
+    assert (len(plan.same), len(plan.added)) == (done + 1, 250 - done), "an equal one is counted already"
+    assert await make_import(lessons, plan, Change("import")) == 0
+    assert await lessons.count() == 250
+    assert str(await plan_import(lessons, lines)) == "0 added, 251 same, 0 changed, 0 refused"
+    copies = await lines_of(lessons)
+    assert {each.lesson.id for each in copies} == {line.lesson.id for line in lines[:250]}

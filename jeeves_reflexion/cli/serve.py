@@ -1,0 +1,144 @@
+"""``jeeves-reflexion serve``: share the lessons of one address with other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import click
+
+from jeeves_reflexion.cli.connections import credit_of
+from jeeves_reflexion.cli.lessons.library import Library
+from jeeves_reflexion.cli.lessons.look import create_option
+from jeeves_reflexion.cli.options import (
+    COUNT,
+    EmbedderChoice,
+    credit_option,
+    debug_option,
+    embedder_option,
+    gathered,
+    lessons_option,
+    namespace_option,
+    withhold_option,
+)
+from jeeves_reflexion.errors import MissingDependencyError
+from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Who may reach a server over HTTP, and how often."""
+
+    http: str | None = None
+    allow_host: tuple[str, ...] = ()
+    allow_origin: tuple[str, ...] = ()
+    rate: int = 600
+
+
+@click.group()
+def serve() -> None:
+    """Share the lessons with other programs."""
+
+
+@serve.command(short_help="For MCP clients: editors, coding agents, chat applications.")
+@gathered(
+    "reach",
+    Reach,
+    click.option(
+        "--http",
+        metavar="HOST:PORT",
+        help='Serve streamable HTTP at /mcp there; every call needs a token (see "tokens").  [default: standard input'
+        " and output, for one client that starts this command]",
+    ),
+    click.option(
+        "--allow-host",
+        metavar="NAME",
+        multiple=True,
+        help="A name by which clients call the server, beside HOST; may be repeated.",
+    ),
+    click.option(
+        "--allow-origin",
+        metavar="ORIGIN",
+        multiple=True,
+        help="A web page's origin that may call it; may be repeated.  [default: none]",
+    ),
+    click.option(
+        "--rate", metavar="N", type=COUNT, default=600, help="Requests that each token may make a minute."
+    ),
+)
+@click.option(
+    "--review",
+    is_flag=True,
+    help="Let the client approve, retire, edit and forget. Over HTTP its token says whether it may.",
+)
+@create_option
+@embedder_option
+@credit_option
+@withhold_option
+@gathered("library", Library, lessons_option, namespace_option, debug_option)
+def mcp(
+    library: Library,
+    reach: Reach,
+    embedder: EmbedderChoice,
+    *,
+    review: bool,
+    create: bool,
+    credit: bool,
+    withhold: float,
+) -> None:
+    """Share the lessons with MCP clients: they recall, report outcomes, and propose lessons, which wait for review.
+
+    What a client writes is recalled once a person has approved it ("lessons review"). Ends with its client, or by
+    Ctrl-C.
+    """
+    if reach.http is None and (reach.allow_host or reach.allow_origin):
+        raise click.UsageError("--allow-host and --allow-origin are for --http")
+    if reach.http is not None and review:
+        raise click.UsageError("over HTTP a token says who may review: make one with --right review")
+    if reach.http is not None and library.namespace != "default":
+        raise click.UsageError("over HTTP a token says which namespaces: make one with --for NS")
+    settings = LessonSettings(credit=credit_of(asked=bool(credit), withhold=withhold))
+
+    def opened(store: VectorLessonStore) -> VectorLessonStore:
+        return VectorLessonStore(store.store, settings=settings)
+
+    serving = _over_stdio(library, review=review) if reach.http is None else _over_http(library, reach)
+    library.within(lambda store: serving(opened(store)), embedder, create=create)
+
+
+def _over_stdio(library: Library, *, review: bool) -> Callable[[VectorLessonStore], Awaitable[None]]:
+    try:
+        from jeeves_reflexion.mcp.server import build_server  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise MissingDependencyError("an MCP server", "mcp") from error
+    from jeeves_reflexion.mcp.service import RIGHTS, Caller, LessonService  # noqa: PLC0415
+
+    rights = frozenset(RIGHTS if review else RIGHTS[:2])
+    caller = Caller("mcp", (library.namespace,), rights)
+
+    async def serving(lessons: VectorLessonStore) -> None:
+        await build_server(LessonService(lessons), lambda: caller, review=review).run_stdio_async()
+
+    return serving
+
+
+def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], Awaitable[None]]:
+    try:
+        from jeeves_reflexion.mcp import http  # noqa: PLC0415 - optional packages
+    except ImportError as error:
+        raise MissingDependencyError("an MCP server", "mcp") from error
+    from jeeves_reflexion.mcp.service import LessonService  # noqa: PLC0415
+    from jeeves_reflexion.mcp.tokens import Tokens  # noqa: PLC0415
+
+    listening = http.listen(str(reach.http))
+    door = http.door_at(listening, reach.allow_host, reach.allow_origin, reach.rate)
+
+    async def serving(lessons: VectorLessonStore) -> None:
+        tokens = Tokens(lessons.store)
+        if not await tokens.all():
+            library.screen.note('nobody has a token yet: "jeeves-reflexion tokens make NAME" makes one')
+        library.screen.note(f"serving {library.shown} at {http.url_of(listening)}")
+        app = http.http_app(LessonService(lessons), tokens, door)
+        await http.http_server(app).serve(sockets=[listening])
+
+    return serving

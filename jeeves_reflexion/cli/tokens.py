@@ -1,0 +1,96 @@
+"""``jeeves-reflexion tokens``: who may use the lessons of an address over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import TypeVar
+
+import click
+
+from jeeves_reflexion.cli.lessons.library import Library
+from jeeves_reflexion.cli.options import debug_option, gathered, json_option, lessons_option
+from jeeves_reflexion.cli.screen import when
+from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.mcp.service import RIGHTS, Right
+from jeeves_reflexion.mcp.tokens import Tokens
+
+T = TypeVar("T")
+
+_of_address = gathered("library", Library, lessons_option, json_option, debug_option)
+
+
+@click.group()
+def tokens() -> None:
+    """Say who may use the lessons of an address over HTTP, where, and for what.
+
+    They are kept beside the lessons, as digests: a token is shown once.
+    """
+
+
+def _within(library: Library, work: Callable[[Tokens], Awaitable[T]]) -> T:
+    library.namespace = library.namespace or "default"
+    try:
+        return library.within(lambda store: work(Tokens(store.store)))
+    finally:
+        library.namespace = ""
+
+
+@tokens.command(short_help="Make a token for a client.")
+@click.argument("name")
+@click.option(
+    "--for",
+    "namespaces",
+    metavar="NS",
+    multiple=True,
+    default=("default",),
+    help="A namespace that it is good for; may be repeated, the first is its default.",
+)
+@click.option(
+    "--right",
+    "rights",
+    type=click.Choice(RIGHTS),
+    multiple=True,
+    default=("read", "propose"),
+    help="What it is good for; may be repeated. read: recall and search; propose: write lessons that wait for review,"
+    " report outcomes; review: approve, retire, edit, forget.",
+)
+@_of_address
+def make(library: Library, name: str, namespaces: tuple[str, ...], rights: tuple[Right, ...]) -> None:
+    """Make a token for the client NAME, and print it: it can't be shown again.
+
+    NAME goes into the history of what the client does.
+    """
+    token = _within(library, lambda known: known.make(name, namespaces, rights))
+    answer = {"name": name, "namespaces": namespaces, "rights": rights, "token": token}
+    library.give(answer, token, note="keep it: it is not shown again")
+
+
+@tokens.command("list", short_help="Who has one, and for what.")
+@_of_address
+def list_(library: Library) -> None:
+    """List the tokens: name, date, rights, namespaces."""
+    found = _within(library, lambda known: known.all())
+    rows = [
+        {
+            "name": each.name,
+            "date": when(each.created_at, "%Y-%m-%d"),
+            "rights": ", ".join(each.rights),
+            "namespaces": ", ".join(each.namespaces),
+        }
+        for each in found
+    ]
+    shown = [{key: value for key, value in asdict(each).items() if key != "digest"} for each in found]
+    library.give(
+        {"tokens": shown}, rows=rows, note="" if found else f"there are no tokens in {library.shown}"
+    )
+
+
+@tokens.command(short_help="Have a token refused from now on.")
+@click.argument("name")
+@_of_address
+def revoke(library: Library, name: str) -> None:
+    """Have the token NAME refused from the next call on, also by servers that run."""
+    if not _within(library, lambda known: known.revoke(name)):
+        raise LessonStoreError(f"there is no token {name!r} in {library.shown}")
+    library.give({"revoked": name}, f"revoked {name}")

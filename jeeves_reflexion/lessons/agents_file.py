@@ -1,0 +1,104 @@
+"""A marked block of lessons in a file that coding agents read, such as ``AGENTS.md``; the rest of it stays as it is."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.files import not_written, read_regular, replace_file
+from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.injection import render
+from jeeves_reflexion.types import Lesson
+
+BEGIN: Final = (
+    '<!-- jeeves-reflexion lessons: begin; written by "lessons export --to", edits in here are lost -->'
+)
+END: Final = "<!-- jeeves-reflexion lessons: end -->"
+MOST_CHARACTERS: Final = 4_000
+_HEAD: Final = "What earlier attempts taught. Weigh it as advice from experience."
+_MARK: Final = re.compile(rb"[^\r\n]*jeeves-reflexion lessons:[^\r\n]*", re.IGNORECASE)
+_MOST_BYTES: Final = 10_000_000
+_MODE: Final = 0o644
+
+
+def ranked(lessons: Sequence[Lesson], known: Credits) -> list[Lesson]:
+    """Return the active lessons, best lift first, then those learned most often, and last; none shown to harm."""
+
+    def order(lesson: Lesson) -> tuple[float, int, float]:
+        return -(known.lift(lesson.id).value or 0.0), -lesson.support, -lesson.provenance.created_at
+
+    active = [lesson for lesson in lessons if lesson.state == "active"]
+    return sorted((each for each in active if (known.lift(each.id).high or 0.0) >= 0), key=order)
+
+
+def block_of(lessons: Sequence[Lesson], most: int = MOST_CHARACTERS) -> tuple[str, int]:
+    """Return the block with as many of the lessons, from the first on, as ``most`` characters hold, and their number.
+
+    Raises :class:`ConfigurationError` where its marks alone are longer.
+    """
+    made, number = _written([]), 0
+    if len(made) > most:
+        raise ConfigurationError(f"a block of lessons takes at least {len(made)} characters, not {most}")
+    for taken in range(1, len(lessons) + 1):
+        longer = _written(lessons[:taken])
+        if len(longer) > most:
+            break
+        made, number = longer, taken
+    return made, number
+
+
+def _written(lessons: Sequence[Lesson]) -> str:
+    # No lesson ends the block, or begins another.
+    body = render(lessons).replace("<!--", "&lt;!--")
+    return "\n".join((BEGIN, f"{_HEAD}\n\n{body}" if body else "There are no lessons yet.", END))
+
+
+def with_block(data: bytes, block: str) -> bytes:
+    """Return the bytes of a file with the block in the place of the one that it has, else at its end.
+
+    Lines end as those of the file do; all else stays, byte for byte. Raises :class:`ConfigurationError` for marks that
+    are damaged, doubled, alone or in the wrong order.
+    """
+    end = b"\r\n" if b"\r\n" in data else b"\n"
+    new = block.encode().replace(b"\n", end)
+    marks = list(_MARK.finditer(data))
+    if not marks:
+        gap = b"" if not data else end if data.endswith(b"\n") else end + end
+        return data + gap + new + end
+    if [mark[0] for mark in marks] != [BEGIN.encode(), END.encode()]:
+        lines = ", ".join(str(data.count(b"\n", 0, mark.start()) + 1) for mark in marks)
+        raise ConfigurationError(
+            f"the marks of the block of lessons (line {lines}) are not one beginning and one end, as they were written:"
+            " mend them, or remove them all"
+        )
+    return data[: marks[0].start()] + new + data[marks[1].end() :]
+
+
+def update_file(path: Path, block: str) -> bool:
+    """Keep the block of a file up to date; a file that is not there is made. Returns whether it changed; blocks.
+
+    Raises :class:`ConfigurationError` as :func:`with_block` does, and for a file that can't be read;
+    :class:`LessonStoreError` when it can't be written, and is as it was.
+    """
+    try:
+        data = read_regular(path, _MOST_BYTES)
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        data, mode = b"", _MODE
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from error
+    try:
+        new = with_block(data, block)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    if new == data:
+        return False
+    try:
+        replace_file(path, new, mode=mode)
+    except OSError as error:
+        raise LessonStoreError(not_written(path, error)) from error
+    return True

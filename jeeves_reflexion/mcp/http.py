@@ -1,0 +1,181 @@
+"""Lessons over streamable HTTP: who calls is known by a bearer token, and nobody may call too often or at length."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import uvicorn
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.mcp.server import build_server
+from jeeves_reflexion.mcp.service import Caller, LessonService
+from jeeves_reflexion.mcp.tokens import Tokens
+from jeeves_reflexion.session import logger
+
+PATH: Final = "/mcp"
+MOST_BYTES: Final = 256 * 1024
+"""The longest request."""
+PER_MINUTE: Final = 600
+"""So many requests a token may make a minute, and a caller without a good one from one address."""
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_MOST_KNOWN: Final = 10_000
+_LEAVE: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who is let in: the names by which the server may be called, pages that may call it, and how often anyone may."""
+
+    hosts: Collection[str] = _LOOPBACK
+    origins: Collection[str] = ()
+    per_minute: int = PER_MINUTE
+
+
+class _Verifier:
+    """Looks tokens up for the SDK, at each request: one that was revoked is refused at once."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        caller = await self._tokens.caller(token)
+        if caller is None:
+            return None
+        return AccessToken(
+            token="",
+            client_id=caller.name,
+            scopes=list(caller.rights),
+            claims={"caller": caller},
+        )
+
+
+def _caller() -> Caller:
+    """Who makes the request that is being answered."""
+    token = get_access_token()
+    caller = None if token is None else (token.claims or {}).get("caller")
+    if not isinstance(caller, Caller):
+        raise ConfigurationError("the call came without a token")
+    return caller
+
+
+class _Limits:
+    """Refuses who asks too often: a bucket for each token, and for each address that has none."""
+
+    def __init__(self, app: ASGIApp, per_minute: int) -> None:
+        self._app = app
+        self._most = per_minute
+        self._left: dict[str, tuple[float, float]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._let_in(scope):
+            refused = JSONResponse({"error": "too many requests"}, 429, {"retry-after": "10"})
+            return await refused(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    def _let_in(self, scope: Scope) -> bool:
+        user, client = scope.get("user"), scope.get("client")
+        key = (
+            f"token {user.username}"
+            if isinstance(user, AuthenticatedUser)
+            else f"from {client and client[0]}"
+        )
+        now = time.monotonic()
+        left, at = self._left.get(key, (self._most, now))
+        left = min(self._most, left + (now - at) * self._most / 60)
+        if (
+            len(self._left) > _MOST_KNOWN
+        ):  # a flood from many addresses: all begin anew, and memory stays bounded
+            self._left.clear()
+        self._left[key] = (left - 1 if left >= 1 else left, now)
+        return left >= 1
+
+
+class _Available:
+    """Answers 503 where the store that tokens are looked up in can't be used."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except LessonStoreError as error:
+            logger.warning("%s", error)
+            refused = JSONResponse({"error": "the lesson store can't be used"}, 503, {"retry-after": "10"})
+            await refused(scope, receive, send)
+
+
+def http_app(service: LessonService, tokens: Tokens, door: Door) -> Starlette:
+    """Return the application: every call needs a token, the right host, and no foreign page behind it."""
+    server = build_server(service, _caller, review=True, verifier=_Verifier(tokens))
+    security = TransportSecuritySettings(
+        allowed_hosts=[name for host in door.hosts for name in (host, f"{host}:*")],
+        allowed_origins=list(door.origins),
+    )
+    app = server.streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,  # a client that vanishes leaves nothing behind
+        max_request_body_size=MOST_BYTES,
+        transport_security=security,
+    )
+    app.user_middleware.insert(0, Middleware(_Available))
+    app.user_middleware.append(Middleware(_Limits, per_minute=door.per_minute))  # it must know who calls
+    return app
+
+
+def listen(address: str) -> socket.socket:
+    """Return a socket that listens at ``HOST:PORT``; raises :class:`ConfigurationError` for no such address."""
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"{address!r} is no address: say HOST:PORT, such as 127.0.0.1:8765")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, int(port)), family=family, backlog=1024)
+    except OSError as error:
+        raise ConfigurationError(f"{address} can't be listened at: {error.strerror or error}") from error
+    # Connections inherit it; asyncio sets it on sockets of its own making alone, and each answer would wait 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the address of the server that listens there."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+
+def door_at(
+    listening: socket.socket, hosts: Collection[str], origins: Collection[str], per_minute: int
+) -> Door:
+    """Return who is let in at a socket; raises :class:`ConfigurationError` where no name is known to call it by."""
+    host = str(listening.getsockname()[0])
+    if host in ("0.0.0.0", "::") and not hosts:  # noqa: S104 - it is asked for
+        raise ConfigurationError(
+            f"it listens at all addresses ({host}): say with --allow-host how clients call it"
+        )
+    own = f"[{host}]" if ":" in host else host
+    names = _LOOPBACK if own in _LOOPBACK else (own,)
+    return Door((*names, *hosts), origins, per_minute)
+
+
+def http_server(app: Starlette) -> uvicorn.Server:
+    """Return what serves the application until the process is interrupted; requests then have three seconds more."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_LEAVE
+        )
+    )

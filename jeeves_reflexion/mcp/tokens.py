@@ -1,0 +1,115 @@
+"""Bearer tokens: made, listed and revoked beside the lessons; only a digest of each is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Annotated, Final
+
+import pydantic
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons.credit.records import each_record
+from jeeves_reflexion.lessons.records import checked
+from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.mcp.service import RIGHTS, Caller, Right
+from vectorstores.base import JSON, Record, RecordStore, VectorStore
+
+NAMESPACE: Final = ".tokens"
+"""The namespace of an address that holds its tokens; no token is good for it."""
+_COLLECTION: Final = "tokens"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_PREFIX: Final = "jr_"
+
+_Names = Annotated[tuple[str, ...], pydantic.Strict(strict=False)]
+_Rights = Annotated[tuple[Right, ...], pydantic.Strict(strict=False)]
+
+
+@pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
+class Token:
+    """A token: its name, what it is good for, when it was made (seconds since 1970), and a digest of its secret."""
+
+    name: str
+    namespaces: _Names
+    rights: _Rights
+    created_at: float
+    digest: str = field(repr=False)
+
+
+class Tokens:
+    """The tokens of one address; ``store`` is any view of it. Raises :class:`LessonStoreError` where it fails."""
+
+    def __init__(self, store: VectorStore) -> None:
+        records = store.scoped(NAMESPACE)
+        if not isinstance(records, RecordStore):
+            raise ConfigurationError(f"{type(store).__name__} keeps no records, and so no tokens")
+        self._records = records
+
+    async def make(self, name: str, namespaces: Sequence[str], rights: Sequence[Right]) -> str:
+        """Make a token for a client of this name, and return it; it can't be read again.
+
+        Raises :class:`ConfigurationError` for a name that is taken or none, and for a token that is good for nothing.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"a token's name is at most 40 letters, digits, - and _, not {name!r:.80}"
+            )
+        if not namespaces or NAMESPACE in namespaces:
+            raise ConfigurationError(f"a token is for at least one namespace, and none for {NAMESPACE!r}")
+        if not rights or not set(rights) <= set(RIGHTS):
+            raise ConfigurationError(f"a token has at least one right of {', '.join(RIGHTS)}")
+        secret = secrets.token_urlsafe(32)
+        value: dict[str, JSON] = {
+            "name": name,
+            "namespaces": list(dict.fromkeys(namespaces)),
+            "rights": [each for each in RIGHTS if each in rights],
+            "created_at": time.time(),
+            "digest": _digest(secret),
+        }
+        async with store_errors("make a token"):
+            if not await self._records.append_once(_COLLECTION, name, value):
+                raise ConfigurationError(
+                    f"there is a token {name!r} already: revoke it, or choose another name"
+                )
+        return f"{_PREFIX}{name}.{secret}"
+
+    async def all(self) -> list[Token]:
+        """Return what is known of all tokens, oldest first."""
+        async with store_errors("list the tokens"):
+            return [_read(record) async for record in each_record(self._records, _COLLECTION)]
+
+    async def revoke(self, name: str) -> bool:
+        """Have a token refused from the next call on; False if there was none."""
+        async with store_errors("revoke a token"):
+            return await self._records.delete_records(_COLLECTION, [name]) > 0
+
+    async def caller(self, token: str) -> Caller | None:
+        """Return who calls with a token, None for one that is not good."""
+        name, _, secret = token.removeprefix(_PREFIX).partition(".")
+        if not token.startswith(_PREFIX) or not _NAME.fullmatch(name):
+            return None
+        async with store_errors("look a token up"):
+            record = await self._records.get(_COLLECTION, name)
+        if record is None:
+            return None
+        known = _read(record)
+        if not hmac.compare_digest(known.digest, _digest(secret)):
+            return None
+        return Caller(known.name, known.namespaces, frozenset(known.rights))
+
+
+def _digest(secret: str) -> str:
+    # 256 random bits need no slow digest.
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(record: Record) -> Token:
+    try:
+        return checked(Token, record.value)
+    except ConfigurationError as error:
+        raise LessonStoreError(f"the token {record.key!r} can't be read: {error}") from error
