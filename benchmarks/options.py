@@ -88,12 +88,10 @@ def expected_of(options: Mapping[str, Any]) -> Expected | None:
     return None if tokens is None else Expected(*tokens)
 
 
-def plan_of(
-    options: Mapping[str, Any], *, arms: tuple[ArmName, ...] | None = None, judged_by: JudgedBy = "oracle"
-) -> Plan:
-    """Return the plan that the options make, with other arms than ``--arms`` if these are given."""
+def plan_of(options: Mapping[str, Any], *, judged_by: JudgedBy = "oracle") -> Plan:
+    """Return the plan that the options make."""
     return Plan(
-        arms or options["arms"],
+        options["arms"],
         options["trials"],
         options["seeds"],
         options["workers"],

@@ -69,8 +69,7 @@ class TextForm(ShortContext):
 class ReActAgent:
     """The framework's ReAct over the pages of each question, in the text form of the paper.
 
-    An attempt that used up its steps has ``interrupted="max_turns"``, one whose prompt grew too long ``"max_context"``;
-    pages that can't be looked up are the attempt's ``error``.
+    An attempt that used up its steps has ``interrupted="max_turns"``, one whose prompt grew too long ``"max_context"``.
     """
 
     name = "react"
@@ -96,6 +95,7 @@ class ReActAgent:
             self.model,
             browser.tools(),
             max_turns=self._step_limit,
+            max_repeats=None,  # as in the paper, whose agents go on to the limit
             system_prompt=self._system,
             sampling=_STEADY,
         )
@@ -103,8 +103,6 @@ class ReActAgent:
             attempt = await react(task, session)
         except ContextFullError:
             return Attempt(interrupted=MAX_CONTEXT)
-        if browser.failure is not None:
-            return replace(attempt, error=f"{type(browser.failure).__name__}: {browser.failure}")
         if attempt.error and attempt.error.startswith(ContextFullError.__name__):
             return replace(attempt, error=None, interrupted=MAX_CONTEXT)
         return attempt

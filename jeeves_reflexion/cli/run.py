@@ -47,8 +47,8 @@ from jeeves_reflexion.types import RunResult
 class Watch(Trace):
     """The trace of a run on a person's screen; ``address`` is where its lessons are kept, if anywhere."""
 
-    def __init__(self, screen: Screen, address: str | None) -> None:
-        super().__init__(screen)
+    def __init__(self, screen: Screen, address: str | None, *, verbose: bool = False) -> None:
+        super().__init__(screen, verbose=verbose)
         self._address = address
 
     def opened(self, n_lessons: int) -> None:
@@ -163,6 +163,12 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 @endpoint_options
 @json_option
 @quiet_option
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also show steps, similarities, and the judge's reasons, as they happen.",
+)
 @debug_option
 @click.pass_context
 def run(
@@ -180,6 +186,8 @@ def run(
     meanwhile to stderr. With "-" as TASK the task is read from stdin.
     """
     _check(options)
+    if quiet and options["verbose"]:
+        raise click.UsageError("--quiet and --verbose exclude each other")
     asked = (options["model"], options["evaluator_model"] or options["model"])
     unpriced = {name.removeprefix("anthropic:") for name in asked} - endpoint.prices.keys()
     if options["budget_usd"] is not None and unpriced:
@@ -190,7 +198,7 @@ def run(
     if address is None and not options["no_lessons"]:
         address = default_place()
     shown, screen = None if address is None else redact(address), Screen(quiet=quiet)
-    watch = Watch(screen, shown)
+    watch = Watch(screen, shown, verbose=options["verbose"])
     try:
         with nullcontext() if agent is None else of_user(agent):
             loaded = None if agent is None else load("--agent", agent)

@@ -59,7 +59,7 @@ class AnthropicModel(EndpointModel):
 
     _lacks = frozenset({"seed"})
     _stream = MessagesStream
-    _provider, _home = "ANTHROPIC", "https://api.anthropic.com"
+    provider, _home = "anthropic", "https://api.anthropic.com"
 
     def __init__(  # noqa: PLR0913 - as OpenAIModel has them
         self,

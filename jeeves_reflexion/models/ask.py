@@ -10,8 +10,12 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+import anyio.to_thread
+
 from jeeves_reflexion import telemetry
-from jeeves_reflexion.events import ModelCalled
+from jeeves_reflexion.errors import described
+from jeeves_reflexion.events import ModelCalled, ModelFailed
+from jeeves_reflexion.models.captured import as_captured
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.session import current_scope
@@ -43,6 +47,7 @@ async def ask(
     """
     completion = await _metered(
         model,
+        messages,
         lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling),
         lambda: expected_cost(model, messages, tools=tools, schema=schema, sampling=sampling),
     )
@@ -89,8 +94,12 @@ def metered(
 
     @functools.wraps(complete)
     async def wrapped(model: M, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
+        messages: Any = args[0] if args else kwargs.get("messages", ())
         return await _metered(
-            model, lambda: complete(model, *args, **kwargs), lambda: expected_cost(model, *args, **kwargs)
+            model,
+            messages,
+            lambda: complete(model, *args, **kwargs),
+            lambda: expected_cost(model, *args, **kwargs),
         )
 
     return wrapped
@@ -100,6 +109,11 @@ def expected_cost(model: ChatModel, *args: Any, **kwargs: Any) -> float:  # noqa
     """Return what a call may cost in US dollars, of a model that can say so; 0 where that is not known."""
     expected = getattr(model, "expected_cost", None)
     return 0.0 if expected is None else float(expected(*args, **kwargs))
+
+
+def provider_of(model: ChatModel) -> str:
+    """Return whose API a model speaks, as OpenTelemetry calls it; empty where it does not say."""
+    return str(getattr(model, "provider", ""))
 
 
 def expected_tokens(
@@ -118,33 +132,47 @@ def expected_tokens(
 
 
 async def _metered(
-    model: ChatModel, call: Callable[[], Awaitable[Completion]], expected: Callable[[], float]
+    model: ChatModel,
+    messages: Sequence[Message],
+    call: Callable[[], Awaitable[Completion]],
+    expected: Callable[[], float],
 ) -> Completion:
     scope = current_scope()
     if scope is None or _within.get():
         return await call()
     session, role = scope
     session.spend.check()
-    started = time.monotonic()
-    token = _within.set(True)
-    try:
-        limited = session.spend.budget.max_cost_usd is not None
-        with session.spend.reserving(expected() if limited else 0.0), telemetry.chat(model.name) as used:
+    started, provider = time.monotonic(), provider_of(model)
+    about: dict[str, Any] = {
+        "run_id": session.id,
+        "attempt": session.attempt,
+        "role": role,
+        "provider": provider,
+    }
+    limited = session.spend.budget.max_cost_usd is not None
+    with (
+        session.spend.reserving(expected() if limited else 0.0),
+        telemetry.chat(model.name, provider) as span,
+    ):
+        token = _within.set(True)
+        try:
             completion = await call()
-            used(completion.usage)
-            session.spend.charge(role, completion.usage)
-    finally:
-        _within.reset(token)
-    seconds = time.monotonic() - started
-    if session.listener is not None:
-        await session.emit(
-            ModelCalled(
-                run_id=session.id,
-                attempt=session.attempt,
-                role=role,
-                model=completion.model or model.name,
-                usage=completion.usage,
-                seconds=seconds,
+        except Exception as error:
+            seconds = time.monotonic() - started
+            await session.emit(
+                ModelFailed(**about, model=model.name, error=described(error), seconds=seconds)
             )
+            raise
+        finally:
+            _within.reset(token)
+        session.spend.charge(role, completion.usage)
+        span.answered(completion.model or model.name, completion.usage, completion.finish_reason)
+        if telemetry.captured():
+            span.said(*await anyio.to_thread.run_sync(as_captured, messages, completion))
+    if session.listener is not None:
+        seconds, name = time.monotonic() - started, completion.model or model.name
+        reason = completion.finish_reason
+        await session.emit(
+            ModelCalled(**about, model=name, usage=completion.usage, seconds=seconds, finish_reason=reason)
         )
     return completion

@@ -66,8 +66,8 @@ class EndpointModel(ABC):
     _endpoint: JsonEndpoint
     _lacks: frozenset[str] = frozenset()
     """Settings of ``Sampling`` that the API does not have."""
-    _provider: ClassVar[str]
-    """How the variables of the environment begin."""
+    provider: ClassVar[str]
+    """Whose API it is; its variables of the environment begin with this name."""
     _home: ClassVar[str]
     """The provider's own address."""
     _stream: type[AnswerStream]
@@ -86,8 +86,8 @@ class EndpointModel(ABC):
         options: EndpointOptions,
     ) -> None:
         _check_name(type(self).__name__, name)
-        variable = f"{self._provider}_API_KEY"
-        address = base_url or os.environ.get(f"{self._provider}_BASE_URL") or self._home
+        variable = f"{self.provider.upper()}_API_KEY"
+        address = base_url or os.environ.get(f"{self.provider.upper()}_BASE_URL") or self._home
         try:
             check_headers(options.headers)
             self._base, key = address_and_key(address, api_key, variable, options.headers)

@@ -77,7 +77,7 @@ class OpenAIModel(EndpointModel):
     :class:`ModelAuthError` where a key is needed and there is none.
     """
 
-    _provider, _home = "OPENAI", "https://api.openai.com/v1"
+    provider, _home = "openai", "https://api.openai.com/v1"
 
     def __init__(  # noqa: PLR0913 - what a user sets most often, by name
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jeeves_reflexion.models.ask import expected_cost, metered
+from jeeves_reflexion.models.ask import expected_cost, metered, provider_of
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 
@@ -20,6 +20,11 @@ class WrappedModel:
     def name(self) -> str:
         """The model's own name."""
         return self._model.name
+
+    @property
+    def provider(self) -> str:
+        """What the model says."""
+        return provider_of(self._model)
 
     @property
     def supports_tools(self) -> bool:

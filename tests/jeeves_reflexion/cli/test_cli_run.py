@@ -11,8 +11,8 @@ import pytest
 
 from jeeves_reflexion.cli.run import Watch
 from jeeves_reflexion.cli.screen import Screen
-from jeeves_reflexion.events import LessonsRecalled, RunFinished
-from jeeves_reflexion.types import StopReason
+from jeeves_reflexion.events import LessonsRecalled, ModelFailed, RunFinished, StepTaken
+from jeeves_reflexion.types import Step, StopReason
 from vectorstores import origin_of
 from vectorstores._extras import warn_once
 
@@ -73,6 +73,43 @@ def test_json_is_one_object_with_everything(run, server, place):
     assert answer["usage"]["total"]["calls"] == 5
     assert answer["usage"]["reflector"]["input_tokens"] == 40
     assert "attempt 2 of 3" in result.stderr
+
+
+def test_verbose_shows_steps_similarities_and_reasons_as_they_happen(run, server, capsys):
+    server.answers, server.verdicts = ["France", "Paris"], ["score: 0.2\nThat is a country.", "score: 0.9"]
+    lines = run("What is the capital of France?", "-v").stderr.splitlines()[1:]
+    assert lines[:11] == [
+        "attempt 1 of 3",
+        "  recalled no lessons",
+        "  answer: France",
+        "  score 0.20: not passed",
+        "    reason: That is a country.",
+        "  learned: Name the capital, not the country.",
+        "attempt 2 of 3",
+        "  recalled 1 lesson",
+        "    - similarity 1.00: Name the capital, not the country.",
+        "  answer: Paris",
+        "  score 0.90: passed",
+    ]
+    assert run("x", "-v", "-q").exit_code == 2
+    for verbose in (False, True):
+        watch = Watch(Screen(quiet=False), None, verbose=verbose)
+        watch(
+            StepTaken(
+                run_id="r", number=2, step=Step("Hm.", "look[a\nb]", "no\x1b[2J " + "x" * 900, failed=True)
+            )
+        )
+        watch(
+            ModelFailed(
+                run_id="r", role="evaluator", model="tiny", error="ModelTimeoutError: late", seconds=1.0
+            )
+        )
+    assert capsys.readouterr().err.splitlines() == [
+        "  step 2: look[a b]",
+        "    thought: Hm.",
+        f"    observed: no {'x' * 194}...",
+        "  tiny, asked for the evaluator, failed: ModelTimeoutError: late",
+    ]
 
 
 def test_quiet_leaves_the_answer_alone(run):
