@@ -111,7 +111,10 @@ def completion(body: Mapping[str, JSON]) -> Completion:
             pass
         case _:
             raise UnusableAnswerError("choices[0].message")
-    calls = [_call(item, number) for number, item in enumerate(message.get("tool_calls") or ())]
+    items = message.get("tool_calls") or []
+    if not isinstance(items, list):
+        raise UnusableAnswerError("a list of tool calls")
+    calls = [_call(item, number) for number, item in enumerate(items)]
     known = tuple(call for call in calls if call is not None)
     if len(known) < len(calls):
         raise UnusableAnswerError("a name in each tool call")

@@ -74,7 +74,10 @@ def completion(body: Mapping[str, JSON]) -> Completion:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise UnusableAnswerError("a list 'output'")
     calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
-    parts = [part for item in items if item.get("type") == "message" for part in item.get("content") or ()]
+    contents = [item.get("content") or [] for item in items if item.get("type") == "message"]
+    if not all(isinstance(content, list) for content in contents):
+        raise UnusableAnswerError("a list 'content' in each message")
+    parts = [part for content in contents for part in content]
     named, details = body.get("model"), body.get("incomplete_details")
     reason = _CUT.get(str(details.get("reason"))) if isinstance(details, Mapping) else None
     plain = len(items) == 1 and not calls and items[0].keys() <= _OF_PLAIN

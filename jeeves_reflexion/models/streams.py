@@ -71,8 +71,11 @@ class ChatStream(AnswerStream):
         _put(kept["message"], delta)
         if choice.get("finish_reason"):
             kept["finish_reason"] = choice["finish_reason"]
-            for call in kept["message"].get("tool_calls") or ():
-                call.pop("index", None)  # it is of the stream alone, and there are servers that refuse it
+            calls = kept["message"].get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
+                _object(call).pop(
+                    "index", None
+                )  # it is of the stream alone, and there are servers that refuse it
             self.ended = True
         return text_of(delta.get("content"))
 

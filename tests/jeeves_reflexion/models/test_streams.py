@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
+import random
 
 import pytest
 from tables import table
 
 from jeeves_reflexion import AnthropicModel, OpenAIModel, Session
-from jeeves_reflexion.errors import ModelConnectionError, ModelResponseError, ModelTimeoutError
+from jeeves_reflexion.errors import ModelConnectionError, ModelError, ModelResponseError, ModelTimeoutError
 from jeeves_reflexion.events import TextStreamed
 from jeeves_reflexion.models import AnthropicOptions, OpenAIOptions, Retry
 from jeeves_reflexion.protocols import Message, ToolSpec
@@ -281,3 +284,29 @@ async def test_a_call_that_the_bound_of_tokens_cut_off_is_none(endpoint, streame
     )
     answer = await ask(endpoint, "messages")
     assert (answer.finish_reason, answer.tool_calls, answer.usage.unreported) == ("length", (), 1)
+
+
+ODD = (None, 5, "x", "", [], {}, [None], ["a"], [{}], {"index": "a"}, {"a": {"b": 1}}, True, [[1]])
+
+
+def garbled(value, dice):
+    """Return a value with some of its parts taken away, or others in their place."""
+    if dice.random() < 0.12:
+        return copy.deepcopy(dice.choice(ODD))
+    if isinstance(value, dict):
+        return {name: garbled(item, dice) for name, item in value.items() if dice.random() > 0.03}
+    return [garbled(item, dice) for item in value] if isinstance(value, list) else value
+
+
+@asynchronous
+@table("form", list(FORMS))
+async def test_however_odd_its_events_a_stream_is_an_answer_or_an_error_of_ours(endpoint, streamed, form):
+    events, _ = FORMS[form]
+    dice = random.Random(form)
+    endpoint.respond = lambda _: streamed(
+        *(garbled(event, dice) for event in events[:-1]), events[-1], pieces=4096
+    )
+    async with connect(endpoint, form, retry=Retry(0)) as model:
+        for _ in range(150):
+            with contextlib.suppress(ModelError):
+                await model.complete(HELLO)
