@@ -46,6 +46,7 @@ def reply(body: dict[str, Any]) -> str:
     "ignore:The 'initial' parameter:DeprecationWarning",  # Inspect's own, as the next
     "ignore:Unclosed <MemoryObject:ResourceWarning",
     "ignore:(function_calling_llm is )?deprecated( and will be removed in a future release\\.)?$:DeprecationWarning",
+    "ignore::pydantic.warnings.PydanticDeprecationWarning",  # LlamaIndex's own
     "ignore:Resolved model mismatch:UserWarning",  # AutoGen's: the server is no real one
     "ignore:no sentence encoder is installed:UserWarning",
 )
