@@ -34,7 +34,7 @@ from vectorstores import HashingEmbedder
 _LESSONS: Final = 1_000
 _COMMAND: Final = (sys.executable, "-m", "jeeves_reflexion", "serve", "mcp", "--lessons")
 _WRITER: Final = """
-import sys, time, anyio
+import random, sys, time, anyio
 from jeeves_reflexion import open_lessons
 from vectorstores import HashingEmbedder
 
@@ -42,6 +42,7 @@ async def main():
     async with open_lessons(sys.argv[1], embedder=HashingEmbedder()) as lessons:
         for number in range(int(sys.argv[2])):
             sys.stdin.readline()
+            await anyio.sleep(random.uniform(0, 0.3))  # at any time between two looks of the other process
             await lessons.add(f"Open drawer {number} of the late desk first.", f"Look into late drawer {number}")
             print(time.monotonic(), flush=True)
 
