@@ -46,7 +46,7 @@ from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.sandbox import Language, Sandbox, probe
 from jeeves_reflexion.workflows import SchemaCheck
-from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
+from vectorstores import Chunk, FaissVectorStore, HashingEmbedder, InMemoryVectorStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,18 @@ async def attempts(size: Size) -> list[Cost]:
     return costs
 
 
+def stored_loop() -> Reflexion:
+    """Return a loop of three failing attempts with a lesson each, over a store of its own in memory."""
+    model = InstantModel(REPLIES)
+    lessons = VectorLessonStore(InMemoryVectorStore(HashingEmbedder()))
+    return Reflexion(ReAct(model), model=model, lesson_store=lessons)
+
+
 async def peers(size: Size) -> list[Cost]:
-    """The loop beside the named peer's (``benchmarks/peer.py``), which redacts nothing; each loop is made once."""
+    """The loop beside the named peer's (``benchmarks/peer.py``), which redacts nothing; each loop is made once.
+
+    Those over a store, which grows with each run, are made for each run: both store equal lessons, ours as one.
+    """
     costs: list[Cost] = []
     for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
         theirs = peer_loop(REPLIES if learn else REPLIES[:2], 3 if learn else 1)
@@ -145,7 +155,18 @@ async def peers(size: Size) -> list[Cost]:
             await theirs()
 
         costs += await compare("peer", {f"{PEER} {PEER_VERSION}": Here(peer), name: Here(run)}, size)
-    return costs
+
+    async def over_a_store(_: int) -> None:
+        await stored_loop().run("What is six times seven?")
+
+    async def peer_over_a_store(_: int) -> None:
+        await peer_loop(REPLIES, 3, stored=True)()
+
+    sides = {
+        f"{PEER} {PEER_VERSION}": Here(peer_over_a_store),
+        "3 failing attempts with lessons in a store in memory, made for each run": Here(over_a_store),
+    }
+    return costs + await compare("peer", sides, size)
 
 
 _VERBS: Final = ("clean", "heat", "cool", "find", "examine", "move", "slice", "stack", "photograph", "weigh")
@@ -205,10 +226,16 @@ async def lessons(size: Size) -> list[Cost]:
             for number, task in enumerate(asked):
                 recall = await on.recall(task, k=5, run_id=f"run{number}", attempt=1)
                 await on.outcome(recall.id, Evaluation(float(number % 3 > 0)))
+
+            async def scored(number: int) -> None:
+                recall = await off.recall(asked[number % len(asked)], k=5, run_id=f"c{number}")
+                await off.outcome(recall.id, Evaluation(0.5))
+
             reads: dict[str, Side] = {
                 "plain search": Here(lambda n: plain.search(asked[n % len(asked)].prompt, k=5)),
                 "recall, credit off": Here(lambda n: off.recall(asked[n % len(asked)], k=5, run_id=f"a{n}")),
                 "recall, credit on": Here(lambda n: on.recall(asked[n % len(asked)], k=5, run_id=f"b{n}")),
+                "recall and its outcome, credit off": Here(scored),
             }
             costs = await compare("lessons", reads, size)
             more = tasks(size.lessons + (size.repetitions + 1) * size.calls, seed=0)
@@ -327,7 +354,7 @@ _PAGE: Final = """# What the framework's own work costs
 Measured by `python -m benchmarks.costs` on {machine}, isolation by {way}: {repetitions} repetitions of {calls} calls
 (of the sandbox one), the sides taking turns in one process. A time is the median over the repetitions of their median,
 with a 95 % bootstrap interval; a ratio is taken between neighbours in time. The lesson store holds {lessons:,} lessons
-in a FAISS folder with hashing vectors, and {scored:,} scored recalls; a recall also writes its entry of the ledger,
+in a FAISS folder with hashing vectors, and {scored:,} scored recalls. An outcome also writes the recall that it is of,
 durably, which a plain search has not at all.
 
 {table}

@@ -14,11 +14,11 @@ import click
 
 from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import check_folder, check_prices
+from jeeves_reflexion.cli.connections import embedder_for
 from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_names
 from jeeves_reflexion.experiments.arms import arm_of
 from jeeves_reflexion.models.prices import Prices
-from vectorstores import Embedder, HashingEmbedder
-from vectorstores.embedders import default_embedder, embedder_or_default
+from vectorstores import Embedder
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
@@ -88,12 +88,10 @@ def expected_of(options: Mapping[str, Any]) -> Expected | None:
     return None if tokens is None else Expected(*tokens)
 
 
-def plan_of(
-    options: Mapping[str, Any], *, arms: tuple[ArmName, ...] | None = None, judged_by: JudgedBy = "oracle"
-) -> Plan:
-    """Return the plan that the options make, with other arms than ``--arms`` if these are given."""
+def plan_of(options: Mapping[str, Any], *, judged_by: JudgedBy = "oracle") -> Plan:
+    """Return the plan that the options make."""
     return Plan(
-        arms or options["arms"],
+        options["arms"],
         options["trials"],
         options["seeds"],
         options["workers"],
@@ -125,7 +123,5 @@ def run_folder(options: Mapping[str, Any], name: str) -> Path:
 
 
 def embedder_called(name: str) -> Embedder:
-    """Return the embedder of that name; ``auto`` is the best that is installed."""
-    if name == "auto":
-        return embedder_or_default(None)
-    return HashingEmbedder() if name == "hashing" else default_embedder()
+    """Return the embedder of that name or address; ``auto`` is the best that is installed."""
+    return embedder_for(name, None, "")

@@ -13,9 +13,12 @@ PEER: Final = "jeevesagent"
 PEER_VERSION: Final = "0.9.7"
 
 
-def peer_loop(replies: Sequence[str], attempts: int) -> Callable[[], Awaitable[object]]:
+def peer_loop(
+    replies: Sequence[str], attempts: int, *, stored: bool = False
+) -> Callable[[], Awaitable[object]]:
     """Make the peer's loop, and return a function that runs it once, every attempt failing.
 
+    With ``stored`` its lessons go into the peer's store in memory, with its hashing embedder.
     Raises ``click.ClickException`` saying how to install the peer.
     """
     try:
@@ -47,7 +50,8 @@ def peer_loop(replies: Sequence[str], attempts: int) -> Callable[[], Awaitable[o
             yield pieces[next(self._replies)]
             yield end
 
-    loop = peer.Reflexion(base=peer.ReAct(), max_attempts=attempts)
+    store = peer.InMemoryVectorStore(embedder=peer.HashEmbedder()) if stored else None
+    loop = peer.Reflexion(base=peer.ReAct(), max_attempts=attempts, lesson_store=store)
     agent = peer.Agent("You are a careful assistant.", model=InstantModel(), architecture=loop)
 
     async def run() -> object:

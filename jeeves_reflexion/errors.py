@@ -52,7 +52,12 @@ class MissingDependencyError(ReflexionError, ImportError):
 
 
 class ModelError(ReflexionError):
-    """A language model could not be asked."""
+    """A language model could not be asked.
+
+    ``handed_on`` says that a part of its streamed answer was told before, so that nobody asks again on their own.
+    """
+
+    handed_on = False
 
 
 class ModelAuthError(ModelError):

@@ -55,12 +55,19 @@ class AttemptStarted(Occurrence, kind="reflexion.attempt_started"):
 
 
 class LessonsRecalled(Occurrence, kind="reflexion.lessons_recalled"):
-    """The store was asked; ``lessons`` are the sentences offered, best first, possibly none."""
+    """The store was asked; ``lessons`` are the sentences offered, best first, possibly none.
+
+    ``lesson_ids`` and ``similarities`` (cosines to the task) are those of the lessons, in their order; ``withheld_ids``
+    those of the ones that the draw held back.
+    """
 
     recall_id: str
     n_recalled: int
     lessons: tuple[str, ...]
     n_withheld: int = 0
+    lesson_ids: tuple[str, ...] = ()
+    similarities: tuple[float, ...] = ()
+    withheld_ids: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, recall: Recall, *, run_id: str, attempt: int) -> Self:
@@ -72,6 +79,9 @@ class LessonsRecalled(Occurrence, kind="reflexion.lessons_recalled"):
             n_recalled=len(recall.offered),
             lessons=recall.texts,
             n_withheld=len(recall.withheld),
+            lesson_ids=tuple(item.lesson.id for item in recall.offered),
+            similarities=tuple(item.similarity for item in recall.offered),
+            withheld_ids=tuple(item.lesson.id for item in recall.withheld),
         )
 
 
@@ -97,10 +107,11 @@ class AttemptFinished(Occurrence, kind="reflexion.attempt_finished"):
 
 
 class Evaluated(Occurrence, kind="reflexion.evaluated"):
-    """The attempt was judged; a score of None means that it could not be."""
+    """The attempt was judged; a score of None means that it could not be. ``rationale`` quotes no gold."""
 
     score: float | None
     passed: bool
+    rationale: str = ""
 
 
 class ThresholdMet(Occurrence, kind="reflexion.threshold_met"):
@@ -224,12 +235,36 @@ class StepTaken(Occurrence, kind="agent.step"):
 
 
 class ModelCalled(Occurrence, kind="model.called"):
-    """A model answered; ``role`` says on whose behalf it was asked."""
+    """A model answered; ``role`` says on whose behalf it was asked.
+
+    ``finish_reason`` is the model's word for why it stopped, and ``provider`` whose API was asked (``openai``,
+    ``anthropic``); empty where that is not known.
+    """
 
     role: Role
     model: str
     usage: Usage
     seconds: float
+    finish_reason: str = ""
+    provider: str = ""
+
+
+class ModelFailed(Occurrence, kind="model.failed"):
+    """A call of a model failed, in the words of ``error``; what it used is not known, and not charged."""
+
+    role: Role
+    model: str
+    error: str
+    seconds: float
+    provider: str = ""
+
+
+class TextStreamed(Occurrence, kind="model.text"):
+    """A model with ``stream=True`` said something more; ``role`` says on whose behalf it was asked."""
+
+    role: Role
+    model: str
+    text: str
 
 
 class AgentEvent(Occurrence, kind="agent.event"):
@@ -262,6 +297,8 @@ Event: TypeAlias = (
     | NotesRolledBack
     | StepTaken
     | ModelCalled
+    | ModelFailed
+    | TextStreamed
     | AgentEvent
 )
 

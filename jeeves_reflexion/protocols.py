@@ -88,7 +88,10 @@ class LessonStore(Protocol):
         ...
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note how the attempt went that a recall was for; once: later calls return False and change nothing."""
+        """Note how the attempt went that a recall was for; once: later calls return False and change nothing.
+
+        Nor does a verdict without a score, which is told too: it returns False, and leaves room for one that has one.
+        """
         ...
 
 

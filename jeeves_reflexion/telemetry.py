@@ -1,13 +1,15 @@
 """Spans of OpenTelemetry, where its API is installed (the extra ``otel``) and the program exports them.
 
 Names follow the semantic conventions for generative AI; what those lack is called ``jeeves.*``. Spans are current while
-their work is done, so those of a wrapped framework nest within. Texts (tasks, outputs, lessons) are left out.
+their work is done, so those of a wrapped framework nest within. Texts (tasks, outputs, lessons) are left out, but where
+the variable that the conventions name asks for them (:func:`captured`); then they come without secrets.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -19,18 +21,30 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Value: TypeAlias = str | int | float | bool
+Value: TypeAlias = str | int | float | bool | Sequence[str] | Sequence[float]
 
+CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _OPERATION: Final = "gen_ai.operation.name"
 _AGENT: Final = "gen_ai.agent.name"
 _MODEL: Final = "gen_ai.request.model"
 _TOOL: Final = "gen_ai.tool.name"
+_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+_RETURNED: Final = "gen_ai.tool.call.result"
+_PROVIDER: Final = "gen_ai.provider.name"
+_ANSWERED_BY: Final = "gen_ai.response.model"
+_FINISHED: Final = "gen_ai.response.finish_reasons"
+_ASKED: Final = "gen_ai.input.messages"
+_ANSWER: Final = "gen_ai.output.messages"
+_CACHED: Final = "gen_ai.usage.cache_read.input_tokens"
+_REASONING: Final = "gen_ai.usage.reasoning.output_tokens"
 _INPUT: Final = "gen_ai.usage.input_tokens"
 _OUTPUT: Final = "gen_ai.usage.output_tokens"
 _STORE: Final = "gen_ai.memory.store.id"
 _FOUND: Final = "gen_ai.memory.record.count"
 _SCORE: Final = "gen_ai.evaluation.score.value"
 _VERDICT: Final = "gen_ai.evaluation.score.label"
+_JUDGED: Final = "gen_ai.evaluation.name"
+_EXPLAINED: Final = "gen_ai.evaluation.explanation"
 _RESULT: Final = "gen_ai.evaluation.result"
 
 
@@ -53,6 +67,12 @@ def _tracer() -> Tracer | None:
     api = _api()
     provider = None if api is None else api.get_tracer_provider()
     return None if provider is None or isinstance(provider, api.ProxyTracerProvider) else _tracer_of(provider)
+
+
+def captured() -> bool:
+    """Whether spans are to hold what was said: ``true``, ``span_only`` or ``span_and_event`` in the environment."""
+    wanted = os.environ.get(CAPTURE, "").strip().lower() in {"true", "span_only", "span_and_event"}
+    return wanted and _tracer() is not None
 
 
 def _current() -> Span | None:
@@ -107,24 +127,45 @@ def acting(role: Role, attempt: int) -> Iterator[None]:
         yield
 
 
+class ChatSpan:
+    """What is told of a call of a model; nothing where no span is made."""
+
+    def __init__(self, span: Span | None) -> None:
+        self._span = span
+
+    def answered(self, model: str, usage: Usage, finish_reason: str) -> None:
+        """Say who answered, why it stopped and what it used; what was not reported is left out."""
+        if self._span is None:
+            return
+        told: dict[str, Value] = {_ANSWERED_BY: model, _FINISHED: [finish_reason]}
+        if not usage.unreported:
+            told |= {_INPUT: usage.input_tokens, _OUTPUT: usage.output_tokens}
+        parts = {_CACHED: usage.cached_tokens, _REASONING: usage.reasoning_tokens}
+        self._span.set_attributes(told | {name: count for name, count in parts.items() if count is not None})
+
+    def said(self, asked: str, answer: str) -> None:
+        """Add what was said, of which the caller has taken out secrets."""
+        if self._span is not None:
+            self._span.set_attributes({_ASKED: asked, _ANSWER: answer})
+
+
 @contextmanager
-def chat(model: str) -> Iterator[Callable[[Usage], None]]:
-    """Have a call of a model be a span; hand its usage to what this yields. Unknown usage is left out."""
-    with _span("chat", model, {_MODEL: model}) as span:
-
-        def used(usage: Usage) -> None:
-            if span is not None and not usage.unreported:
-                span.set_attribute(_INPUT, usage.input_tokens)
-                span.set_attribute(_OUTPUT, usage.output_tokens)
-
-        yield used
+def chat(model: str, provider: str) -> Iterator[ChatSpan]:
+    """Have a call of a model be a span."""
+    with _span("chat", model, {_MODEL: model, **({_PROVIDER: provider} if provider else {})}) as span:
+        yield ChatSpan(span)
 
 
 @contextmanager
-def tool(name: str) -> Iterator[None]:
-    """Have a call of a tool be a span."""
-    with _span("execute_tool", name, {_TOOL: name}):
-        yield
+def tool(name: str) -> Iterator[Callable[[str, str], None]]:
+    """Have a call of a tool be a span; hand arguments and result to what this yields, without secrets."""
+    with _span("execute_tool", name, {_TOOL: name}) as span:
+
+        def told(arguments: str, result: str) -> None:
+            if span is not None:
+                span.set_attributes({_ARGUMENTS: arguments, _RETURNED: result})
+
+        yield told
 
 
 def memory(
@@ -139,12 +180,24 @@ def memory(
             with _span(operation, store, {_STORE: store}) as span:
                 result = await function(*args, **kwargs)
                 if span is not None:
-                    span.set_attribute(_FOUND, len(result.offered) if isinstance(result, Recall) else 1)
+                    span.set_attributes(_of_recall(result) if isinstance(result, Recall) else {_FOUND: 1})
                 return result
 
         return call
 
     return decorate
+
+
+def _of_recall(recall: Recall) -> dict[str, Value]:
+    """Say what a recall gave and withheld; ``jeeves.lift`` has the lifts that are known, by ``jeeves.lift.ids``."""
+    lifts = {item.lesson.id: item.lift.value for item in (*recall.offered, *recall.withheld) if item.lift}
+    known = {id: lift for id, lift in lifts.items() if lift is not None}
+    return {
+        _FOUND: len(recall.offered),
+        "jeeves.lesson.ids": [item.lesson.id for item in recall.offered],
+        "jeeves.withheld.ids": [item.lesson.id for item in recall.withheld],
+        **({"jeeves.lift": list(known.values()), "jeeves.lift.ids": list(known)} if known else {}),
+    }
 
 
 def told(event: Event) -> None:
@@ -155,7 +208,9 @@ def told(event: Event) -> None:
     if isinstance(event, Evaluated):
         label = "unscored" if event.score is None else "pass" if event.passed else "fail"
         score = {} if event.score is None else {_SCORE: event.score}
-        span.add_event(_RESULT, {_VERDICT: label, "jeeves.attempt": event.attempt, **score})
+        why = {_EXPLAINED: event.rationale} if event.rationale and captured() else {}
+        about: dict[str, Value] = {_JUDGED: "evaluator", _VERDICT: label, "jeeves.attempt": event.attempt}
+        span.add_event(_RESULT, {**about, **score, **why})
     elif isinstance(event, LessonsRecalled):
         counts = {"jeeves.recalled": event.n_recalled, "jeeves.withheld": event.n_withheld}
         span.add_event("jeeves.lessons_recalled", {"jeeves.recall.id": event.recall_id, **counts})

@@ -24,6 +24,7 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "bool": (bool, "True or False"),
     "Mapping": (Mapping, "a mapping"),
 }
+_PLAIN = {"str": str, "int": int, "float": float, "bool": bool, "Mapping": dict, "tuple": tuple}
 _CLASSES = frozenset({"EvaluationError", "Step", "ToolCall", "Usage"})
 _ANNOTATION = re.compile(
     r"(?:tuple\[(?P<item>\w+), \.\.\.\]|(?P<kind>\w+)(?:\[.*\])?)(?P<optional> \| None)?"
@@ -39,13 +40,20 @@ def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
     """
     known = _KINDS.keys() | _CLASSES
     fields = [(name, _ANNOTATION.fullmatch(kind)) for name, kind in cls.__annotations__.items()]
-    kinds = [(name, *kind.groups()) for name, kind in fields if kind and {kind["item"], kind["kind"]} & known]
+    kinds = [
+        (name, _PLAIN.get(kind["kind"] or "tuple"), kind["item"], kind["kind"], kind["optional"])
+        for name, kind in fields
+        if kind and {kind["item"], kind["kind"]} & known
+    ]
     after: Callable[..., None] | None = getattr(cls, "__post_init__", None)
 
     def __post_init__(self: Any, *init_vars: object) -> None:  # noqa: ANN401, N807 - of any such class
-        for name, item, kind, optional in kinds:
+        for name, plain, item, kind, optional in kinds:
             given = getattr(self, name)
             if given is None and optional:
+                continue
+            # What most values are needs no further look; a nan does, and what a tuple holds.
+            if type(given) is plain and not (given if plain is tuple else plain is float and given != given):  # noqa: PLR0124
                 continue
             try:
                 value = _items(item, given) if item else _value(kind, given)
@@ -97,7 +105,7 @@ def _items(kind: str, value: object) -> tuple[object, ...]:
 def _value(kind: str, value: object) -> object:
     """Return a value if it is of a kind; raises ``TypeError`` or ``ValueError`` that says what it must be."""
     if kind in _CLASSES:
-        if not any(cls.__name__ == kind for cls in type(value).__mro__):
+        if type(value).__name__ != kind and not any(cls.__name__ == kind for cls in type(value).__mro__):
             raise TypeError(f"of the class {kind}")
         return value
     accepted, said = _KINDS[kind]
@@ -139,9 +147,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if self == NO_USAGE:
+        if not self.calls and self == NO_USAGE:
             return other
-        if other == NO_USAGE:
+        if not other.calls and other == NO_USAGE:
             return self
         cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
         return Usage(
@@ -165,7 +173,7 @@ class Usage:
         """
         if other is NO_USAGE:
             return self
-        if self == other:
+        if self is other or self == other:
             return NO_USAGE
         cost = None if self.cost_usd is None else max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
         if cost is None and self.calls <= other.calls and self.tokens <= other.tokens:

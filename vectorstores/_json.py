@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from vectorstores.base import Chunk, RecordWrite, StoreCorruptError, VectorStoreError
 
@@ -23,6 +23,8 @@ def is_heavy(values: Iterable[object], limit: int) -> bool:
     while waiting and limit >= 0:
         value = waiting.pop()
         limit -= _NUMBER
+        if value is None or isinstance(value, int | float):
+            continue
         if isinstance(value, str):
             limit -= len(value)
         elif isinstance(value, Chunk):
@@ -49,12 +51,25 @@ def check_json(value: object, place: str, error: type[VectorStoreError], depth: 
         return _check_scalar(value, place, error)
     if isinstance(value, Mapping):
         return {
-            check_text(key, f"{place}: a key", error): check_json(part, f"{place}[{key!r}]", error, depth + 1)
+            key if _is_sound(key) and type(key) is str else check_text(key, f"{place}: a key", error): part
+            if _is_sound(part)
+            else check_json(part, f"{place}[{key!r}]", error, depth + 1)
             for key, part in value.items()
         }
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return [check_json(part, f"{place}[{index}]", error, depth + 1) for index, part in enumerate(value)]
+        return [
+            part if _is_sound(part) else check_json(part, f"{place}[{index}]", error, depth + 1)
+            for index, part in enumerate(value)
+        ]
     raise error(f"{place}: {type(value).__name__} is not JSON")
+
+
+def _is_sound(value: Any) -> bool:  # noqa: ANN401 - it is told apart by its type
+    """Whether a value is one of the many that need no further look, nor a name for their place."""
+    kind = type(value)
+    if kind is str:
+        return bool(value.isascii())
+    return value is None or kind is bool or (kind is int and 0 <= value <= _MAX_INT)
 
 
 def _check_scalar(value: str | float | None, place: str, error: type[VectorStoreError]) -> JSON:

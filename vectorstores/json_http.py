@@ -5,7 +5,6 @@ The embedders here and the chat models above them share it; each makes errors of
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import copy
 import json
@@ -15,13 +14,14 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeVar
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import anyio
 import httpx
 from anyio.lowlevel import RunVar
+from httpx_sse import EventSource
 
+from vectorstores.header_secrets import secrets_of, without
 from vectorstores.service_address import is_loopback
 
 if TYPE_CHECKING:
@@ -32,31 +32,29 @@ T = TypeVar("T")
 EXCERPT: Final = 300
 """How many characters of an unusable answer an error shows."""
 
-_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
-_TOLD_BY: Final = 8
-_REST_OF_WORD: Final = r"""[^\s"'<>,;)]*"""
-# Addresses begin alike, and so do values of several words ("Bearer ..."): these count as a whole, with their words.
-_COMMON_BEGINNING: Final = re.compile(r"\s|%20|://|%3A%2F%2F")
 _RETRIED: Final = frozenset({408, 409, 429})
 _MOVED: Final = frozenset({301, 302, 307, 308})
 _MOST_REDIRECTS: Final = 5
+_AFTER_END: Final = 2.0
 SPENT: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 """Codes of refusals that last until somebody pays."""
 _PASSING: Final = frozenset(
     {"rate_limit_exceeded", "rate_limit_error", "server_error", "api_error", "overloaded_error"}
 )
 # Services say so with 429 and 500, too; it is no less long a moment later.
-_TOO_LONG: Final = re.compile(
+TOO_LONG: Final = re.compile(
     r"context.?(?:length|size|window)|prompt is too long|input is too long|request too large for",
     re.IGNORECASE,
 )
+"""What services say of a text that is too long."""
 
 
 class RequestError(Exception):
     """A request that came to nothing: the answer was a refusal or garbled, came too late, or nobody could be reached.
 
     ``status`` is that of a refusal, else 0, ``said`` what it said, and ``code`` the word that it has for it, if any.
-    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so.
+    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so;
+    ``handed_on``, that a part of the answer is in use, so that it must not be asked for again.
     """
 
     def __init__(
@@ -77,6 +75,7 @@ class RequestError(Exception):
         self.code = code
         self.passing = passing
         self.after = after
+        self.handed_on = False
 
     def noted(self, note: str) -> Self:
         """Return the error with a note behind what it says."""
@@ -84,12 +83,38 @@ class RequestError(Exception):
         return self
 
 
+class EventReader(Protocol):
+    """Takes the events of a streamed answer as they come."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last event was the end of the answer, so that it is whole."""
+        ...
+
+    async def take(self, event: Mapping[str, Any]) -> None:
+        """Read one event."""
+        ...
+
+
+class Timeouts(NamedTuple):
+    """Seconds for a request as a whole, for its connection, and for a silence within a streamed answer."""
+
+    total: float
+    connect: float
+    idle: float | None = None
+
+    def of(self, *, streaming: bool) -> httpx.Timeout:
+        """Return them as httpx has them, each at most the whole."""
+        idle = self.total if self.idle is None or not streaming else self.idle
+        return httpx.Timeout(self.total, connect=min(self.connect, self.total), read=min(idle, self.total))
+
+
 class JsonService:
     """One address that takes JSON objects by POST.
 
     What ``headers`` say, and ``secrets``, is taken out of every error, and what ``clean`` takes out. Each event loop
     has connections of its own, closed by :meth:`aclose` or at the end of the loop; ``concurrency`` requests at once use
-    them. ``timeout`` is the seconds for one request, ``connect_timeout`` those for its connection.
+    them.
     """
 
     def __init__(
@@ -97,8 +122,7 @@ class JsonService:
         url: httpx.URL,
         headers: Mapping[str, str],
         *,
-        timeout: float,
-        connect_timeout: float,
+        timeouts: Timeouts,
         secrets: Sequence[str] = (),
         clean: Callable[[str], str] = str,
         concurrency: float = math.inf,
@@ -106,24 +130,27 @@ class JsonService:
         self.url = url
         self._headers = {**headers, "Content-Type": "application/json"}
         self._secrets = (*secrets, *secrets_of(headers))
-        self._timeout = timeout
-        self._connect_timeout = min(connect_timeout, timeout)
+        self._timeouts = timeouts
         self._clean = clean
         self._concurrency = concurrency
         self._connections: RunVar[_Connections | None] = RunVar(f"jeeves-{uuid.uuid4()}", None)
 
-    async def post(self, body: Mapping[str, JSON]) -> httpx.Response:
+    async def post(self, body: Mapping[str, JSON], reader: EventReader | None = None) -> httpx.Response:
         """Post an object, once, and return an answer that is a success; raises :class:`RequestError`.
 
-        An error is one also where its status is 200. Redirects are followed on the same host alone.
+        An error is one also where its status is 200. Redirects are followed on the same host alone. A stream of events
+        is read by ``reader``, and one that stops before its end is an error; other answers are not its business.
         """
         connections = await self._open()
         try:
             async with connections.turns:
-                with anyio.fail_after(self._timeout):
-                    response = await self._followed(connections.client, json.dumps(body))
-        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
-            raise RequestError(f"{self.url} gave no answer within {self._timeout:g} s", "late") from None
+                with anyio.fail_after(self._timeouts.total):
+                    response = await self._followed(connections.client, body, reader)
+        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout) as error:
+            total, idle = self._timeouts.total, self._timeouts.idle
+            silent = idle is not None and isinstance(error, httpx.ReadTimeout)
+            said = f"sent nothing for {idle:g} s" if silent else f"gave no answer within {total:g} s"
+            raise RequestError(f"{self.url} {said}", "late") from None
         except httpx.DecodingError as error:
             said = f"{self.url} sent an answer that can't be unpacked: {error}"
             raise RequestError(said, "garbled") from error
@@ -135,10 +162,15 @@ class JsonService:
                 "unreachable",
                 passing=not isinstance(error, httpx.UnsupportedProtocol),
             ) from (error if reason == _excerpt(said) else None)  # a traceback shows it as it is
-        status, code, problem = _problem(response)
+        return response
+
+    def _check(self, response: httpx.Response, content: bytes) -> None:
+        """Raise :class:`RequestError` for an answer, or an event of one, that tells of an error."""
+        status, code, problem = _problem(response, content)
         if not problem:
-            return response
-        said = self.shown(response.text)
+            return
+        text = content.decode(errors="replace")
+        said = self.shown(text)
         raise RequestError(
             f"{self.url} answered {status}: {said}"
             if status != 200
@@ -147,22 +179,60 @@ class JsonService:
             status=status,
             said=said,
             code=self.shown(code),
-            passing=_is_passing(response, status, code),
+            passing=_is_passing(response.headers, text, status, code),
             after=_asked_wait(response.headers),
         )
 
-    async def _followed(self, client: httpx.AsyncClient, content: str) -> httpx.Response:
+    async def _followed(
+        self, client: httpx.AsyncClient, body: Mapping[str, JSON], reader: EventReader | None
+    ) -> httpx.Response:
         """Post to the address, and on to where it has moved on its host: the key goes to no other one."""
         url = self.url
+        content, limits = json.dumps(body), self._timeouts.of(streaming=bool(body.get("stream")))
         for _ in range(_MOST_REDIRECTS):
-            response = await client.post(url, content=content)
-            # JSON is UTF-8. A charset that a service names is no help: Python's "hex" is one, and none of texts.
-            response.encoding = "utf-8"
+            async with client.stream("POST", url, content=content, timeout=limits) as response:
+                # JSON is UTF-8. A charset that a service names is no help: Python's "hex" is one, and none of texts.
+                response.encoding = "utf-8"
+                kind = response.headers.get("content-type", "")
+                if reader is not None and response.is_success and kind.startswith("text/event-stream"):
+                    await self._read(response, reader)
+                    return response
+                await response.aread()
             target = _target(url, response)
             if target is None:
-                return response
+                break
             url = target
+        self._check(response, response.content)
         return response
+
+    async def _read(self, response: httpx.Response, reader: EventReader) -> None:
+        """Read a stream to its end; raises :class:`RequestError` where that is not the end of the answer."""
+        events = EventSource(response).aiter_sse()
+        try:
+            with anyio.CancelScope() as rest:
+                async with contextlib.aclosing(events):
+                    async for event in events:
+                        await self._take(response, event.data, reader)
+                        if reader.ended:
+                            # What still comes is usage. A server that leaves its stream open is not waited for.
+                            rest.deadline = min(rest.deadline, anyio.current_time() + _AFTER_END)
+        except (httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError) as error:
+            if isinstance(error, httpx.ReadTimeout) and not reader.ended:
+                raise
+        if not reader.ended:
+            raise RequestError(f"{self.url} broke off its answer in the middle", "unreachable", passing=True)
+
+    async def _take(self, response: httpx.Response, data: str, reader: EventReader) -> None:
+        if data.strip() in ("", "[DONE]"):
+            return
+        content = data.encode(errors="replace")
+        value = parsed(content)
+        if not isinstance(value, dict):
+            raise RequestError(
+                f"{self.url} sent an event that is no JSON object: {self.shown(data)}", "garbled"
+            )
+        self._check(response, content)
+        await reader.take(value)
 
     def at(self, url: httpx.URL) -> Self:
         """Return the service at another address of the same host, over the same connections."""
@@ -172,14 +242,13 @@ class JsonService:
 
     def shown(self, text: str) -> str:
         """Return the beginning of a text of the service, on one line and without secrets."""
-        return _excerpt(self._clean(_without(self._secrets, text)[: 20 * EXCERPT]))
+        return _excerpt(self._clean(without(self._secrets, text)[: 20 * EXCERPT]))
 
     async def _open(self) -> _Connections:
         connections = self._connections.get()
         if connections is None:
             client = httpx.AsyncClient(
                 headers=self._headers,
-                timeout=httpx.Timeout(self._timeout, connect=self._connect_timeout),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
                 # A proxy of the environment can't reach our own machine.
                 trust_env=not is_loopback(self.url.host),
@@ -219,7 +288,7 @@ async def repeated(
         try:
             return await call()
         except RequestError as error:
-            if not error.passing:
+            if error.handed_on or not error.passing:
                 raise
             if error.after is not None and error.after > longest_wait:
                 raise error.noted(
@@ -255,15 +324,15 @@ def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
     return target if url.host == target.host and not target.userinfo and (same or secured) else None
 
 
-def _problem(response: httpx.Response) -> tuple[int, str, bool]:
+def _problem(response: httpx.Response, content: bytes) -> tuple[int, str, bool]:
     """Return the status of an answer, the word that it has for its error, and whether it is one.
 
     Routers put an error of the service behind them into a 200, with its status as the code.
     """
     status = response.status_code
     # Answers may be long (vectors), and few of them hold the word.
-    value = parsed(response.content) if b'"error"' in response.content or not response.is_success else None
-    error = value.get("error") if isinstance(value, dict) else None
+    value = parsed(content) if b'"error"' in content or not response.is_success else None
+    error = _error_in(value)
     if not error:
         return status, "", not response.is_success
     told = error if isinstance(error, dict) else {}
@@ -273,11 +342,22 @@ def _problem(response: httpx.Response) -> tuple[int, str, bool]:
     return status, next((code for code in codes if isinstance(code, str) and not code.isdecimal()), ""), True
 
 
-def _is_passing(response: httpx.Response, status: int, code: str) -> bool:
+def _error_in(value: object) -> object:
+    """Return the error that an answer or an event of one tells of: its own, or that of the response it brings."""
+    if not isinstance(value, dict):
+        return None
+    return (
+        value.get("error")
+        or _error_in(value.get("response"))
+        or (value if value.get("type") == "error" else None)
+    )
+
+
+def _is_passing(headers: httpx.Headers, text: str, status: int, code: str) -> bool:
     """Whether a request that was answered so may fare better later: 408, 409, 429 and 5xx, or as the service says."""
-    if code in SPENT or _TOO_LONG.search(response.text[: 20 * EXCERPT]):
+    if code in SPENT or TOO_LONG.search(text[: 20 * EXCERPT]):
         return False
-    told: str = response.headers.get("x-should-retry", "").strip().lower()
+    told: str = headers.get("x-should-retry", "").strip().lower()
     if told in {"true", "false"}:
         return told == "true"
     return status in _RETRIED or status >= 500 or (status == 200 and code in _PASSING)
@@ -311,52 +391,6 @@ def _number(value: str | None) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(number) else number
-
-
-def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for a header that can't be sent; its value, which may be a key, is not shown."""
-    for name, value in headers.items():
-        if not (isinstance(name, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)):
-            raise ValueError(f"{name!r:.80} can't be the name of a header")
-        if not (isinstance(value, str) and value.isascii() and value.isprintable()):
-            raise ValueError(f"the header {name} must be text of printable ASCII: was it copied whole?")
-
-
-def secrets_of(headers: Mapping[str, str], body: Mapping[str, JSON] | None = None) -> tuple[str, ...]:
-    """Return what errors must not show of the headers that are sent, and of what is added to the body.
-
-    All that a header says counts, since a key may stand in any: its whole value, the last word of it (the key of
-    "Bearer ..."), its longer parts (a cookie's), and the name and password of "Basic ...". Of the body's, texts count
-    that are called a key, token, secret or password.
-    """
-    found: set[str] = set()
-    for value in headers.values():
-        words = value.split()
-        found |= {value, *words[-1:]} | {part for part in re.split(r"[\s,;=]+", value) if len(part) >= 8}
-        if len(words) == 2 and words[0].lower() == "basic":
-            with contextlib.suppress(ValueError):
-                pair = base64.b64decode(words[1], validate=True).decode()
-                found |= {pair, pair.partition(":")[2]}
-    for name, item in (body or {}).items():
-        if isinstance(item, str) and _SECRET_NAME.search(name):
-            found.add(item)
-    # A shorter one is a placeholder, and its letters are everywhere.
-    found = {text for text in found if len(text) >= 4}
-    written = {form for text in found for form in (text, json.dumps(text)[1:-1], quote(text, safe=""))}
-    return tuple(sorted(written, key=len, reverse=True))
-
-
-def _without(secrets: Sequence[str], text: str) -> str:
-    """Return a text without secrets, the longest first, in capitals or small letters.
-
-    A word that begins like one counts too, by eight characters: services cut the key that they show.
-    """
-    for secret in secrets:
-        pattern = re.escape(secret)
-        if len(secret) > _TOLD_BY and not _COMMON_BEGINNING.search(secret):
-            pattern += "|" + re.escape(secret[:_TOLD_BY]) + _REST_OF_WORD
-        text = re.sub(pattern, "[REDACTED:api_key]", text, flags=re.IGNORECASE)
-    return text
 
 
 def _excerpt(text: str) -> str:

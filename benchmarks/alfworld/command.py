@@ -35,7 +35,7 @@ from ..options import (
 )
 from ..report import share_json
 from .experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, lessons_at, run
-from .model_options import arms_of, model_of, model_options, repeats_of
+from .model_options import model_of, model_options, repeats_of
 from .report import summary
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
@@ -118,7 +118,7 @@ def _setting(options: dict[str, Any]) -> Setting:
     lessons = options["lessons"]
     in_database = lessons is not None and "://" in lessons
     return Setting(
-        plan=plan_of(options, arms=arms_of(options)),
+        plan=plan_of(options),
         out=run_folder(options, "alfworld"),
         embedder=embedder_called(options["embedder"]),
         games_folder=options["games"],

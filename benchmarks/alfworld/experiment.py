@@ -25,10 +25,11 @@ from jeeves_reflexion.summary import counted
 from vectorstores import JSON, FaissVectorStore, VectorStore
 
 from ..report import tell_quarters, write_run_report
+from ..runs import MODEL, Setup
 from .agent import tasks_for
 from .games import Game, load_games
 from .generator import MIX, generate_games
-from .playing import MODEL, GamesKit, ScopeOf, Table, make_loop
+from .playing import ScopeOf, Table, make_loop, open_tools
 from .pool import EnginePool
 from .setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
 
@@ -87,8 +88,8 @@ async def _played(
     await table.pool.rest()  # the games are played elsewhere
     games = [table.games[task.id] for task in tasks]
     place = runs_on.lesson_location(NAMESPACE, setting.out).of(log)
-    kit = await anyio.to_thread.run_sync(GamesKit.of, setting, games, tasks, place)
-    async with runs_on.executor(kit, workers=plan.workers, models=models) as executor:
+    setup = Setup.of(setting, place, await anyio.to_thread.run_sync(open_tools, games, tasks))
+    async with runs_on.executor(setup, workers=plan.workers, models=models) as executor:
         return await run_experiment(plan, tasks, make, log=log, watcher=watcher, executor=executor)
 
 

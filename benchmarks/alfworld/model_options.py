@@ -1,15 +1,13 @@
-"""The options of ``bench alfworld`` for language models: who plays, what it remembers, when a try ends."""
+"""The options of ``bench alfworld`` for language models: who plays, and when a try ends."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
 
 from jeeves_reflexion import ChatModel, ConfigurationError
-from jeeves_reflexion.experiments import ArmName, arm_names
 
 from ..options import endpoint_options, named_model
 from .dry_run import dry_run_model
@@ -18,14 +16,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 REPEATS: Final = 3
 """How often a model may repeat a command that gets the same answer, as in the paper."""
-
-_MEMORIES: Final = {
-    "none": "retry",
-    "last-attempt": "last-attempt",
-    "selective": "selective",
-    "all": "monotonic",
-}
-_LAST: Final = re.compile(r"last([1-9]\d?)")
 
 
 def model_options(command: F) -> F:
@@ -40,11 +30,6 @@ _OPTIONS: Final = (
         "--dry-run",
         is_flag=True,
         help="A scripted model in the place of --model: no key and no cost; its figures mean nothing.",
-    ),
-    click.option(
-        "--memory",
-        help="Arms by what they remember, by commas, in place of --arms: last3 (the last three reflections on the "
-        "same game, as in the paper; any lastN), selective, all, last-attempt, none.",
     ),
     click.option(
         "--repeats",
@@ -84,25 +69,3 @@ def repeats_of(options: Mapping[str, Any], model: ChatModel | None) -> int | Non
         return None
     asked = options["repeats"]
     return REPEATS if asked is None else asked or None
-
-
-def arms_of(options: Mapping[str, Any]) -> tuple[ArmName, ...]:
-    """Return the arms that ``--memory`` or else ``--arms`` names.
-
-    Raises :class:`~jeeves_reflexion.ConfigurationError` for both together and for an unknown memory.
-    """
-    arms: tuple[ArmName, ...] = options["arms"]
-    if not options["memory"]:
-        return arms
-    source = click.get_current_context().get_parameter_source("arms")
-    if source is not click.core.ParameterSource.DEFAULT:
-        raise ConfigurationError("--memory is another way to name --arms: give one of them")
-    return arm_names(",".join(_arm(name.strip()) for name in options["memory"].split(",")))
-
-
-def _arm(memory: str) -> str:
-    if last := _LAST.fullmatch(memory):
-        return f"reflexion@{last[1]}"
-    if memory not in _MEMORIES:
-        raise ConfigurationError(f"unknown memory {memory!r}: choose from last3, {', '.join(_MEMORIES)}")
-    return _MEMORIES[memory]

@@ -6,30 +6,27 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from jeeves_reflexion import (
-    ChatModel,
     LessonReflector,
     LoopOptions,
     Reflexion,
     RewardEvaluator,
-    ScriptedModel,
     Session,
     Task,
 )
 from jeeves_reflexion.experiments import ArmName, arm_lessons, arm_of
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.location import LessonLocation, RunLocation, embedder_factory
-from vectorstores import Embedder, HashingEmbedder, VectorStore
+from jeeves_reflexion.experiments.location import LessonLocation
+from vectorstores import VectorStore
 
+from ..runs import OpenTools
 from .agent import WON, GameAgent, OfflinePlayer, PlayerFactory, write_lesson
 from .games import Game, read_game_data
 from .model_player import ModelPlayer
 from .pool import EnginePool
 from .setting import Setting
-
-MODEL = "model"
 
 ScopeOf: TypeAlias = Callable[[ArmName, int], VectorStore]
 """Returns the store of an arm and a seed."""
@@ -79,38 +76,21 @@ def _player(setting: Setting, seed: int) -> PlayerFactory:
     return offline
 
 
-@dataclass(frozen=True, slots=True)
-class GamesKit:
-    """What plays a run's games in other processes, each with an engine of its own for each game played at a time.
+def open_tools(games: Sequence[Game], tasks: Sequence[Task]) -> OpenTools:
+    """Return what opens engines for a run's games in other processes; reads the games' files.
 
-    It carries what the engine needs of each game, for game files are on one machine; its setting has stand-ins for the
-    model and the embedder.
+    It carries what the engine needs of each game, for game files are on one machine.
     """
+    return partial(_open_tools, _with_data(games), tasks)
 
-    setting: Setting
-    games: Sequence[Game]
-    tasks: Sequence[Task]
-    place: LessonLocation
-    make_embedder: Callable[[], Embedder]
 
-    @classmethod
-    def of(
-        cls, setting: Setting, games: Sequence[Game], tasks: Sequence[Task], place: LessonLocation
-    ) -> Self:
-        """Return the kit of a run; reads the games' files."""
-        model = None if setting.model is None else ScriptedModel((), name=setting.model.name)
-        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
-        return cls(bare, _with_data(games), tasks, place, embedder_factory(setting.embedder))
-
-    @asynccontextmanager
-    async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
-        """Open the engines and the lessons."""
-        model = None if self.setting.model is None else models(MODEL)
-        setting = replace(self.setting, model=model, embedder=self.make_embedder())
-        async with EnginePool(setting.plan.workers) as pool, self.place.store(setting.embedder) as store:
-            games = {game.id: game for game in self.games}
-            table = Table(pool, games, self.tasks, partial(self.place.scope, store))
-            yield Tools(partial(make_loop, setting, table))
+@asynccontextmanager
+async def _open_tools(
+    games: Sequence[Game], tasks: Sequence[Task], setting: Setting, place: LessonLocation, store: VectorStore
+) -> AsyncIterator[Tools]:
+    async with EnginePool(setting.plan.workers) as pool:
+        table = Table(pool, {game.id: game for game in games}, tasks, partial(place.scope, store))
+        yield Tools(partial(make_loop, setting, table))
 
 
 def _with_data(games: Sequence[Game]) -> list[Game]:

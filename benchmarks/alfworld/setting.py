@@ -15,8 +15,8 @@ from vectorstores import Embedder
 from ..options import check_last_attempt
 
 STEP_LIMIT = 16
-"""Commands per attempt of the offline player, chosen on games of other seeds than those reported
-(``python -m benchmarks.alfworld.choose_step_limit``) so that the first trial solves about half."""
+"""Commands per attempt of the offline player, chosen on games of other seeds than those reported so that the first
+trial solves about half."""
 
 MODEL_STEP_LIMIT = 50
 """Turns per attempt of a language model, as in the paper."""

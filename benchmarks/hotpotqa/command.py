@@ -75,10 +75,10 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
 )
 @click.option(
     "--pages",
-    type=click.Choice(["question", "bm25", "wikipedia"]),
+    type=click.Choice(["question", "bm25"]),
     default="question",
     show_default=True,
-    help="What is searched: the question's paragraphs, an index of all, or Wikipedia.",
+    help="What is searched: the question's paragraphs, or an index of all.",
 )
 @click.option(
     "--context",
@@ -110,14 +110,6 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
     help="Tokens of a prompt.",
 )
 @endpoint_options
-@click.option(
-    "--wikipedia-cache",
-    type=click.Path(path_type=Path),
-    default=Path("runs/wikipedia"),
-    show_default=True,
-    help="Where answers of Wikipedia are kept.",
-)
-@click.option("--contact", default="", help="How Wikipedia can reach you, for the user agent: an address.")
 @folder_options
 @click.option(
     "--page", type=click.Path(path_type=Path), help="A folder for the results page, hotpotqa.md and .json."
@@ -182,8 +174,6 @@ def _setting(options: dict[str, Any]) -> Setting:
         resume=options["resume"],
         step_limit=options["step_limit"],
         context_limit=options["context_limit"],
-        cache=options["wikipedia_cache"],
-        contact=options["contact"],
         settings=recall_settings(
             options["min_similarity"],
             withhold=options["withhold"],

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from jeeves_reflexion import Tool, as_tool
 
-from .failures import PagesError
-from .pages import Pages, first_titles
+from .pages import WordPages, first_titles
 from .questions import Page
 
 STEP_LIMIT = 6
@@ -26,17 +25,13 @@ NO_MORE = "No more results."
 
 
 class Browser:
-    """What one attempt sees of the pages; makes the tools of that attempt.
+    """What one attempt sees of the pages; makes the tools of that attempt."""
 
-    ``failure`` is the first error of the pages themselves: with one, the attempt says nothing about the agent.
-    """
-
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: WordPages) -> None:
         self._pages = pages
         self._page: Page | None = None
         self._keyword = ""
         self._shown = 0
-        self.failure: PagesError | None = None
 
     async def search(self, entity: str) -> str:
         """Find the Wikipedia page of a name and read its first sentences; else see titles that are similar.
@@ -45,11 +40,7 @@ class Browser:
             entity: the name of a person, place, work or thing.
         """
         self._page, self._keyword, self._shown = None, "", 0
-        try:
-            found = await self._pages.find(entity)
-        except PagesError as error:
-            self.failure = self.failure or error
-            raise
+        found = self._pages.find(entity)
         if isinstance(found, Page):
             self._page = found
             return " ".join(sentence.strip() for sentence in found.sentences[:SHOWN_SENTENCES])

@@ -15,7 +15,6 @@ import anyio.to_thread
 from jeeves_reflexion import (
     Agent,
     ChatModel,
-    ConfigurationError,
     LessonReflector,
     LessonSettings,
     LoopOptions,
@@ -45,10 +44,9 @@ from .outcomes import Outcome, outcomes_of
 from .pages import PagesFor, WordPages, all_pages, own_pages, shared_pages
 from .questions import Question, paragraphs_of
 from .scorer import ExactMatch
-from .wikipedia import Wikipedia
 
 AgentName: TypeAlias = Literal["react", "cot"]
-PagesName: TypeAlias = Literal["question", "bm25", "wikipedia"]
+PagesName: TypeAlias = Literal["question", "bm25"]
 ContextName: TypeAlias = Literal["none", "all", "supporting"]
 
 NAMESPACE = "hotpotqa"
@@ -62,8 +60,8 @@ class Setting:
 
     The plan's ``holdout`` is the share of the questions that no lesson is learned from; they are drawn anew for each
     seed, so that several seeds see more of the questions held out. ``context`` is for chain of thought: no
-    paragraphs, all of the question's, or the supporting ones as in the paper. ``cache`` keeps what Wikipedia answered;
-    ``contact`` goes into the user agent. ``resume`` goes on with the run in ``out``.
+    paragraphs, all of the question's, or the supporting ones as in the paper. ``resume`` goes on with the run in
+    ``out``.
     ``runs_on`` says where the attempts are made.
     """
 
@@ -78,18 +76,12 @@ class Setting:
     context: ContextName = "all"
     step_limit: int = STEP_LIMIT
     context_limit: int = CONTEXT_LIMIT
-    cache: Path = Path("runs/wikipedia")
-    contact: str = ""
     resume: bool = False
     settings: LessonSettings = field(default_factory=LessonSettings)
     runs_on: RunLocation = field(default_factory=RunLocation)
 
     def __post_init__(self) -> None:
         self.runs_on.check(self.plan.arms)
-        if self.runs_on.ray and self.pages == "wikipedia":
-            raise ConfigurationError(
-                "--executor ray: answers of Wikipedia are kept on this machine alone; choose the pages question or bm25"
-            )
 
     @property
     def gold(self) -> dict[str, str]:
@@ -176,22 +168,18 @@ async def _open_tools(setting: Setting, place: LessonLocation, store: VectorStor
             options=LoopOptions(learn=arm_of(arm).learns),
         )
 
-    async with open_pages(setting) as pages:
-        yield Tools(loop, ExactMatch())
+    # An index is made before the first attempt.
+    pages = await anyio.to_thread.run_sync(_pages, setting)
+    yield Tools(loop, ExactMatch())
 
 
-@contextlib.asynccontextmanager
-async def open_pages(setting: Setting) -> AsyncIterator[PagesFor]:
-    """Open what is searched; an index is made before the first attempt."""
+def _pages(setting: Setting) -> PagesFor:
     paragraphs = paragraphs_of(setting.questions)
-    match setting.pages:
-        case "question":
-            yield own_pages(paragraphs)
-        case "bm25":
-            yield shared_pages(await anyio.to_thread.run_sync(WordPages, all_pages(paragraphs)))
-        case "wikipedia":
-            async with Wikipedia(setting.cache, contact=setting.contact) as wikipedia:
-                yield shared_pages(wikipedia)
+    return (
+        own_pages(paragraphs)
+        if setting.pages == "question"
+        else shared_pages(WordPages(all_pages(paragraphs)))
+    )
 
 
 def _agent(setting: Setting, pages: PagesFor) -> Agent:

@@ -7,13 +7,14 @@ prompt. The examples in the prompts are ours, two instead of the paper's six.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from jeeves_reflexion import (
     Attempt,
     ChatModel,
+    Completion,
     Message,
     ReAct,
     Sampling,
@@ -45,13 +46,12 @@ class ShortContext(WrappedModel):
         super().__init__(model)
         self._limit = limit
 
-    @contextlib.contextmanager
-    def around(self, messages: Sequence[Message]) -> Iterator[None]:
-        """Raise :class:`ContextFullError` where the prompt is too long."""
+    async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - its own
+        """Ask the model; raises :class:`ContextFullError` where the prompt is too long."""
         tokens = sum(estimate_tokens(message.content) for message in messages)
         if tokens > self._limit:
             raise ContextFullError(f"the prompt has about {tokens} tokens, and {self._limit} are allowed")
-        yield
+        return await super().complete(messages, **settings)
 
 
 class TextForm(ShortContext):
@@ -69,8 +69,7 @@ class TextForm(ShortContext):
 class ReActAgent:
     """The framework's ReAct over the pages of each question, in the text form of the paper.
 
-    An attempt that used up its steps has ``interrupted="max_turns"``, one whose prompt grew too long ``"max_context"``;
-    pages that can't be looked up are the attempt's ``error``.
+    An attempt that used up its steps has ``interrupted="max_turns"``, one whose prompt grew too long ``"max_context"``.
     """
 
     name = "react"
@@ -96,6 +95,7 @@ class ReActAgent:
             self.model,
             browser.tools(),
             max_turns=self._step_limit,
+            max_repeats=None,  # as in the paper, whose agents go on to the limit
             system_prompt=self._system,
             sampling=_STEADY,
         )
@@ -103,8 +103,6 @@ class ReActAgent:
             attempt = await react(task, session)
         except ContextFullError:
             return Attempt(interrupted=MAX_CONTEXT)
-        if browser.failure is not None:
-            return replace(attempt, error=f"{type(browser.failure).__name__}: {browser.failure}")
         if attempt.error and attempt.error.startswith(ContextFullError.__name__):
             return replace(attempt, error=None, interrupted=MAX_CONTEXT)
         return attempt

@@ -6,9 +6,9 @@ import heapq
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from .questions import Page, Paragraphs
 
@@ -33,25 +33,6 @@ class Similar:
     """There is no page of that name; these titles are near it, best first."""
 
     titles: tuple[str, ...]
-
-
-Found: TypeAlias = Page | Similar
-
-
-class Pages(Protocol):
-    """Pages that are found by name."""
-
-    async def find(self, name: str) -> Found:
-        """Return the page of a name, else titles that are similar. Raises :class:`PagesError`."""
-        ...
-
-
-class PagesFor(Protocol):
-    """The pages that a task may be answered from."""
-
-    def __call__(self, task_id: str) -> Pages:
-        """Return them."""
-        ...
 
 
 class WordIndex:
@@ -95,11 +76,15 @@ class WordPages:
     def __len__(self) -> int:
         return len(self._pages)
 
-    async def find(self, name: str) -> Found:
+    def find(self, name: str) -> Page | Similar:
         """Return the page, or the titles that share the most telling words with the name."""
         if page := self._pages.get(folded(name)):
             return page
         return Similar(tuple(self._pages[found].title for found in self._index.search(name, k=SIMILAR)))
+
+
+PagesFor: TypeAlias = Callable[[str], WordPages]
+"""Returns the pages that the task of an id may be answered from."""
 
 
 def own_pages(paragraphs: Paragraphs) -> PagesFor:
@@ -107,7 +92,7 @@ def own_pages(paragraphs: Paragraphs) -> PagesFor:
     return lambda task_id: WordPages(paragraphs[task_id])
 
 
-def shared_pages(pages: Pages) -> PagesFor:
+def shared_pages(pages: WordPages) -> PagesFor:
     """Give all questions the same pages."""
     return lambda _: pages
 

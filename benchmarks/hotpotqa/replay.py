@@ -12,17 +12,9 @@ import click
 from jeeves_reflexion.errors import ConfigurationError
 
 from ..report import write_result
-from .replay_log import MAX_STEPS, LoggedRun, read_log
+from .replay_log import LoggedRun, read_log
 from .replay_play import Played, play
 from .replay_tables import figures_of, page, story
-
-
-def _read(files: Sequence[Path], max_steps: int) -> list[LoggedRun]:
-    runs = [read_log(path, max_steps=max_steps) for path in files]
-    names = [run.name for run in runs]
-    if len(set(names)) < len(names):
-        raise ConfigurationError(f"a run is given twice: {', '.join(names)}")
-    return runs
 
 
 async def _replay(runs: Sequence[LoggedRun]) -> list[Played]:
@@ -38,17 +30,10 @@ async def _replay(runs: Sequence[LoggedRun]) -> list[Played]:
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for hotpotqa_replay.md and .json."
 )
-@click.option(
-    "--max-steps",
-    type=click.IntRange(min=1),
-    default=MAX_STEPS,
-    show_default=True,
-    help="Steps that an attempt had; one that used them up without an answer was halted.",
-)
-def main(files: Sequence[Path], out: Path | None, max_steps: int) -> None:
+def main(files: Sequence[Path], out: Path | None) -> None:
     """Replay logged HotpotQA runs; ends with 1 where the loop's table is not the log's, with 2 for an unusable file."""
     try:
-        played = anyio.run(_replay, _read(files, max_steps))
+        played = anyio.run(_replay, [read_log(path) for path in files])
     except ConfigurationError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)

@@ -12,10 +12,9 @@ from jeeves_reflexion.lessons.gate import clean_lesson
 from jeeves_reflexion.models import RecordedModel
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
-from .replay_log import LoggedQuestion, LoggedRun, LoggedTrial, Status
+from .replay_log import MAX_STEPS, LoggedQuestion, LoggedRun, LoggedTrial, Status
 from .replay_recordings import (
     ENDED,
-    MISSING,
     LoggedAgent,
     LoggedReflector,
     recordings,
@@ -35,15 +34,14 @@ _AS_IN_THE_PAPER: Final = LessonSettings(
 class Outcome:
     """What one trial of a question came to; ``answer`` is None without one, ``steps`` are how many it took.
 
-    ``last_step`` says that it finished with the last step it had, which the authors' code lists as halted as well; None
-    where a log does not say.
+    ``last_step`` says that it finished with the last step it had, which the authors' code lists as halted as well.
     """
 
     status: OurStatus
     correct: bool
     answer: str | None
     steps: int
-    last_step: bool | None = False
+    last_step: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ async def play(run: LoggedRun, model: RecordedModel | None = None) -> Played:
         raise AssertionError("the arm own keeps lessons")
     reflector = LoggedReflector(model, run.questions, own)
     loop = Reflexion(
-        LoggedAgent(model, run.questions, max_steps=run.max_steps),
+        LoggedAgent(model, run.questions),
         evaluator=ExactMatch(),
         reflector=reflector,
         lesson_store=own,
@@ -92,10 +90,10 @@ async def play(run: LoggedRun, model: RecordedModel | None = None) -> Played:
         result = await loop.run(task)
         steps += sum(len(trial.attempt.steps) for trial in result.trials)
         lessons += len(result.lessons)
-        played.ours[question.id] = _ours(result, run)
-        played.logged[question.id] = _logged(question, run)
+        played.ours[question.id] = _ours(result)
+        played.logged[question.id] = _logged(question)
         played.mismatches.extend(_mismatches(question, played))
-        played.notes.extend(_notes(question, result, played))
+        played.notes.extend(_notes(question, result))
     await store.close()
     notes = [*played.notes, *reflector.refused]
     return Played(
@@ -103,16 +101,15 @@ async def play(run: LoggedRun, model: RecordedModel | None = None) -> Played:
     )
 
 
-def _ours(result: RunResult, run: LoggedRun) -> dict[int, Outcome]:
+def _ours(result: RunResult) -> dict[int, Outcome]:
     found: dict[int, Outcome] = {}
     for trial in result.trials:
-        attempt, status = trial.attempt, _status(trial)
+        attempt = trial.attempt
         answered = not (attempt.error or attempt.interrupted)
+        answer = (attempt.output or None) if answered else None
         taken = len(attempt.steps)
-        last = answered and taken == run.max_steps
-        found[trial.number] = Outcome(
-            status, trial.passed, (attempt.output or None) if answered else None, taken, last
-        )
+        last = answered and taken == MAX_STEPS
+        found[trial.number] = Outcome(_status(trial), trial.passed, answer, taken, last)
     return found
 
 
@@ -120,90 +117,59 @@ def _status(trial: Trial) -> OurStatus:
     error = trial.attempt.error or ""
     if trial.attempt.interrupted == "max_turns":
         return "halted"
-    if MISSING in error:
-        return "missing"
     if (error and ENDED not in error) or trial.attempt.interrupted:
         return "error"
     return "correct" if trial.passed else "incorrect"
 
 
-def _logged(question: LoggedQuestion, run: LoggedRun) -> dict[int, Outcome]:
-    """What the log says; a trial that an unsolved question lacks is missing."""
-    found = {
+def _logged(question: LoggedQuestion) -> dict[int, Outcome]:
+    return {
         trial.trial: Outcome(
-            trial.status,
-            trial.correct,
-            trial.answer or None,
-            len(trial.steps),
-            trial.also_halted,
+            trial.status, trial.logged_correct, trial.answer or None, len(trial.steps), trial.also_halted
         )
         for trial in question.trials
     }
-    solved = min((n for n, outcome in found.items() if outcome.correct), default=run.n_trials)
-    for n in range(1, solved + 1):
-        found.setdefault(n, Outcome("missing", correct=False, answer=None, steps=0))
-    return dict(sorted(found.items()))
 
 
 def _mismatches(question: LoggedQuestion, played: Played) -> Iterable[str]:
     ours, logged = played.ours[question.id], played.logged[question.id]
     for n in sorted(ours.keys() | logged.keys()):
-        where = f"question {question.index} ({question.id}), trial {n}"
+        where = f"question {question.id}, trial {n}"
         mine, theirs = ours.get(n), logged.get(n)
         if mine is None or theirs is None:
             yield f"{where}: {'it was not played' if mine is None else 'it is not in the log'}"
             continue
-        for name in ("status", "correct", "answer", "steps"):
+        for name in Outcome.__slots__:
             one, other = getattr(mine, name), getattr(theirs, name)
-            if one != other and not (name == "status" and _is_early_halt(mine, theirs, played.run)):
+            if one != other:
                 yield f"{where}: {name} is {one!r}, in the log {other!r}"
-    for trial in question.trials:
-        where = f"question {question.index} ({question.id}), trial {trial.trial}"
-        if trial.em is not None and trial.em is not trial.correct:
-            yield f"{where}: the log contradicts itself: em is {trial.em}, logged_correct {trial.logged_correct}"
-        if (trial.status == "correct") is not trial.correct:
-            yield (
-                f"{where}: the log contradicts itself: status is {trial.status}, logged_correct {trial.logged_correct}"
-            )
     solved = min((n for n, outcome in ours.items() if outcome.correct), default=None)
-    if "solved_at" in question.model_fields_set and solved != question.solved_at:
-        yield f"question {question.index} ({question.id}): solved_at is {solved}, in the log {question.solved_at}"
+    if solved != question.solved_at:
+        yield f"question {question.id}: solved_at is {solved}, in the log {question.solved_at}"
 
 
-def _is_early_halt(ours: Outcome, logged: Outcome, run: LoggedRun) -> bool:
-    """Whether the log has a halt that its steps don't show: the prompt may have been too long, which no log holds."""
-    unfinished = ours.status == "incorrect" and ours.answer is None and ours.steps < run.max_steps
-    return logged.status == "halted" and unfinished
-
-
-def _notes(question: LoggedQuestion, result: RunResult, played: Played) -> Iterable[str]:
+def _notes(question: LoggedQuestion, result: RunResult) -> Iterable[str]:
     logged = {trial.trial: trial for trial in question.trials}
     for trial in result.trials:
         theirs = logged.get(trial.number)
         if theirs is None:
             continue
-        where = f"question {question.index} ({question.id}), trial {trial.number}"
-        ours, log = played.ours[question.id][trial.number], played.logged[question.id][trial.number]
-        if theirs.also_halted is not None and ours.last_step is not theirs.also_halted:
-            yield f"{where}: also_halted is {theirs.also_halted}, which the number of steps does not explain"
-        if _is_early_halt(ours, log, played.run):
-            yield f"{where}: halted in the log after {log.steps} steps, which its steps don't show: not confirmed"
+        where = f"question {question.id}, trial {trial.number}"
         yield from (f"{where}: {note}" for note in _step_notes(trial, theirs))
         offered = sorted(trial.recall.texts) if trial.recall else []
-        shown = sorted(clean_lesson(text) for text in theirs.reflections_in_prompt or ())
-        is_known = all(t.reflections_after is not None for n, t in logged.items() if n < trial.number)
-        if is_known and theirs.reflections_in_prompt is not None and offered != shown:
+        shown = sorted(map(clean_lesson, theirs.reflections_in_prompt))
+        if offered != shown:
             yield f"{where}: {len(offered)} reflections in the prompt, {len(shown)} in the log, or of other words"
         wanted = clean_lesson(theirs.learned[-1]) if theirs.learned else ""
         written = trial.lesson.text if trial.lesson else ""
-        if theirs.reflections_after is not None and wanted != written and not trial.passed:
+        if wanted != written and not trial.passed:
             yield f"{where}: the lesson is {written[:80]!r}, in the log {wanted[:80]!r}"
 
 
 def _step_notes(trial: Trial, logged: LoggedTrial) -> Iterable[str]:
     """Differences within an attempt; the observation of the last action is the environment's verdict in the logs."""
     for n, (step, theirs) in enumerate(zip(trial.attempt.steps, logged.steps, strict=False), 1):
-        if step.thought != (theirs.thought or "").strip():
+        if step.thought != theirs.thought.strip():
             yield f"step {n}: the thought is on one line, or of other words"
-        if theirs.action_type != "Finish" and step.observation != (theirs.observation or ""):
+        if theirs.action_type != "Finish" and step.observation != theirs.observation:
             yield f"step {n}: the observation is {step.observation[:80]!r}, in the log {theirs.observation!r}"

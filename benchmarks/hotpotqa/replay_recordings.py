@@ -21,7 +21,7 @@ from jeeves_reflexion.models import Exchange, RecordedError, RecordedModel, reco
 from jeeves_reflexion.protocols import Completion, LessonStore
 from jeeves_reflexion.reflectors import LessonReflector
 
-from .replay_log import LoggedQuestion, LoggedRun, LoggedStep, LoggedTrial
+from .replay_log import MAX_STEPS, LoggedQuestion, LoggedRun, LoggedStep, LoggedTrial
 
 MISSING: Final = "the log holds no such attempt"
 ENDED: Final = "the logged attempt ends here without an answer"
@@ -50,9 +50,8 @@ def recordings(run: LoggedRun) -> Iterator[Exchange]:
 
 
 def _attempt(trial: LoggedTrial | None) -> list[Completion | RecordedError]:
-    if trial is None or not trial.steps:
-        ended = trial is not None and trial.status != "missing"
-        return [RecordedError("ModelError", ENDED if ended else MISSING)]
+    if trial is None:
+        return [RecordedError("ModelError", MISSING)]
     return [*(Completion(as_reply(step)) for step in trial.steps), RecordedError("ModelError", ENDED)]
 
 
@@ -67,8 +66,8 @@ def as_reply(step: LoggedStep) -> str:
     The paper's form, ``Finish[answer]``, is tried first. Where it would be read otherwise (an answer in quotes, an odd
     bracket, a thought with a line like an action), the form with JSON, or the thought on one line, takes its place.
     """
-    thought, action = (step.thought or "").strip(), (step.action or "").strip()
-    name, argument = step.action_type or "", step.action_arg or ""
+    thought, action = step.thought.strip(), step.action.strip()
+    name, argument = step.action_type, step.action_arg
     actions = [action]
     if name in _ARGUMENTS:
         actions += [
@@ -119,7 +118,7 @@ def _observed(name: str, argument: str) -> str:
     if step is None or (step.action_type, step.action_arg) != (name, argument):
         logged = f"{step.action_type}[{step.action_arg}]" if step else "no further step"
         raise ConfigurationError(f"{name}[{argument}] was called, and the log has {logged}")
-    return step.observation or ""
+    return step.observation
 
 
 class LoggedAgent:
@@ -127,10 +126,10 @@ class LoggedAgent:
 
     name = "react"
 
-    def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion], *, max_steps: int) -> None:
+    def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion]) -> None:
         self.model = model
         self._questions = {question.id: (n, question) for n, question in enumerate(questions)}
-        self._react = ReAct(model, list(_TOOLS.values()), max_turns=max_steps)
+        self._react = ReAct(model, list(_TOOLS.values()), max_turns=MAX_STEPS, max_repeats=None)
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Play the attempt of the session's number."""

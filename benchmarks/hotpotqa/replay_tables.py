@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..report import table as markdown
+from .replay_log import MAX_STEPS
 from .replay_play import Outcome, Played
 
 _SHOWN = 50
@@ -18,15 +19,13 @@ class Row:
     """What the questions came to in one trial; ``solved`` counts all that were correct so far.
 
     ``last_step`` counts attempts that finished with the last step they had; the authors' code lists them as halted too.
-    It is None where a log does not say so of every attempt.
     """
 
     tried: int
     correct: int
     incorrect: int
-    last_step: int | None
+    last_step: int
     halted: int
-    missing: int
     solved: int
 
 
@@ -40,14 +39,11 @@ def rows(outcomes: Mapping[str, Mapping[int, Outcome]], n_trials: int) -> list[R
         count = Counter(each.status for each in here.values())
         found.append(
             Row(
-                tried=len(here) - count["missing"],
+                tried=len(here),
                 correct=count["correct"],
                 incorrect=count["incorrect"],
-                last_step=None
-                if None in (known := [each.last_step for each in here.values()])
-                else sum(map(bool, known)),
+                last_step=sum(each.last_step for each in here.values()),
                 halted=count["halted"],
-                missing=count["missing"],
                 solved=len(solved),
             )
         )
@@ -60,7 +56,6 @@ _COLUMNS = (
     ("incorrect", "incorrect"),
     ("last_step", "finished with the last step"),
     ("halted", "halted"),
-    ("missing", "not in the log"),
     ("solved", "solved so far"),
 )
 
@@ -75,9 +70,7 @@ def table(played: Played) -> str:
     return markdown(["trial", *(title for _, title in _COLUMNS)], cells)
 
 
-def _cell(ours: int | None, logged: int | None) -> str:
-    if logged is None:
-        return f"{ours} / unknown"
+def _cell(ours: int, logged: int) -> str:
     return f"{ours} / {logged}" if ours == logged else f"**{ours} / {logged}**"
 
 
@@ -92,13 +85,12 @@ def story(played: Played) -> str:
         f"{len(played.mismatches)} differences:"
         if played.mismatches
         else "Every verdict, answer and number of steps is the log's, and so is every halt that the steps show: "
-        f"{run.max_steps} of them and no answer."
+        f"{MAX_STEPS} of them and no answer."
     )
     notes = (
         f"{len(played.notes)} differences on which no verdict rests:"
         if played.notes
-        else "So are all thoughts, observations, reflections, and the reflections that each attempt saw, where the log "
-        "has them."
+        else "So are all thoughts, observations, reflections, and the reflections that each attempt saw."
     )
     return "\n\n".join(
         [

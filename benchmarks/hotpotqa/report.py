@@ -173,7 +173,6 @@ def _design(setting: Setting) -> str:
     where = {
         "question": "the question's own paragraphs",
         "bm25": "an index of all paragraphs (BM25)",
-        "wikipedia": "Wikipedia",
     }[setting.pages]
     seen = f"paragraphs in the prompt: {setting.context}" if setting.agent == "cot" else f"pages: {where}"
     tried = f"{len(setting.questions)} questions x {len(plan.seeds)} seeds, {plan.trials} trials, {seen};"

@@ -27,7 +27,7 @@ from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.setting import STEP_LIMIT
 from benchmarks.lessons.harm_lessons import PLANTED_SHARE, Sentence, mixed
 from benchmarks.options import embedder_called
-from benchmarks.report import counted_share, out_option, share_of, table, write_result
+from benchmarks.report import counted_share, out_option, points, share_of, table, write_result
 from jeeves_reflexion import (
     Attempt,
     LessonSettings,
@@ -44,6 +44,7 @@ from jeeves_reflexion import (
 from jeeves_reflexion.cli.bench_options import numbers
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.settings import Credit
+from jeeves_reflexion.statistics import Difference
 from jeeves_reflexion.types import Evaluation
 from vectorstores import Embedder, InMemoryVectorStore
 
@@ -265,7 +266,7 @@ def _cost(played: Sequence[Played], span: range, arm: str) -> str:
     rng = random.Random(0)
     drawn = sorted(sum(rng.choices(costs, k=len(costs))) / len(costs) for _ in range(_RESAMPLES))
     low, high = drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES) - 1]
-    return f"{100 * sum(costs) / len(costs):+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
+    return points(Difference(sum(costs) / len(costs), low, high))
 
 
 _PAGE: Final = """# Planted lessons: what they cost, without credit and with

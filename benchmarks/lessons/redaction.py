@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from benchmarks.lessons.redaction_corpus import Half, load
-from benchmarks.lessons.redaction_measures import Read, hits_in, score, texts_of
+from benchmarks.lessons.redaction_measures import Read, score
 from benchmarks.report import counted_share, machine, out_option, table, write_result
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.statistics import wilson
@@ -38,21 +38,11 @@ narrow. Figures by kind are in the JSON beside this page. A lesson of {length} c
 
 
 @click.command()
-@click.option(
-    "--texts",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    multiple=True,
-    help="JSON lines (or .gz) without secrets: every mark is a mistake.",
-)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of what fills the corpus.")
 @out_option("lessons_redaction.md and .json")
-def main(texts: tuple[Path, ...], seed: int, out: Path) -> None:
+def main(seed: int, out: Path) -> None:
     """Measure redaction and write the page."""
     rows, lists = _recall(seed)
-    for path in texts:
-        found = hits_in(texts_of(path), redact)
-        lists += [f"In {path.name}, {len(texts_of(path))} texts, {len(found)} marks:", ""]
-        lists += [*(f"- `{_plain(hit)}`" for hit in found), ""]
     page = _PAGE.format(
         machine=machine(),
         seed=seed,
@@ -92,11 +82,8 @@ def _recall(seed: int) -> tuple[list[list[str]], list[str]]:
 
 
 def _code(one: Read) -> str:
-    return f"`{_plain(one.clean)}`"
-
-
-def _plain(text: str) -> str:
-    return text.replace("`", "'").replace("\n", " ")[:140]
+    plain = one.clean.replace("`", "'").replace("\n", " ")
+    return f"`{plain[:140]}`"
 
 
 def _microseconds(calls: int = 200) -> float:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.lessons.redaction_corpus import NONE, Labelled
-from jeeves_reflexion.types import JSON
 
 Redact = Callable[[str], str]
 _MARK = re.compile(r"(?:\[REDACTED:){1,3}[a-z_]{1,40}\]")  # an older version left marks within marks
@@ -94,31 +90,3 @@ def score(rows: Iterable[Labelled], redact: Redact) -> Score:
         misses=tuple(one for one in positive if one.leaked),
         mistakes=tuple(one for one in negative if one.beside),
     )
-
-
-def texts_of(path: Path) -> list[str]:
-    """Return every string in a file of JSON lines (also ``.gz``) that has a space: what a program or a person wrote."""
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    found = [text for line in raw.decode("utf-8").splitlines() for text in _strings(json.loads(line))]
-    return list(dict.fromkeys(text for text in found if " " in text))
-
-
-def _strings(value: JSON) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-
-
-def hits_in(texts: Iterable[str], redact: Redact) -> list[str]:
-    """Return each mark that was made in the texts, with what stands around it."""
-    found = []
-    for text in texts:
-        clean = redact(text)
-        if clean != text:
-            found += [clean[max(0, mark.start() - 30) : mark.end() + 20] for mark in _MARK.finditer(clean)]
-    return found

@@ -32,6 +32,7 @@ from benchmarks.report import counted_share, figure_text, out_option, share_of, 
 from jeeves_reflexion import LessonSettings, Provenance, Reflection, Task, VectorLessonStore
 from jeeves_reflexion.errors import LessonRefusedError
 from jeeves_reflexion.lessons.records import Key
+from jeeves_reflexion.statistics import Difference
 from vectorstores import Embedder, Filter, InMemoryVectorStore
 
 NAME: Final = "lessons_retrieval"
@@ -72,15 +73,6 @@ class Asked:
         return replace(self, recalled=self.recalled[:kept], similarities=self.similarities[:kept])
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A figure with its 95 % bootstrap interval; NaN where nothing could be measured."""
-
-    value: float
-    low: float
-    high: float
-
-
 def ndcg(asked: Asked) -> float:
     """Normalised discounted cumulative gain at 5, gains 2^grade - 1 (Järvelin, Kekäläinen 2002)."""
 
@@ -113,8 +105,11 @@ FIGURES: Final[Mapping[str, Callable[[Asked], float]]] = {
 }
 
 
-def estimates(asked: Sequence[Asked], beside: Sequence[Asked] | None = None) -> dict[str, Estimate]:
-    """Return all figures, or by how much they exceed those of another way over the same queries."""
+def estimates(asked: Sequence[Asked], beside: Sequence[Asked] | None = None) -> dict[str, Difference]:
+    """Return all figures, or by how much they exceed those of another way over the same queries.
+
+    With 95 % bootstrap intervals; NaN where nothing could be measured.
+    """
     if beside is not None and [each.query for each in asked] != [each.query for each in beside]:
         raise ValueError("paired figures need the same queries in the same order")
     return {
@@ -134,7 +129,7 @@ def _sums(asked: Sequence[Asked], of: Callable[[Asked], float]) -> np.ndarray[An
     return np.array([sums[cluster] for cluster in sorted(sums)])
 
 
-def _estimate(sums: np.ndarray[Any, Any], beside: np.ndarray[Any, Any] | None) -> Estimate:
+def _estimate(sums: np.ndarray[Any, Any], beside: np.ndarray[Any, Any] | None) -> Difference:
     # The same draws for all figures, so that differences are paired.
     drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
     every = np.arange(len(sums))[None, :]
@@ -150,9 +145,9 @@ def _estimate(sums: np.ndarray[Any, Any], beside: np.ndarray[Any, Any] | None) -
 
     value = float(mean(every)[0])
     if math.isnan(value):
-        return Estimate(math.nan, math.nan, math.nan)
+        return Difference(math.nan, math.nan, math.nan)
     low, high = np.nanpercentile(mean(drawn), [2.5, 97.5])
-    return Estimate(value, float(low), float(high))
+    return Difference(value, float(low), float(high))
 
 
 class Library:
@@ -242,7 +237,7 @@ async def measure(data: Path, embedder: Embedder, *, limit: int | None = None) -
     return found
 
 
-def _flat(figures: Mapping[str, Estimate]) -> dict[str, list[float]]:
+def _flat(figures: Mapping[str, Difference]) -> dict[str, list[float]]:
     return {name: list(asdict(each).values()) for name, each in figures.items()}
 
 
@@ -305,7 +300,7 @@ def page(found: Mapping[str, Any]) -> str:
 
 
 def _text(figure: Sequence[float], *, sign: bool = False) -> str:
-    return "-" if math.isnan(figure[0]) else figure_text(Estimate(*figure), 3, sign=sign)
+    return "-" if math.isnan(figure[0]) else figure_text(Difference(*figure), 3, sign=sign)
 
 
 @click.command()

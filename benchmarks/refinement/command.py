@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import anyio
 import click
 
-from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import numbers
-from jeeves_reflexion.types import JSON
 
 from ..report import out_option, tell_quarters, write_result
-from .figures import figures
-from .real import Cast, errors_of, play_real
-from .report import model_json, model_page, page, page_json
-from .setting import MeasuredModel, Setting, measure
-from .tasks import keys
+from .report import page, page_json
+from .setting import Setting, measure
 
 _DEFAULTS = Setting("")
 _GRID = ",".join(f"{one:g}" for one in _DEFAULTS.judges)
-_MODEL_TASKS = 12
 
 
-def _seeds(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    return None if value is None else tuple(dict.fromkeys(numbers(ctx, option, value)))
+def _seeds(ctx: click.Context, option: click.Parameter, value: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers(ctx, option, value)))
 
 
 def _axes(_: click.Context, __: click.Parameter, value: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -57,9 +46,11 @@ def _errors(listed: str) -> tuple[float, ...]:
 @click.option(
     "--tasks",
     type=click.IntRange(min=2),
-    help=f"Problems for each seed; {_DEFAULTS.tasks}, with a model {_MODEL_TASKS}.",
+    default=_DEFAULTS.tasks,
+    show_default=True,
+    help="Problems for each seed.",
 )
-@click.option("--seeds", callback=_seeds, help="Seeds, by commas; 0,1,2,3,4, with a model 0.")
+@click.option("--seeds", callback=_seeds, default="0,1,2,3,4", show_default=True, help="Seeds, by commas.")
 @click.option(
     "--grid",
     callback=_axes,
@@ -87,69 +78,28 @@ def _errors(listed: str) -> tuple[float, ...]:
 @click.option(
     "--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1, help="Runs at a time."
 )
-@click.option("--model", help="A language model as all three, by its name at an OpenAI-compatible endpoint.")
-@click.option("--base-url", help="That endpoint; by default OPENAI_BASE_URL.")
-@click.option("--reflection-model", help="Another model there as the judge.")
-@out_option("refinement.md and refinement.json; with a model its name is added")
+@out_option("refinement.md and refinement.json")
 @click.option("--json", "as_json_", is_flag=True, help="Print the result as JSON.")
 def refinement(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Find up to which errors of judge and reviser the success criteria of the inner loop hold.
 
-    Without --model, an offline writer, judge and reviser play, whose error rates are set.
+    An offline writer, judge and reviser play, whose error rates are set.
     """
-    if not options["model"] and (options["base_url"] or options["reflection_model"]):
-        raise ConfigurationError("--base-url and --reflection-model go with --model")
     setting = _setting(options)
-    if options["model"]:
-        name, text, figures_ = anyio.run(_with_model, setting, options)
-    else:
-        name, text, figures_ = _offline(setting)
-    out: Path = options["out"]
-    write_result(out, name, figures_, text)
-    click.echo(json.dumps(figures_, indent=1) if options["as_json_"] else text)
-    click.echo(f"Written: {out / name}.md and .json", err=True)
-
-
-def _offline(setting: Setting) -> tuple[str, str, dict[str, JSON]]:
     started = time.monotonic()
     found = replace(measure(setting, _tell), seconds=time.monotonic() - started)
-    return "refinement", page(found), page_json(found)
-
-
-async def _with_model(setting: Setting, options: dict[str, Any]) -> tuple[str, str, dict[str, JSON]]:
-    started = time.monotonic()
-    async with OpenAIModel(options["model"], base_url=options["base_url"]) as model:
-        other = options["reflection_model"]
-        cast = Cast(model, model.named(other) if other else None, setting.max_revisions, setting.workers)
-        played = await play_real(keys(setting.tasks, setting.seeds), cast, _tell)
-    for failure in played.failures:
-        click.echo(failure, err=True)
-    found = MeasuredModel(
-        setting,
-        model=options["model"],
-        judge=other or options["model"],
-        figures=figures(played.records),
-        errors=errors_of(played.records),
-        reasons=Counter(record.reason for record in played.records),
-        failures=played.failures,
-        tokens=fmean(record.tokens for record in played.records),
-        seconds=time.monotonic() - started,
-    )
-    return f"refinement-{_file_name(found)}", model_page(found), model_json(found)
-
-
-def _file_name(found: MeasuredModel) -> str:
-    names = [found.model] if found.judge == found.model else [found.model, found.judge]
-    return "-judged-by-".join(re.sub(r"[^\w.-]+", "-", name).strip("-.") or "model" for name in names)
+    text, figures, out = page(found), page_json(found), options["out"]
+    write_result(out, "refinement", figures, text)
+    click.echo(json.dumps(figures, indent=1) if options["as_json_"] else text)
+    click.echo(f"Written: {out / 'refinement'}.md and .json", err=True)
 
 
 def _setting(options: dict[str, Any]) -> Setting:
     judges, revisers = options["grid"]
-    real = bool(options["model"])
     setting = Setting(
         command="",
-        tasks=options["tasks"] or (_MODEL_TASKS if real else _DEFAULTS.tasks),
-        seeds=options["seeds"] or ((0,) if real else _DEFAULTS.seeds),
+        tasks=options["tasks"],
+        seeds=options["seeds"],
         judges=judges,
         revisers=revisers,
         right=options["right"],
@@ -157,23 +107,17 @@ def _setting(options: dict[str, Any]) -> Setting:
         max_revisions=options["max_iterations"],
         workers=options["workers"],
     )
-    return replace(setting, command=_command(setting, options))
+    return replace(setting, command=_command(setting))
 
 
-def _command(setting: Setting, options: dict[str, Any]) -> str:
-    """Write the command that makes this measurement again; an address is left out, it may hold a password."""
-    words = ["jeeves-reflexion bench refinement", f"--tasks {setting.tasks}"]
-    words.append(f"--seeds {_listed(setting.seeds)}")
-    words.append(f"--max-iterations {setting.max_revisions}")
-    if options["model"]:
-        words.append(f"--model {options['model']}")
-        if options["reflection_model"]:
-            words.append(f"--reflection-model {options['reflection_model']}")
-    else:
-        axes = [_listed(setting.judges), _listed(setting.revisers)]
-        words.append(f"--grid {'/'.join(dict.fromkeys(axes))}")
-        words.append(f"--right {setting.right:g} --noise {setting.noise:g}")
-    return " ".join(words)
+def _command(setting: Setting) -> str:
+    """Write the command that makes this measurement again."""
+    axes = [_listed(setting.judges), _listed(setting.revisers)]
+    return (
+        f"jeeves-reflexion bench refinement --tasks {setting.tasks} --seeds {_listed(setting.seeds)}"
+        f" --max-iterations {setting.max_revisions} --grid {'/'.join(dict.fromkeys(axes))}"
+        f" --right {setting.right:g} --noise {setting.noise:g}"
+    )
 
 
 def _listed(numbers: Sequence[float]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from jeeves_reflexion.statistics import Share
 
@@ -39,19 +40,16 @@ BOUNDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A share and what it is of; ``share`` is None where there was nothing to count."""
-
-    name: str
-    share: Share | None
-
-    def holds(self, least: float) -> bool:
-        """Whether the whole interval lies above a bound."""
-        return self.share is not None and self.share.low > least
+Figures: TypeAlias = Mapping[str, Share | None]
+"""Shares by what they are of; None where there was nothing to count."""
 
 
-def figures(records: Sequence[Record]) -> dict[str, Figure]:
+def holds(share: Share | None, least: float) -> bool:
+    """Whether the whole interval lies above a bound."""
+    return share is not None and share.low > least
+
+
+def figures(records: Sequence[Record]) -> Figures:
     """Return all figures of some runs by name."""
     short = [record for record in records if not good(record.first.quality)]
     pairs = [pair for record in records for pair in _pairs(record)]
@@ -69,7 +67,7 @@ def figures(records: Sequence[Record]) -> dict[str, Figure]:
         "went_on_past_good": (_went_past(record) for record in records),
         "first_good": (good(record.first.quality) for record in records),
     }
-    return {name: Figure(name, share_of(values)) for name, values in counted.items()}
+    return {name: share_of(values) for name, values in counted.items()}
 
 
 def stopped_well(record: Record) -> bool:

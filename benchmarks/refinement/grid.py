@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from .figures import BOUNDS, Bound, Figure, figures
+from .figures import BOUNDS, Bound, Figures, figures, holds
 from .play import Play, play
 from .rates import Rates, at
 from .record import Record
@@ -42,7 +42,7 @@ def records_of(job: Job) -> list[Record]:
     return anyio.run(all_of_them)
 
 
-def figures_of(job: Job) -> dict[str, Figure]:
+def figures_of(job: Job) -> Figures:
     """Make the runs of a job and count."""
     return figures(records_of(job))
 
@@ -53,12 +53,12 @@ class Grid:
 
     judges: tuple[float, ...]
     revisers: tuple[float, ...]
-    cells: Mapping[Place, Mapping[str, Figure]]
+    cells: Mapping[Place, Figures]
     n: int
 
     def holds(self, bound: Bound, place: Place) -> bool:
         """Whether a bound holds at a place: its whole interval lies above."""
-        return self.cells[place][bound.figure].holds(bound.least)
+        return holds(self.cells[place][bound.figure], bound.least)
 
     def reach(self, bound: Bound, reviser: float) -> float | None:
         """Return up to which judge's error a bound holds at a reviser's error; None where not even at the first.
@@ -107,7 +107,7 @@ def run_grid(
     """Make the runs of all places, the same problems and first drafts at each."""
     judges, revisers = (tuple(sorted(set(axis))) for axis in axes)
     places = [(judge, reviser) for reviser in revisers for judge in judges]
-    cells: dict[Place, Mapping[str, Figure]] = {}
+    cells: dict[Place, Figures] = {}
     for place, found in zip(places, spread(figures_of, [basis.job(*place) for place in places]), strict=True):
         cells[place] = found
         tell(len(cells), len(places))
@@ -119,7 +119,7 @@ class Varied:
     """The figures where one thing was changed."""
 
     name: str
-    figures: Mapping[str, Figure]
+    figures: Figures
 
 
 def vary(basis: Basis, spread: Spread) -> list[Varied]:

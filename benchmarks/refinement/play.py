@@ -37,11 +37,6 @@ class Play:
     veto: bool = True
 
 
-def options() -> RefinementOptions:
-    """Return the loop's options, which are its defaults."""
-    return RefinementOptions(convergence=Convergence(improvement_threshold=IMPROVEMENT))
-
-
 async def play(problem: Problem, rates: Rates, how: Play) -> Record:
     """Write, judge and revise one problem, and look at it with the oracle's eyes."""
     loop = Refinement(
@@ -50,13 +45,12 @@ async def play(problem: Problem, rates: Rates, how: Play) -> Record:
         reviser=Mender(problem, rates),
         max_drafts=how.max_revisions + 1,
         threshold=THRESHOLD,
-        options=options(),
+        options=RefinementOptions(convergence=Convergence(improvement_threshold=IMPROVEMENT)),
     )
     refined = await loop.refine(problem.task)
     scores = await looks(problem, rates, how, refined.drafts[0].output)
-    record = record_of(problem, refined, spread=spread_of(scores))
-    further = gain_of_more(problem, rates, record.best.state, veto=how.veto)
-    return record_of(problem, refined, spread=record.spread, further=further)
+    further = gain_of_more(problem, rates, problem.state(refined.best.output), veto=how.veto)
+    return record_of(problem, refined, spread=spread_of(scores), further=further)
 
 
 async def looks(problem: Problem, rates: Rates, how: Play, text: str) -> list[float]:

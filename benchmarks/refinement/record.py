@@ -42,7 +42,7 @@ class Record:
 
     ``returned`` is the number of the draft that the loop handed over, from 1. ``spread`` is the highest less the
     lowest of five scores for the first draft. ``further`` is what two more revisions would add to the true quality of
-    the returned draft, on the mean. ``tokens`` of the run are 0 where no text was sent to a model.
+    the returned draft, on the mean.
     """
 
     problem: str
@@ -51,7 +51,6 @@ class Record:
     reason: str
     spread: float = 0.0
     further: float = 0.0
-    tokens: int = 0
 
     @property
     def first(self) -> Judged:
@@ -78,7 +77,6 @@ def record_of(problem: Problem, refined: Refined, *, spread: float = 0.0, furthe
         reason=refined.reason.value,
         spread=spread,
         further=further,
-        tokens=refined.usage.tokens,
     )
 
 

@@ -7,16 +7,17 @@ from dataclasses import asdict
 from importlib import resources
 from string import Template
 
+from jeeves_reflexion import __version__
 from jeeves_reflexion.statistics import Share, wilson
 from jeeves_reflexion.types import JSON
 
-from ..report import percent, share_json, table
-from .figures import BOUNDS, WITHIN, Bound, Figure
+from ..report import machine, percent, share_json, table
+from .figures import BOUNDS, WITHIN, Bound, Figures, holds
 from .grid import SENSITIVE, Grid, Place, Varied
 from .play import CONTINUATIONS, FURTHER, LOOKS
 from .rates import BREAKING, THRESHOLD
 from .record import IMPROVEMENT
-from .setting import Measured, MeasuredModel, Setting, surroundings
+from .setting import Measured
 
 WHERE_SHORT = Bound(
     "S01*", "the same, of runs whose first draft was not good enough", 0.80, "better_where_short"
@@ -30,9 +31,14 @@ def page(found: Measured) -> str:
     """Return the page of an offline measurement."""
     setting = found.setting
     return _filled(
-        "offline",
         {
-            **_shared(f"the mean of {CONTINUATIONS} tries"),
+            "made_with": f"jeeves-reflexion {__version__}, {machine()}",
+            "threshold": f"{THRESHOLD:g}",
+            "improvement": f"{IMPROVEMENT:g}",
+            "within": WITHIN,
+            "looks": LOOKS,
+            "further": FURTHER,
+            "tries": f"the mean of {CONTINUATIONS} tries",
             "command": setting.command,
             "seconds": f"{found.seconds:.0f}",
             "workers": setting.workers,
@@ -52,65 +58,16 @@ def page(found: Measured) -> str:
     )
 
 
-def model_page(found: MeasuredModel) -> str:
-    """Return the page of a measurement with a real model."""
-    rows = []
-    for bound in SHOWN:
-        share = found.figures[bound.figure].share
-        rows.append(
-            [f"{bound.id} {bound.title}", f"{bound.least:.0%}", _said(share), _word(share, bound.least)]
-        )
-    errors = [[name, _said(share)] for name, share in found.errors.items()]
-    return _filled(
-        "model",
-        {
-            **_shared("one try"),
-            "model": found.model,
-            "judge": found.judge,
-            "command": found.setting.command,
-            "seconds": f"{found.seconds:.0f}",
-            "runs": sum(found.reasons.values()),
-            "reasons": ", ".join(f"{name} {count}" for name, count in sorted(found.reasons.items())),
-            "failed": len(found.failures),
-            "tokens": f"{found.tokens:,.0f}",
-            "bounds": table(["bound", "least", "figure", "holds"], rows),
-            "late": _said(found.figures["went_on_past_good"].share),
-            "errors": table(["error", "share"], errors),
-            "failures": "\n".join(f"- {one}" for one in found.failures),
-        },
-    )
-
-
 def page_json(found: Measured) -> dict[str, JSON]:
     """Return an offline measurement: every figure with its counts."""
     return {
-        **_head(found.setting, found.seconds),
+        "command": found.setting.command,
+        "versions": {"jeeves-reflexion": __version__, "machine": machine()},
+        "seconds": round(found.seconds, 1),
+        "setting": {**asdict(found.setting), "runs": found.setting.runs},
+        "bounds": [asdict(bound) for bound in BOUNDS],
         "grids": {"each_criterion_vetoes": _grid(found.strict), "overall_score_alone": _grid(found.loose)},
         "one_assumption_at_a_time": {row.name: _figures(row.figures) for row in found.varied},
-    }
-
-
-def model_json(found: MeasuredModel) -> dict[str, JSON]:
-    """Return a measurement with a real model."""
-    return {
-        **_head(found.setting, found.seconds),
-        "model": found.model,
-        "judge": found.judge,
-        "figures": _figures(found.figures),
-        "errors": {name: share_json(share) for name, share in found.errors.items()},
-        "reasons": dict(found.reasons),
-        "failures": list(found.failures),
-        "tokens_per_run": found.tokens,
-    }
-
-
-def _head(setting: Setting, seconds: float) -> dict[str, JSON]:
-    return {
-        "command": setting.command,
-        "versions": surroundings(),
-        "seconds": round(seconds, 1),
-        "setting": {**asdict(setting), "runs": setting.runs},
-        "bounds": [asdict(bound) for bound in BOUNDS],
     }
 
 
@@ -130,21 +87,8 @@ def _grid(grid: Grid) -> dict[str, JSON]:
     }
 
 
-def _figures(figures: Mapping[str, Figure]) -> dict[str, JSON]:
-    return {name: share_json(figure.share) for name, figure in figures.items()}
-
-
-def _shared(tries: str) -> dict[str, object]:
-    about = surroundings()
-    return {
-        "made_with": f"jeeves-reflexion {about['jeeves-reflexion']}, Python {about['python']}, {about['machine']}",
-        "threshold": f"{THRESHOLD:g}",
-        "improvement": f"{IMPROVEMENT:g}",
-        "within": WITHIN,
-        "looks": LOOKS,
-        "further": FURTHER,
-        "tries": tries,
-    }
+def _figures(figures: Figures) -> dict[str, JSON]:
+    return {name: share_json(share) for name, share in figures.items()}
 
 
 def _regions(grid: Grid) -> str:
@@ -169,16 +113,16 @@ def _varied(rows: Sequence[Varied]) -> str:
         [
             row.name,
             *(_bold(row.figures, bound) for bound in SHOWN),
-            _said(row.figures["went_on_past_good"].share),
+            _said(row.figures["went_on_past_good"]),
         ]
         for row in rows
     ]
     return table(["", *(bound.id for bound in SHOWN), "late"], written)
 
 
-def _bold(figures: Mapping[str, Figure], bound: Bound) -> str:
-    figure = figures[bound.figure]
-    return f"**{_said(figure.share)}**" if figure.holds(bound.least) else _said(figure.share)
+def _bold(figures: Figures, bound: Bound) -> str:
+    share = figures[bound.figure]
+    return f"**{_said(share)}**" if holds(share, bound.least) else _said(share)
 
 
 def _together(grid: Grid) -> str:
@@ -203,12 +147,6 @@ def _said(share: Share | None) -> str:
     return "none to count" if share is None else percent(share)
 
 
-def _word(share: Share | None, least: float) -> str:
-    if share is None:
-        return "unknown"
-    return "yes" if share.low > least else "no" if share.high < least else "open: too few runs to say"
-
-
-def _filled(name: str, values: Mapping[str, object]) -> str:
-    text = resources.files(__package__).joinpath("texts", f"{name}.md").read_text(encoding="utf-8")
+def _filled(values: Mapping[str, object]) -> str:
+    text = resources.files(__package__).joinpath("texts", "offline.md").read_text(encoding="utf-8")
     return Template(text).substitute(values).rstrip() + "\n"

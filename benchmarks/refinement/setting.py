@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from typing import TypeAlias
 
-from jeeves_reflexion import __version__
-from jeeves_reflexion.statistics import Share
-
-from .figures import Figure
 from .grid import Basis, Grid, Spread, Varied, run_grid, vary
 from .tasks import keys
 
@@ -57,21 +51,6 @@ class Measured:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredModel:
-    """What was measured with a real model, the one that judged, and how often each was wrong."""
-
-    setting: Setting
-    model: str
-    judge: str
-    figures: Mapping[str, Figure]
-    errors: Mapping[str, Share | None]
-    reasons: Mapping[str, int]
-    failures: Sequence[str]
-    tokens: float
-    seconds: float = 0.0
-
-
 @contextlib.contextmanager
 def _spreading(workers: int) -> Iterator[Spread]:
     """Give a ``map`` over that many processes; for one worker the builtin."""
@@ -99,12 +78,3 @@ def measure(setting: Setting, tell: Tell) -> Measured:
             run_grid(loose, axes, spread, partial(tell, "grid, the overall score alone")),
             vary(basis, spread),
         )
-
-
-def surroundings() -> dict[str, str]:
-    """Return the versions and the machine."""
-    return {
-        "jeeves-reflexion": __version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-    }

@@ -94,7 +94,7 @@ async def _small(run: Run, n: int, *, writes: bool) -> None:
     folder = run.folder / f"small-{n}"
     async with open_at(folder, corpus.vectors.shape[1]) as store:
         await fill(run, store, corpus.first(n), f"load {n:,}")
-        await settle(store, corpus)
+        await settle(store, corpus, quiet=settings.quiet)
         await search_lines(run, store, corpus.first(n))
         if writes:
             await add_lines(run, store, corpus, folder, n)
@@ -109,12 +109,12 @@ async def _large(run: Run, n: int) -> None:
     async with open_at(folder, dim) as store:
         loaded = await fill(run, store, corpus, f"load {n:,}")
         run.add(Line(SECTION, f"load {n:,}", single(n / loaded, "per s"), note=f"{loaded:.1f} s"))
-        await settle(store, corpus)
+        await settle(store, corpus, quiet=settings.quiet)
         await search_lines(run, store, corpus)
         if n == settings.large:
             await filter_lines(run, store, corpus)
     await open_lines(run, corpus, folder)
     async with open_at(folder, dim) as store:
-        await settle(store, corpus)
+        await settle(store, corpus, quiet=settings.quiet)
         await delete_lines(run, store, corpus)
     shutil.rmtree(folder)

@@ -92,6 +92,7 @@ class Settings:
     writers: int = 32
     searchers: int = 32
     window: float = 0.5
+    quiet: float = 1.0
     seed: int = 0
 
     def quick(self) -> Settings:
@@ -105,6 +106,7 @@ class Settings:
             calls=4,
             queries=20,
             window=0.05,
+            quiet=0.1,
         )
 
 

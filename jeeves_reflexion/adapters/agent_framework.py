@@ -13,7 +13,7 @@ from agent_framework import (
     FunctionMiddleware,
 )
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
 from jeeves_reflexion.errors import described
 
 
@@ -22,8 +22,7 @@ class AgentFrameworkAgent(Adapter):
 
     def __init__(self, agent: BaseAgent, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        own = "each attempt begins a conversation of its own"
-        refuse(options, "agent-framework", session=own, stream="the adapter listens by middleware")
+        refuse(options, "agent-framework", session=OWN, stream="the adapter listens by middleware")
         self._middleware = tuple(options.pop("middleware", None) or ())
         self._options = options
 
@@ -86,6 +85,4 @@ class _ToolCalls(FunctionMiddleware):
         await self._trace.tool(name, data, told, thought=thought)
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent of the framework; None for anything else."""
-    return AgentFrameworkAgent(agent, **options) if isinstance(agent, BaseAgent) else None
+adapter = adapter_for(AgentFrameworkAgent, BaseAgent)

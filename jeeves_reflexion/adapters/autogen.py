@@ -15,7 +15,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, arguments_of
+from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for, arguments_of
 
 
 class AutoGenAgent(Adapter):
@@ -74,6 +74,4 @@ class _Heard:
             self._trace.used(1, usage.prompt_tokens, usage.completion_tokens)
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent or a team of AutoGen; None for anything else."""
-    return AutoGenAgent(agent, **options) if isinstance(agent, ChatAgent | Team) else None
+adapter = adapter_for(AutoGenAgent, ChatAgent, Team)

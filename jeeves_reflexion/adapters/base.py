@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -20,6 +20,7 @@ from jeeves_reflexion.text import cut_middle, render_blocks
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Attempt, Step, Task, Usage
 
 T = TypeVar("T")
+OWN: Final = "each attempt begins a conversation of its own"
 _STEP_TOKENS: Final = 2000
 
 
@@ -63,6 +64,18 @@ class Trace:
         self.session.spend.charge("agent" if scope is None else scope[1], usage)
         self.session.spend.check()
 
+    def attempt(self, *, error: str | None = None, seconds: float = 0.0) -> Attempt[Any]:
+        """Return the attempt."""
+        return Attempt(
+            text_of(self.output),
+            steps=tuple(self.steps),
+            usage=self.usage if self.usage.calls else UNKNOWN_USAGE,
+            error=error,
+            interrupted=self.interrupted,
+            seconds=seconds,
+            value=None if isinstance(self.output, str) else self.output,
+        )
+
 
 class Adapter(ABC):
     """An agent of a framework, as an agent of ours.
@@ -101,15 +114,7 @@ class Adapter(ABC):
             if not trace.steps or programming_error(raised) or hopeless(raised):
                 raise
             error = described(raised)
-        return Attempt(
-            text_of(trace.output),
-            steps=tuple(trace.steps),
-            usage=trace.usage if trace.usage.calls else UNKNOWN_USAGE,
-            error=error,
-            interrupted=trace.interrupted,
-            seconds=time.monotonic() - started,
-            value=None if isinstance(trace.output, str) else trace.output,
-        )
+        return trace.attempt(error=error, seconds=time.monotonic() - started)
 
 
 def text_of(value: object) -> str:
@@ -135,6 +140,11 @@ def arguments_of(text: str) -> object:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def adapter_for(adapter: Callable[..., Adapter], *kinds: type) -> Callable[..., Adapter | None]:
+    """Return what makes an adapter of an object and options; for an object of other kinds it returns None."""
+    return lambda agent, **options: adapter(agent, **options) if isinstance(agent, kinds) else None
 
 
 def refuse(options: Mapping[str, object], framework: str, **reasons: str) -> None:

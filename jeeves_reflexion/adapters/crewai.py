@@ -1,4 +1,4 @@
-"""Crews and agents of CrewAI, which run in a worker thread."""
+"""Crews, flows and agents of CrewAI, which run in a worker thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 from contextvars import ContextVar
 from typing import Any
 
-from crewai import Crew
+from crewai import Crew, Flow
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.events import crewai_event_bus
 from crewai.events.types.llm_events import LLMCallCompletedEvent
@@ -15,25 +15,26 @@ from crewai.events.types.tool_usage_events import ToolUsageErrorEvent
 from crewai.hooks import HookAborted, InterceptionPoint, LLMCallHookContext, ToolCallHookContext
 from crewai.hooks.dispatch import scoped_hooks
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, refuse
+from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for, refuse
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
 
 
 class CrewAIAgent(Adapter):
-    """A crew or an agent of CrewAI, made anew for each attempt with the lessons in a ``backstory``.
+    """A crew, a flow or an agent of CrewAI, made anew for each attempt with the lessons in a ``backstory``.
 
-    ``options`` are further inputs of a crew, whose tasks have ``{prompt}`` in a description, or go to an agent's
-    ``kickoff``. An attempt that is cancelled ends before the next call of a model or a tool.
+    ``options`` are further inputs of a crew, whose tasks have ``{prompt}`` in a description, or of a flow, whose state
+    has a ``prompt``; or they go to an agent's ``kickoff``. An attempt that is cancelled ends before the next call of a
+    model or a tool.
     """
 
     made_per_attempt = True
 
-    def __init__(self, agent: Crew | BaseAgent, **options: Any) -> None:  # noqa: ANN401 - its own
+    def __init__(self, agent: Crew | Flow[Any] | BaseAgent, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        if isinstance(agent, Crew):
+        if isinstance(agent, Crew | Flow):
             refuse(options, "crewai", prompt="it is the task's prompt")
-            if not any("{prompt}" in task.description for task in agent.tasks):
+            if isinstance(agent, Crew) and not any("{prompt}" in task.description for task in agent.tasks):
                 raise ConfigurationError(
                     "crewai: no task of the crew has {prompt} in its description: write Task(description='{prompt}', "
                     "...) where the prompt is to stand"
@@ -55,13 +56,13 @@ class CrewAIAgent(Adapter):
             raise
         await heard.settle()
         typed = getattr(output, "pydantic", None) or getattr(output, "json_dict", None)
-        return typed if typed is not None else output.raw
+        return typed if typed is not None else getattr(output, "raw", output)
 
     def _run(self, prompt: str, heard: _Heard) -> object:
         token = _current.set(heard)
         try:
             with scoped_hooks(heard.hooks()):
-                if isinstance(self.agent, Crew):
+                if isinstance(self.agent, Crew | Flow):
                     return self.agent.kickoff(inputs={**self._options, "prompt": prompt})
                 return self.agent.kickoff(prompt, **self._options)
         finally:
@@ -151,6 +152,4 @@ crewai_event_bus.on(LLMCallCompletedEvent)(_on_model)
 crewai_event_bus.on(ToolUsageErrorEvent)(_on_tool_error)
 
 
-def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
-    """Return the adapter for a crew or an agent of CrewAI; None for anything else."""
-    return CrewAIAgent(agent, **options) if isinstance(agent, Crew | BaseAgent) else None
+adapter = adapter_for(CrewAIAgent, Crew, Flow, BaseAgent)

@@ -6,14 +6,14 @@ import asyncio
 import copy
 import functools
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
-from jeeves_reflexion.callables import run
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.callables import is_async, run
 from jeeves_reflexion.errors import ConfigurationError, described
 
 
@@ -34,7 +34,7 @@ class DSPyModule(Adapter):
         **options: Any,  # noqa: ANN401 - its own
     ) -> None:
         super().__init__(agent)
-        refuse(options, "dspy", history="each attempt begins a conversation of its own")
+        refuse(options, "dspy", history=OWN)
         inputs = [name for name in _inputs(agent) if name not in options]
         if input_field is None and len(inputs) != 1:
             taken = f"takes {', '.join(inputs)}" if inputs else "does not say what it takes"
@@ -53,6 +53,7 @@ class DSPyModule(Adapter):
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run a copy of the module with the lessons in the instructions of each of its predictors."""
         module = _copy(self.agent, {})
+        _move_tools(module)
         for _, predictor in module.named_sub_modules(dspy.Predict):
             told = joined(predictor.signature.instructions, lessons)
             predictor.signature = predictor.signature.with_instructions(told)
@@ -194,6 +195,33 @@ def _copy(value: Any, made: dict[int, Any]) -> Any:  # noqa: ANN401 - any attrib
     return value
 
 
+def _move_tools(module: dspy.Module) -> None:
+    """Have the framework's own agents run sync tools in a thread: DSPy would run them on the event loop."""
+    for kind in (dspy.ReAct, getattr(dspy, "ReActV2", dspy.ReAct)):
+        for _, agent in module.named_sub_modules(kind):
+            agent.tools = {name: _moved(tool) for name, tool in agent.tools.items()}
+
+
+def _moved(tool: dspy.Tool) -> dspy.Tool:
+    if is_async(tool.func):
+        return tool
+    moved, kind = copy.copy(tool), cast("Any", type(tool))
+    moved.__class__ = _threaded(kind)
+    return moved
+
+
+@functools.cache
+def _threaded(kind: Any) -> Any:  # noqa: ANN401 - a class of tools
+    """Return a tool's class that works in a thread where it is awaited."""
+
+    class Threaded(kind):
+        async def acall(self, **arguments: object) -> object:
+            return await run(self.func, lambda: kind.__call__(self, **arguments))
+
+    Threaded.__name__ = Threaded.__qualname__ = kind.__name__
+    return Threaded
+
+
 def _ends(module: dspy.Module) -> set[int]:
     """Return the tools with which the framework's own agents end, which are no steps."""
     return {
@@ -236,6 +264,4 @@ def _signature(module: dspy.Module) -> Any:  # noqa: ANN401 - theirs
     return None
 
 
-def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
-    """Return the adapter for a module of DSPy; None for anything else."""
-    return DSPyModule(agent, **options) if isinstance(agent, dspy.Module) else None
+adapter = adapter_for(DSPyModule, dspy.Module)

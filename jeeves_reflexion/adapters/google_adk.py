@@ -13,7 +13,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
 from jeeves_reflexion.errors import described
 
 _APP = "jeeves_reflexion"
@@ -24,8 +24,7 @@ class ADKAgent(Adapter):
 
     def __init__(self, agent: BaseAgent, **options: Any) -> None:  # noqa: ANN401 - the runner's own
         super().__init__(agent)
-        own = "each attempt begins a conversation of its own"
-        refuse(options, "google-adk", session_id=own, user_id=own, new_message="it is the task's prompt")
+        refuse(options, "google-adk", session_id=OWN, user_id=OWN, new_message="it is the task's prompt")
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
@@ -121,6 +120,4 @@ def _text(content: types.Content | None) -> str:
     return joined(*(part.text for part in parts if not part.thought))
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent of the ADK; None for anything else."""
-    return ADKAgent(agent, **options) if isinstance(agent, BaseAgent) else None
+adapter = adapter_for(ADKAgent, BaseAgent)

@@ -56,7 +56,7 @@ class LangGraphAgent(Adapter):
             **self._config,
             "configurable": {**self._config.get("configurable", {}), "thread_id": uuid4().hex},
         }
-        heard, state = _Heard(trace), dict[str, Any]()
+        heard, state = Heard(trace), dict[str, Any]()
         events = self.agent.astream(
             self._make_input(prompt, lessons),
             config,
@@ -72,18 +72,7 @@ class LangGraphAgent(Adapter):
                     await heard.update(data)
         except GraphRecursionError:
             trace.interrupted = "max_turns"
-        return self._answer(state, trace)
-
-    def _answer(self, state: Mapping[str, Any], trace: Trace) -> object:
-        if self._output is not None:
-            return state.get(self._output, "")
-        if state.get("structured_response") is not None:
-            return state["structured_response"]
-        _look_for_filter(state.get("messages", ()), trace)
-        # A tool that returns directly has the last word, unless the run was cut short after it.
-        kinds = AIMessage if trace.interrupted else AIMessage | ToolMessage
-        answers = [m for m in state.get("messages", ()) if isinstance(m, kinds)]
-        return str(answers[-1].text) if answers else ""
+        return answer_of(state, trace) if self._output is None else state.get(self._output, "")
 
 
 class LangChainModel(Adapter):
@@ -96,7 +85,7 @@ class LangChainModel(Adapter):
         return str(answer.text)
 
 
-class _Heard:
+class Heard:
     """Turns messages, which parent graphs repeat, into steps and usage, each once."""
 
     def __init__(self, trace: Trace) -> None:
@@ -105,15 +94,17 @@ class _Heard:
         self._calls = dict[str, tuple[Mapping[str, Any], str]]()
 
     async def update(self, data: Mapping[str, Any]) -> None:
+        """Tell of what the nodes of a step wrote."""
         if "__interrupt__" in data:
             self._trace.interrupted = "interrupt"
         for update in data.values():
             found = update.get("messages", ()) if isinstance(update, Mapping) else ()
             for message in found if isinstance(found, list | tuple) else (found,):
                 if isinstance(message, BaseMessage):
-                    await self._message(message)
+                    await self.message(message)
 
-    async def _message(self, message: BaseMessage) -> None:
+    async def message(self, message: BaseMessage) -> None:
+        """Tell of a message that has not been seen yet."""
         if message.id is not None and message.id in self._seen:
             return
         self._seen.add(message.id or "")
@@ -132,6 +123,17 @@ class _Heard:
                 thought=thought,
                 failed=message.status == "error",
             )
+
+
+def answer_of(state: Mapping[str, Any], trace: Trace) -> object:
+    """Return what the messages of a state say in the end, or its typed answer."""
+    if state.get("structured_response") is not None:
+        return state["structured_response"]
+    _look_for_filter(state.get("messages", ()), trace)
+    # A tool that returns directly has the last word, unless the run was cut short after it.
+    kinds = AIMessage if trace.interrupted else AIMessage | ToolMessage
+    answers = [m for m in state.get("messages", ()) if isinstance(m, kinds)]
+    return str(answers[-1].text) if answers else ""
 
 
 def _messages(prompt: str, lessons: str) -> dict[str, Any]:

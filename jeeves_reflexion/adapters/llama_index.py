@@ -1,32 +1,35 @@
-"""Agents of LlamaIndex."""
+"""Agents of LlamaIndex, and workflows of them."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
-from llama_index.core.agent.workflow import AgentOutput, BaseWorkflowAgent, ToolCallResult
+from llama_index.core.agent.workflow import AgentOutput, AgentWorkflow, BaseWorkflowAgent, ToolCallResult
 from llama_index.core.callbacks.token_counting import get_tokens_from_response
 from llama_index.core.llms import ChatResponse
 from llama_index.core.memory import ChatMemoryBuffer
 from workflows.errors import WorkflowRuntimeError
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
 
 
 class LlamaIndexAgent(Adapter):
-    """A ``FunctionAgent``, ``ReActAgent`` or ``CodeActAgent``; ``options`` go to its ``run``."""
+    """A ``FunctionAgent``, ``ReActAgent`` or ``CodeActAgent``, or an ``AgentWorkflow`` of some.
 
-    def __init__(self, agent: BaseWorkflowAgent, **options: Any) -> None:  # noqa: ANN401 - its own
+    ``options`` go to its ``run``.
+    """
+
+    def __init__(self, agent: BaseWorkflowAgent | AgentWorkflow, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        own = "each attempt begins a conversation of its own"
-        refuse(options, "llama-index", ctx=own, memory=own, chat_history=own)
+        refuse(options, "llama-index", ctx=OWN, memory=OWN, chat_history=OWN)
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run a copy of the agent with the lessons in its system prompt."""
-        system = joined(self.agent.system_prompt, lessons) or None
-        copy = self.agent.model_copy(update={"system_prompt": system})
-        handler = copy.run(user_msg=prompt, memory=ChatMemoryBuffer.from_defaults(), **self._options)
+        handler = _instructed(self.agent, lessons).run(
+            user_msg=prompt, memory=ChatMemoryBuffer.from_defaults(), **self._options
+        )
         thought = ""
         try:
             async for event in handler.stream_events():
@@ -55,6 +58,15 @@ class LlamaIndexAgent(Adapter):
         return answer.structured_response or str(answer.response.content or "")
 
 
+def _instructed(agent: Any, lessons: str) -> Any:  # noqa: ANN401 - as above
+    """Return a copy with the lessons in the system prompt, of each agent of a workflow."""
+    if isinstance(agent, AgentWorkflow):
+        workflow = copy.copy(agent)
+        workflow.agents = {name: _instructed(each, lessons) for name, each in agent.agents.items()}
+        return workflow
+    return agent.model_copy(update={"system_prompt": joined(agent.system_prompt, lessons) or None})
+
+
 def _charge(event: AgentOutput, trace: Trace) -> None:
     if event.raw is None and not event.response.content and not event.tool_calls:
         return
@@ -62,6 +74,4 @@ def _charge(event: AgentOutput, trace: Trace) -> None:
     trace.used(1, given, made)
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent of LlamaIndex; None for anything else."""
-    return LlamaIndexAgent(agent, **options) if isinstance(agent, BaseWorkflowAgent) else None
+adapter = adapter_for(LlamaIndexAgent, BaseWorkflowAgent, AgentWorkflow)

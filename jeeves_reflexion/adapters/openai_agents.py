@@ -1,11 +1,11 @@
-"""Agents of the OpenAI Agents SDK."""
+"""Agents of the OpenAI Agents SDK, and lessons for runs of it without a loop of ours."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from agents import Agent, MaxTurnsExceeded, RunConfig, RunHooks, Runner, Tool, Usage
 from agents.items import ItemHelpers, ModelResponse
@@ -13,7 +13,11 @@ from agents.run import CallModelData, ModelInputData
 from agents.tool import default_tool_error_function
 from openai.types.responses import ResponseOutputMessage
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.adapters.middleware import Done, LearnerRun
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.loop.learner import Learner
 
 
 class OpenAIAgentsAgent(Adapter):
@@ -21,13 +25,12 @@ class OpenAIAgentsAgent(Adapter):
 
     def __init__(self, agent: Agent[Any], **options: Any) -> None:  # noqa: ANN401 - the runner's own
         super().__init__(agent)
-        own = "each attempt begins a conversation of its own"
         refuse(
             options,
             "openai-agents",
-            session=own,
-            previous_response_id=own,
-            conversation_id=own,
+            session=OWN,
+            previous_response_id=OWN,
+            conversation_id=OWN,
             hooks="the adapter listens there; AgentHooks of the agent itself work",
         )
         self._config: RunConfig = options.pop("run_config", None) or RunConfig()
@@ -35,18 +38,7 @@ class OpenAIAgentsAgent(Adapter):
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run the agent; the lessons stand in the instructions of each model call, after handoffs too."""
-        config = self._config
-        if lessons:
-            earlier = config.call_model_input_filter
-
-            async def with_lessons(data: CallModelData[Any]) -> ModelInputData:
-                model_data = data.model_data
-                if earlier is not None:
-                    filtered = earlier(data)
-                    model_data = await filtered if inspect.isawaitable(filtered) else filtered
-                return ModelInputData(model_data.input, joined(model_data.instructions, lessons))
-
-            config = dataclasses.replace(config, call_model_input_filter=with_lessons)
+        config = _with_lessons(self._config, lambda _: lessons) if lessons else self._config
         try:
             result = await Runner.run(
                 self.agent, prompt, run_config=config, hooks=_Hooks(trace), **self._options
@@ -93,6 +85,57 @@ class _Hooks(RunHooks[Any]):
         await self._trace.tool("handoff", to_agent.name, "")
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent of the SDK; None for anything else."""
-    return OpenAIAgentsAgent(agent, **options) if isinstance(agent, Agent) else None
+def learner_options(
+    learner: Learner, *, run_config: RunConfig | None = None, done: Done | None = None
+) -> dict[str, Any]:
+    """Return the options with which ``Runner.run`` does one run beside a learner.
+
+    ::
+
+        result = await Runner.run(agent, question, **learner_options(learner))
+
+    The lessons stand in the instructions of each model call, and the run is learned from when it is over; ``done`` is
+    called with the task, the attempt and the advice instead. A run that raises is not learned from.
+    """
+    run = LearnerRun(learner, done)
+
+    async def lessons(model_data: ModelInputData) -> str:
+        await run.begin(_asked(model_data.input))
+        return run.lessons
+
+    return {"hooks": _LearnerHooks(run), "run_config": _with_lessons(run_config or RunConfig(), lessons)}
+
+
+class _LearnerHooks(_Hooks):
+    def __init__(self, run: LearnerRun) -> None:
+        super().__init__(run.trace)
+        self._run = run
+
+    async def on_agent_end(self, context: Any, agent: Any, output: object) -> None:  # noqa: ANN401
+        await self._run.end(output)
+
+
+def _with_lessons(config: RunConfig, lessons: Callable[[ModelInputData], str | Awaitable[str]]) -> RunConfig:
+    """Return the options with lessons in the instructions of each model call."""
+    earlier = config.call_model_input_filter
+
+    async def with_lessons(data: CallModelData[Any]) -> ModelInputData:
+        model_data = data.model_data
+        if earlier is not None:
+            filtered = earlier(data)
+            model_data = await filtered if inspect.isawaitable(filtered) else filtered
+        told = lessons(model_data)
+        told = told if isinstance(told, str) else await told
+        return ModelInputData(model_data.input, joined(model_data.instructions, told) or None)
+
+    return dataclasses.replace(config, call_model_input_filter=with_lessons)
+
+
+def _asked(items: Sequence[Any]) -> str:
+    """Return the last words of the user's."""
+    asked = [item["content"] for item in items if isinstance(item, dict) and item.get("role") == "user"]
+    content = asked[-1] if asked else ""
+    return content if isinstance(content, str) else joined(*(part.get("text") for part in content))
+
+
+adapter = adapter_for(OpenAIAgentsAgent, Agent)

@@ -1,14 +1,31 @@
-"""Agents of pydantic-ai."""
+"""Agents of pydantic-ai, and lessons for runs of it without a loop of ours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from pydantic_ai import Agent, FunctionToolResultEvent, ModelResponse, UsageLimitExceeded
+from pydantic_ai import (
+    Agent,
+    AgentRunResult,
+    DeferredToolRequests,
+    FunctionToolResultEvent,
+    ModelResponse,
+    RunContext,
+    ToolCallPart,
+    ToolDefinition,
+    UsageLimitExceeded,
+)
 from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler, WrapToolExecuteHandler
+from pydantic_ai.models import ModelRequestContext
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.adapters.middleware import Done, LearnerRun
+from jeeves_reflexion.errors import described
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.loop.learner import Learner
 
 
 class PydanticAIAgent(Adapter):
@@ -16,7 +33,7 @@ class PydanticAIAgent(Adapter):
 
     def __init__(self, agent: AbstractAgent[Any, Any], **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        refuse(options, "pydantic-ai", message_history="each attempt begins a conversation of its own")
+        refuse(options, "pydantic-ai", message_history=OWN)
         self._instructions = options.pop("instructions", None)
         self._options: Mapping[str, Any] = options
 
@@ -58,6 +75,64 @@ async def _tell(response: ModelResponse, events: Any, trace: Trace) -> None:  # 
         thought = ""
 
 
-def adapter(agent: object, **options: object) -> Adapter | None:
-    """Return the adapter for an agent of pydantic-ai; None for anything else."""
-    return PydanticAIAgent(agent, **options) if isinstance(agent, AbstractAgent) else None
+class LearnerCapability(AbstractCapability[Any]):
+    """Puts a learner's lessons into an agent's instructions, and learns when a run is over.
+
+    One object serves many runs at once: ``Agent(..., capabilities=[LearnerCapability(learner)])``. ``done`` is called
+    with the task, the attempt and the advice, in place of judging at once. A run that raises, or that waits for a
+    person's word on a tool, is not learned from.
+    """
+
+    def __init__(self, learner: Learner, *, done: Done | None = None) -> None:
+        self._learner = learner
+        self._done = done
+        self._run = LearnerRun(learner, done)
+        self._thought = ""
+
+    async def for_run(self, ctx: RunContext[Any]) -> LearnerCapability:
+        """Return the one for this run."""
+        return LearnerCapability(self._learner, done=self._done)
+
+    def get_instructions(self) -> Callable[[RunContext[Any]], str]:
+        """Return what gives the lessons, which are known when the run has begun."""
+        return lambda _: self._run.lessons
+
+    async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
+        """Recall, run, learn."""
+        asked = [ctx.prompt] if isinstance(ctx.prompt, str) else ctx.prompt or ()
+        await self._run.begin(joined(*(part for part in asked if isinstance(part, str))))
+        result = await handler()
+        usage = result.usage
+        self._run.trace.used(usage.requests, usage.input_tokens, usage.output_tokens)
+        if not isinstance(result.output, DeferredToolRequests):
+            await self._run.end(result.output)
+        return result
+
+    async def after_model_request(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
+    ) -> ModelResponse:
+        """Keep what the model says beside its calls of tools."""
+        self._thought = joined(response.text)
+        return response
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: WrapToolExecuteHandler,
+    ) -> object:
+        """Note what a tool did."""
+        thought, self._thought = self._thought, ""
+        try:
+            result = await handler(args)
+        except Exception as error:
+            await self._run.trace.tool(call.tool_name, args, described(error), thought=thought, failed=True)
+            raise
+        await self._run.trace.tool(call.tool_name, args, result, thought=thought)
+        return result
+
+
+adapter = adapter_for(PydanticAIAgent, AbstractAgent)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import anyio.from_thread
 from smolagents import ActionStep, FinalAnswerStep, MultiStepAgent, TokenUsage, ToolOutput
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, joined
+from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for, joined
 from jeeves_reflexion.callables import run
 
 
@@ -82,6 +81,4 @@ def _calls(step: ActionStep) -> list[tuple[str, str, object]]:
     return [call for call in calls if call[1] != "final_answer"]
 
 
-def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
-    """Return the adapter for an agent of smolagents; None for anything else."""
-    return SmolAgent(agent, **options) if isinstance(agent, MultiStepAgent) else None
+adapter = adapter_for(SmolAgent, MultiStepAgent)

@@ -57,7 +57,8 @@ async def mcp_tools(
     :class:`ConfigurationError` where there is no server, and :class:`MissingDependencyError`.
     """
     client = _client(server, timeout)
-    leave, shown = anyio.Event(), redact(str(server))
+    # Others than a text may hold the environment of a command, and keys in it.
+    leave, shown = anyio.Event(), redact(server) if isinstance(server, str) else type(server).__name__
 
     # In a task of its own: a transport that breaks would cancel whatever runs within its block, a run of the loop here.
     async def stay_connected(*, task_status: TaskStatus[list[Tool] | Exception]) -> None:
@@ -102,8 +103,11 @@ def _client(server: Any, timeout: float) -> mcp.Client:  # noqa: ANN401 - as abo
         raise MissingDependencyError("mcp_tools", "mcp") from error
     if not timeout > 0:
         raise ConfigurationError(f"mcp_tools: timeout must be above 0 seconds, not {timeout}")
-    if isinstance(server, str) and not re.match(r"https?://", server):
-        words = shlex.split(server)
+    if isinstance(server, str) and not re.match(r"(?i)https?://", server):
+        try:
+            words = shlex.split(server)
+        except ValueError as error:
+            raise ConfigurationError(f"mcp_tools: the command can't be read: {error}") from error
         if not words:
             raise ConfigurationError("mcp_tools: name a command or an address, not an empty text")
         server = mcp.StdioServerParameters(command=words[0], args=words[1:])

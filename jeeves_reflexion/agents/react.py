@@ -26,6 +26,10 @@ _STOP = "\nObservation:"
 _SILENCE = Completion("")
 _FILTERED = "content_filter"
 _STOPPED = {_FILTERED: _FILTERED, "refusal": "refusal"}
+_REPEATED = "repeated_action"
+_REPEATED_NOTE = (
+    "You did this before, and the result was the same. Do something else, or finish with your answer."
+)
 _CRITIQUE_NOTE = "A critique of the steps so far. Weigh it, then go on with the task."
 
 
@@ -34,10 +38,13 @@ class _Trajectory:
     """What has happened so far in one attempt."""
 
     session: Session
+    max_repeats: int | None = None
     started: float = field(default_factory=time.monotonic)
     steps: list[Step] = field(default_factory=list)
     usage: Usage = NO_USAGE
     last: Completion = _SILENCE
+    repeated: int = 0
+    _turn: list[tuple[str, str]] = field(default_factory=list)
 
     def heard(self, completion: Completion) -> None:
         self.usage += completion.usage
@@ -50,10 +57,20 @@ class _Trajectory:
             StepTaken(run_id=self.session.id, attempt=self.session.attempt, number=number, step=step)
         )
 
+    def stuck(self, before: int) -> bool:
+        """Whether a turn, the steps after the first ``before``, was the same as the last one once too often."""
+        if self.max_repeats is None:
+            return False
+        turn = [(step.action, step.observation) for step in self.steps[before:]]
+        same = turn == self._turn and any(action for action, _ in turn)
+        self.repeated, self._turn = self.repeated + 1 if same else 0, turn
+        return self.repeated > self.max_repeats
+
     def advice(self) -> list[Message]:
-        """Return what a watcher of the steps has to say, for the model to read before its next one."""
+        """Return what is to be said of the steps, by us and by who watches them, before the model's next one."""
         text = self.session.inbox.take()
-        return [Message("user", fence("critique", text, note=_CRITIQUE_NOTE))] if text.strip() else []
+        said = [fence("critique", text, note=_CRITIQUE_NOTE)] if text.strip() else []
+        return [Message("user", note) for note in ([_REPEATED_NOTE] if self.repeated else []) + said]
 
     def attempt(self, output: str, *, error: str | None = None, interrupted: str | None = None) -> Attempt:
         return Attempt(
@@ -75,10 +92,12 @@ class ReAct:
     session's blocks stand in the system prompt, fenced, as data. ``system_prompt`` is a text, or a ``Path`` to
     one, in place of the default.
 
-    An attempt that runs out of turns has ``interrupted="max_turns"``, one whose answer was cut by the model's
-    limit ``"max_tokens"``, and one that a filter of the endpoint stopped ``"content_filter"``. A ``ModelError``
-    after the first step ends the attempt with its steps and ``error``; before, it is raised, as is
-    ``BudgetExceededError`` at any time.
+    Of a turn with the same actions and results as the one before the model is told; after ``max_repeats`` of
+    them in a row the next one ends the attempt, with ``interrupted="repeated_action"``. With ``None`` neither
+    happens. An attempt that runs out of turns has ``"max_turns"``,
+    one whose answer was cut by the model's limit ``"max_tokens"``, and one that a filter of the endpoint stopped
+    ``"content_filter"``. A ``ModelError`` after the first step ends the attempt with its steps and ``error``;
+    before, it is raised, as is ``BudgetExceededError`` at any time.
     """
 
     name = "react"
@@ -89,11 +108,15 @@ class ReAct:
         tools: Sequence[Tool | Callable[..., object]] = (),
         *,
         max_turns: int = 10,
+        max_repeats: int | None = 1,
         system_prompt: str | Path | None = None,
         sampling: Sampling | None = None,
     ) -> None:
         if max_turns < 1:
             raise ConfigurationError(f"max_turns must be at least 1, not {max_turns}")
+        if max_repeats is not None and max_repeats < 0:
+            raise ConfigurationError(f"max_repeats must be at least 0 or None, not {max_repeats}")
+        self.max_repeats = max_repeats
         self.model = model
         self.tools = tuple(as_tool(each) for each in tools)
         self.max_turns = max_turns
@@ -115,7 +138,7 @@ class ReAct:
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Try the task once."""
-        so_far = _Trajectory(session)
+        so_far = _Trajectory(session, self.max_repeats)
         try:
             if not self.tools:
                 return await self._answer(task, so_far)
@@ -148,13 +171,15 @@ class ReAct:
             if not completion.tool_calls or completion.finish_reason in _STOPPED:
                 return _finished(so_far, completion.text)
             messages.append(completion.message())
-            thought = completion.text.strip()
+            thought, before = completion.text.strip(), len(so_far.steps)
             for batch in self._batches(completion.tool_calls):
                 for call, (observation, failed) in zip(batch, await self._observe_all(batch), strict=True):
                     messages.append(Message("tool", observation, tool_call_id=call.id))
                     action = f"{call.name} {call.arguments}".strip()
                     await so_far.add(Step(thought, action, observation, failed=failed))
                     thought = ""
+            if so_far.stuck(before):
+                return so_far.attempt(so_far.last.text, interrupted=_REPEATED)
             messages += so_far.advice()
         return so_far.attempt(so_far.last.text, interrupted="max_turns")
 
@@ -172,9 +197,13 @@ class ReAct:
                 await so_far.add(Step(reply.thought, reply.action))
                 return _finished(so_far, reply.argument)
             observation, failed = await self._follow(reply)
-            messages.append(Message("assistant", _as_read(reply) or completion.text))
+            # A provider's own form of the answer would bring back what was left out, and calls that nobody answers.
+            opaque = {} if reply.cut or completion.tool_calls else completion.opaque
+            messages.append(Message("assistant", _as_read(reply) or completion.text, opaque=opaque))
             messages.append(Message("user", f"Observation:\n{fence('observation', observation)}"))
             await so_far.add(Step(reply.thought, reply.action, observation, failed=failed))
+            if so_far.stuck(len(so_far.steps) - 1):
+                return so_far.attempt(so_far.last.text, interrupted=_REPEATED)
             messages += so_far.advice()
         return so_far.attempt(so_far.last.text, interrupted="max_turns")
 

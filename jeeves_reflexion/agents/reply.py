@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jeeves_reflexion.models.near_json import NotJSONError, read_value
 from jeeves_reflexion.models.replies import agreed, objects, unwrapped
@@ -25,20 +25,25 @@ _NO_CALL = re.compile(
     re.IGNORECASE,
 )
 _END_OF_LINE = re.compile(r"[ \t`*.]*(?:\n|\Z)")
-_PAIRS = {"[": "]", "(": ")"}
+_HEADING = re.compile(
+    r"^ {0,3}#{2,6}[ \t]+(thought|action[ _]input|action|final[ _]answer)[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PAIRS = {"[": "]", "(": ")", "\uff3b": "\uff3d", "\uff08": "\uff09", "\u3010": "\u3011"}  # also full-width
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What a model said: its thought, and the tool that it calls with an argument, or what is wrong with it.
 
-    ``text`` is what an answer or an action looked like as written, for the trajectory.
+    ``cut`` says that something was left out after the action, such as an observation that the model made up.
     """
 
     thought: str = ""
     tool: str = ""
     argument: str = ""
     problem: str = ""
+    cut: bool = False
 
     @property
     def finished(self) -> bool:
@@ -61,7 +66,7 @@ def parse_reply(text: str) -> Reply:
     follows. Everything after the first action is left out: the model can't know the observation yet. Without any
     label, a JSON object with the tool's name and its arguments is read.
     """
-    text = unwrapped(textwrap.dedent(answer(text)))
+    text = _HEADING.sub(r"\1:", unwrapped(textwrap.dedent(answer(text))))
     spoken = _unquoted(text)
     thought, sections = _sections(spoken)
     for place, (label, body) in enumerate(sections):
@@ -73,7 +78,8 @@ def parse_reply(text: str) -> Reply:
             case "action":
                 if sections[place + 1 :] and sections[place + 1][0] == "action input":
                     body = f"{body} {_unfenced(sections[place + 1][1])}"  # noqa: PLW2901
-                return _action(thought, body)
+                reply = _action(thought, body)
+                return replace(reply, cut=not _words(text).endswith(_words(reply.argument or reply.tool)))
             case "observation":
                 break
     return _call_in_json(text, thought) or Reply(thought, problem="it has no line that begins with 'Action:'")
@@ -123,6 +129,7 @@ def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _action(thought: str, body: str) -> Reply:
+    body = _unfenced(body)
     if body.lstrip("`json \n").startswith("{") and (named := _call_in_json(body, thought)):
         return named
     call = _CALL.match(body)
@@ -133,6 +140,8 @@ def _action(thought: str, body: str) -> Reply:
         argument = _between(rest, rest[0], _PAIRS[rest[0]])
     elif rest.startswith("{"):
         argument = _object(rest)
+    elif rest.startswith("```"):
+        argument = _unfenced(rest)
     else:
         argument = rest.split("\n", 1)[0].strip("` ")
     if name.lower() == FINISH:
@@ -143,22 +152,23 @@ def _action(thought: str, body: str) -> Reply:
 def _between(text: str, opening: str, closing: str) -> str:
     """Return what stands between the bracket that a text begins with and the one that closes it.
 
-    That is the one that balances it, if it ends a line; else the last one that ends a line; else the one that
-    balances it; and without any, the text goes to its end.
+    That is the one that balances it, unless a closing one without its opening one comes later: then the brackets of
+    the argument don't pair, and the last one that ends a line closes it. Without any, the text goes to its end.
     """
-    depth, last, balanced = 0, -1, -1
+    depth, end, unpaired = 0, -1, False
     for place, character in enumerate(text):
         depth += (character == opening) - (character == closing)
-        if character != closing:
-            continue
-        if depth == 0 and balanced < 0:
-            balanced = place
-        if _END_OF_LINE.match(text, place + 1):
-            last = place
-            if depth == 0:
+        if end < 0 and depth == 0:
+            end = place
+            if _END_OF_LINE.match(text, place + 1):
                 break
-    end = next((place for place in (last, balanced) if place > 0), len(text))
-    return text[1:end].strip()
+        elif depth < 0:
+            unpaired = True
+            break
+    if end < 0 or unpaired:
+        ends = (place for place, character in enumerate(text) if character == closing)
+        end = max((place for place in ends if _END_OF_LINE.match(text, place + 1)), default=end)
+    return text[1 : end if end > 0 else len(text)].strip()
 
 
 def _object(text: str) -> str:
@@ -170,8 +180,13 @@ def _object(text: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def _words(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text)
+
+
 def _unfenced(text: str) -> str:
-    inner = re.fullmatch(r"\s*```\w*\n(.*?)\n?```\s*", text, re.DOTALL)
+    """Return what stands in the fence that a text begins with; any other text as it is."""
+    inner = re.match(r"\s*```\w*\n(.*?)\n?```", text, re.DOTALL)
     return (inner[1] if inner else text).strip()
 
 

@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,9 +19,11 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
 from jeeves_reflexion import telemetry
-from jeeves_reflexion.callables import innermost, run
+from jeeves_reflexion.callables import aside, innermost, run
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError, described
+from jeeves_reflexion.models.near_json import NotJSONError, read_value
 from jeeves_reflexion.protocols import ToolSpec
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import cut_middle
 from jeeves_reflexion.types import JSON
 
@@ -74,10 +76,13 @@ class Tool:
         the function raises, whose own ``ToolError`` keeps its words; :class:`BudgetExceededError` passes through.
         """
         try:
-            with telemetry.tool(self.name):
+            with telemetry.tool(self.name) as told:
                 call = self._bound(arguments)
                 with anyio.fail_after(self.timeout) as scope:
-                    return cut_middle(_as_text(await run(self.function, call)), self.max_tokens)
+                    result = cut_middle(_as_text(await run(self.function, call)), self.max_tokens)
+                if telemetry.captured():
+                    told(await aside(redact, arguments), await aside(redact, result))
+                return result
         except BudgetExceededError:
             raise
         except Exception as error:
@@ -89,15 +94,17 @@ class Tool:
     def from_text(self, argument: str) -> str:
         """Return the JSON arguments for the ``argument`` of ``name[argument]``.
 
-        A JSON object is taken as it is, and an argument in quotes without them. Otherwise a tool of one
-        argument gets the text whole; one of several gets them in order if the text is a list of JSON values.
-        Raises :class:`ToolError`.
+        A JSON object is taken as it is, ``name="value"`` by name, and an argument in quotes without them.
+        Otherwise a tool of one argument gets the text whole; one of several gets them in order if the text is a
+        list of JSON values. Raises :class:`ToolError`.
         """
         text = argument.strip()
         names = list(self._properties())
         whole = _loads(text)
         if not text or isinstance(whole, dict):
             return text
+        if (named := _named(text, names)) is not None:
+            return json.dumps(named)
         if len(names) == 1:
             parsed = isinstance(whole, str) or (isinstance(whole, list) and self._takes_list(names[0]))
             return json.dumps({names[0]: whole if parsed else text})
@@ -267,6 +274,19 @@ def _problem(item: pydantic_core.ErrorDetails) -> str:
     if item["type"] in {"json_invalid", "model_type"}:
         return f"the arguments must be one JSON object: {item['msg']}"
     return f"{where}: {item['msg']}; got {cut_middle(repr(item['input']), 50)}"
+
+
+def _named(text: str, names: Collection[str]) -> dict[str, JSON] | None:
+    """Read ``query="Paris", limit=3``; None where it is not that, or a name is no parameter."""
+    before, *pairs = re.split(r"(?:^|,)\s*(\w+)\s*=\s*(?=[\"'\[{\d.+-]|(?i:true|false|null|none)\b)", text)
+    written = ", ".join(f'"{name}": {value}' for name, value in zip(pairs[::2], pairs[1::2], strict=True))
+    try:
+        found, end = read_value(f"{{{written}}}", 0)
+    except NotJSONError:
+        return None
+    if before.strip() or end < len(written) + 2 or not isinstance(found, dict):
+        return None
+    return found if pairs and set(found) == set(pairs[::2]) <= set(names) else None
 
 
 def _loads(text: str) -> JSON:

@@ -73,6 +73,11 @@ GROUP = "jeeves_reflexion.benchmarks"
 @executor_options
 @holdout_option("task")
 @folder_options
+@click.option(
+    "--track",
+    type=click.Choice(["mlflow"]),
+    help="Also write arms, trials and the report to the tracker that MLFLOW_TRACKING_URI names.",
+)
 @spending_options
 @click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")
 @embedder_option

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
@@ -25,13 +25,14 @@ from jeeves_reflexion.models import AnthropicModel, AnthropicOptions, OpenAIMode
 from jeeves_reflexion.models.anthropic import MAX_TOKENS
 from jeeves_reflexion.models.endpoint import EndpointModel
 from jeeves_reflexion.models.wrapped import WrappedModel
-from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.redaction import redact
 from vectorstores import (
     AbsentEmbedder,
     Embedder,
     EmbeddingError,
     HashingEmbedder,
+    HttpEmbedder,
     Origin,
     VectorStoreError,
     origin_of,
@@ -56,29 +57,24 @@ def key_of(endpoint: Endpoint) -> str | None:
 def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> EndpointModel:
     """Return the model of that name at an endpoint, with the key from the environment.
 
-    ``anthropic:NAME`` is one of Anthropic's. Raises :class:`ModelAuthError` where a key is needed and there is none.
+    ``anthropic:NAME`` is one of Anthropic's. Its price is the one that is given, else the endpoint's. Raises
+    :class:`ModelAuthError` where a key is needed and there is none.
     """
-    key = key_of(endpoint)
-    bound = endpoint.max_tokens
     anthropic = name.startswith("anthropic:")
+    plain = name.removeprefix("anthropic:")
+    asked: dict[str, Any] = {
+        "base_url": endpoint.base_url,
+        "api_key": key_of(endpoint),
+        "timeout": endpoint.timeout,
+        "prices": prices or endpoint.prices.get(plain),
+        "stream": endpoint.stream,
+    }
+    headers, bound = endpoint.headers, endpoint.max_tokens
     try:
         if anthropic:
-            return AnthropicModel(
-                name.removeprefix("anthropic:"),
-                base_url=endpoint.base_url,
-                api_key=key,
-                timeout=endpoint.timeout,
-                prices=prices,
-                options=AnthropicOptions(headers=endpoint.headers, max_tokens=bound or MAX_TOKENS),
-            )
-        return OpenAIModel(
-            name,
-            base_url=endpoint.base_url,
-            api_key=key,
-            timeout=endpoint.timeout,
-            prices=prices,
-            options=OpenAIOptions(headers=endpoint.headers, max_tokens=bound),
-        )
+            claude = AnthropicOptions(headers=headers, max_tokens=bound or MAX_TOKENS)
+            return AnthropicModel(plain, **asked, options=claude)
+        return OpenAIModel(name, **asked, options=OpenAIOptions(headers=headers, max_tokens=bound))
     except ModelAuthError as error:
         variable = "ANTHROPIC_API_KEY" if anthropic else "OPENAI_API_KEY"
         raise ModelAuthError(
@@ -98,11 +94,10 @@ class ProvenModel(WrappedModel):
         super().__init__(model)
         self._answered = False
 
-    @contextlib.contextmanager
-    def around(self, messages: Sequence[Message]) -> Iterator[None]:
-        """Make a ``ModelError`` of the first call an :class:`UnusableEndpointError`."""
+    async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - its own
+        """Ask the model; a ``ModelError`` of the first call is an :class:`UnusableEndpointError`."""
         try:
-            yield
+            completion = await super().complete(messages, **settings)
         except ModelAuthError:
             raise
         except ModelError as error:
@@ -110,6 +105,7 @@ class ProvenModel(WrappedModel):
                 raise
             raise UnusableEndpointError(str(error)) from error
         self._answered = True
+        return completion
 
 
 class LateEmbedder(AbsentEmbedder):
@@ -186,6 +182,11 @@ def embedder_for(choice: EmbedderChoice, origin: Origin | None, address: str) ->
     """
     if choice == "hashing":
         return HashingEmbedder()
+    if "://" in choice:
+        try:
+            return HttpEmbedder.at(choice)
+        except ValueError as error:
+            raise ConfigurationError(f"--embedder: {error}") from error
     if choice == "auto" and origin is None:
         return embedder_or_default(None)
     if choice == "auto" and origin is not None:
@@ -193,6 +194,11 @@ def embedder_for(choice: EmbedderChoice, origin: Origin | None, address: str) ->
         hashing = HashingEmbedder(max(origin.dim, 8))
         if hashing.id == origin.embedder_id:
             return hashing
+        if origin.embedder_name.startswith("HttpEmbedder("):
+            raise ConfigurationError(
+                f"the lesson store {redact(address)} was made with {origin.embedder_name}: name it with --embedder, as"
+                " 'https://HOST/v1?model=NAME&dim=N'"
+            )
     try:
         return default_embedder()
     except MissingForStores as error:

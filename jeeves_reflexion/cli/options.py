@@ -7,11 +7,14 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
 
 from jeeves_reflexion.text import one_line
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.models.prices import Prices
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
@@ -21,8 +24,8 @@ _DEBUG = "jeeves_reflexion.cli.debug"
 COUNT: Final = click.IntRange(1, 1_000_000_000)
 """How many of something a command is to find or show; more than that no store can count."""
 
-NamedEmbedder: TypeAlias = Literal["minilm", "hashing"]
-EmbedderChoice: TypeAlias = Literal["auto", NamedEmbedder]
+EmbedderChoice: TypeAlias = str
+"""``auto``, ``minilm``, ``hashing``, or the address of a service, as :meth:`vectorstores.HttpEmbedder.at` takes it."""
 
 
 class Number(click.FloatRange):
@@ -38,6 +41,21 @@ class Number(click.FloatRange):
         return number
 
 
+class EmbedderName(click.Choice[str]):
+    """The name of an embedder, or the address of one."""
+
+    name = "embedder"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
+        """Return it; whether an address will do is found out when the embedder is made."""
+        is_address = str(value).startswith(("http://", "https://"))
+        return str(value) if is_address else super().convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return what the help shows."""
+        return f"[{'|'.join(self.choices)}|URL]"
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where models are asked, and how; ``timeout`` is in seconds."""
@@ -47,6 +65,8 @@ class Endpoint:
     timeout: float
     max_tokens: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stream: bool = False
+    prices: Mapping[str, Prices] = field(default_factory=dict)
 
 
 def options_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -109,7 +129,7 @@ def _one_line(_: click.Context, __: click.Parameter, value: str) -> str:
 
 def _headers(_: click.Context, __: click.Parameter, value: Sequence[str]) -> dict[str, str]:
     """Read headers; what is wrong with one is told without its value, which may be a key."""
-    from vectorstores.json_http import check_headers  # noqa: PLC0415 - loads httpx, which --help is not to wait for
+    from vectorstores.header_secrets import check_headers  # noqa: PLC0415 - --help is not to wait for it
 
     parts = [text.partition(":") for text in value]
     if not all(name.strip() and colon for name, colon, _ in parts):
@@ -120,6 +140,14 @@ def _headers(_: click.Context, __: click.Parameter, value: Sequence[str]) -> dic
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     return headers
+
+
+def _prices(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, Prices]:
+    if value is None:
+        return {}
+    from jeeves_reflexion.models.prices import read_prices  # noqa: PLC0415 - as above
+
+    return read_prices(value)
 
 
 debug_option = click.option(
@@ -155,10 +183,11 @@ lessons_option = click.option(
 )
 embedder_option = click.option(
     "--embedder",
-    type=click.Choice(get_args(EmbedderChoice)),
+    type=EmbedderName(["auto", "minilm", "hashing"]),
     default="auto",
-    help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: what an"
-    " existing store was made with, and for a new one minilm, or hashing where that is not installed.",
+    help="What finds lessons: all-MiniLM-L6-v2, a hash of words that needs no model, or a service with OpenAI's"
+    " /embeddings at 'https://HOST/v1?model=NAME&dim=1536'. auto: what an existing store was made with, and for a"
+    " new one minilm, or hashing where that is not installed.",
 )
 credit_option = click.option(
     "--credit",
@@ -201,6 +230,14 @@ endpoint_options = gathered(
         callback=_headers,
         help="A header for each request to the endpoint; may be repeated. No error shows its value.",
     ),
+    click.option(
+        "--prices",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        callback=_prices,
+        help="What models cost, as JSON: {NAME: {input, output}} in US dollars per million tokens, or LiteLLM's table.",
+    ),
+    click.option("--stream", is_flag=True, help="Have answers sent as they are written."),
 )
 by_option = click.option(
     "--by",

@@ -29,6 +29,7 @@ _COMMANDS = {
     "run": "Try a task, learn from each attempt, try again.",
     "learn": "Take lessons from attempts that were made elsewhere.",
     "lessons": "See, judge, change and carry what was learned.",
+    "ui": "Look at lessons and runs in a browser.",
     "notes": "See how tasks improved their instructions, and take it back.",
     "bench": "Run a benchmark and see the learning curve.",
     "workflow": "Run a workflow file, or check it.",
@@ -85,6 +86,11 @@ class Program(click.Group):
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
+        except click.Abort as error:
+            stopped = error.__context__
+            if not isinstance(stopped, KeyboardInterrupt):  # a "no", or the end of the answers
+                raise
+            ctx.exit(report(stopped, as_json=wants_json(ctx), debug=as_debug(ctx)))
         except CAUGHT as error:
             if isinstance(error, BrokenPipeError):  # nobody reads any more, which click ends quietly
                 raise

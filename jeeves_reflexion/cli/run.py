@@ -47,8 +47,8 @@ from jeeves_reflexion.types import RunResult
 class Watch(Trace):
     """The trace of a run on a person's screen; ``address`` is where its lessons are kept, if anywhere."""
 
-    def __init__(self, screen: Screen, address: str | None) -> None:
-        super().__init__(screen)
+    def __init__(self, screen: Screen, address: str | None, *, verbose: bool = False) -> None:
+        super().__init__(screen, verbose=verbose)
         self._address = address
 
     def opened(self, n_lessons: int) -> None:
@@ -149,6 +149,12 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 @withhold_option
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
+    "--budget-usd",
+    metavar="USD",
+    type=Number(min=0, min_open=True),
+    help="Stop before a call that may pass so much; needs --prices.",
+)
+@click.option(
     "--budget-seconds",
     metavar="S",
     type=Number(min=0, min_open=True),
@@ -157,6 +163,12 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 @endpoint_options
 @json_option
 @quiet_option
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also show steps, similarities, and the judge's reasons, as they happen.",
+)
 @debug_option
 @click.pass_context
 def run(
@@ -174,13 +186,19 @@ def run(
     meanwhile to stderr. With "-" as TASK the task is read from stdin.
     """
     _check(options)
+    if quiet and options["verbose"]:
+        raise click.UsageError("--quiet and --verbose exclude each other")
+    asked = (options["model"], options["evaluator_model"] or options["model"])
+    unpriced = {name.removeprefix("anthropic:") for name in asked} - endpoint.prices.keys()
+    if options["budget_usd"] is not None and unpriced:
+        raise click.UsageError(f"--budget-usd needs --prices with {' and '.join(sorted(unpriced))}")
     # The watch shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
     agent, address = options["agent"], options["address"]
     if address is None and not options["no_lessons"]:
         address = default_place()
     shown, screen = None if address is None else redact(address), Screen(quiet=quiet)
-    watch = Watch(screen, shown)
+    watch = Watch(screen, shown, verbose=options["verbose"])
     try:
         with nullcontext() if agent is None else of_user(agent):
             loaded = None if agent is None else load("--agent", agent)
@@ -214,7 +232,7 @@ async def _run(
         if options["mcp"]:
             tools = [await open_things.enter_async_context(mcp_tools(server)) for server in options["mcp"]]
             agent = ReAct(model, list(chain.from_iterable(tools)))
-        budget = Budget(max_tokens=options["budget_tokens"], max_seconds=options["budget_seconds"])
+        budget = Budget(options["budget_tokens"], options["budget_usd"], options["budget_seconds"])
         loop = Reflexion(
             agent,
             model=model,

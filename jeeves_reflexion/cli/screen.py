@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import click
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -127,7 +128,10 @@ class Screen:
         self._say(Text.assemble((f"{label}: ", "bold red"), one_line(visible(text))), 0)
 
     def _say(self, text: Text, indent: int) -> None:
-        self._err.print(Text(" " * indent) + text, soft_wrap=True)
+        if indent and self._err.is_terminal:  # a line that goes on stays below its beginning
+            self._err.print(Padding(text, (0, 0, 0, indent), expand=False))
+        else:
+            self._err.print(Text(" " * indent) + text, soft_wrap=True)
 
 
 @dataclasses.dataclass

@@ -25,6 +25,7 @@ from jeeves_reflexion.evaluators import Judge
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,
+    MLflowTracker,
     PlainProgress,
     Plan,
     Results,
@@ -110,7 +111,9 @@ def order_of(options: Mapping[str, Any]) -> Order:
     )
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     out = options["out"] or Path("runs") / f"{options['tasks'].stem}-{stamp}"
-    return Order(options, plan, Prices(*prices) if prices else None, out, run_location(options))
+    named = (options["model"] or "").removeprefix("anthropic:")
+    known = Prices(*prices) if prices else endpoint.prices.get(named)
+    return Order(options, plan, known, out, run_location(options))
 
 
 def run(order: Order, *, as_json: bool) -> int:
@@ -128,12 +131,16 @@ def run(order: Order, *, as_json: bool) -> int:
         if as_json:
             click.echo(json.dumps({"tasks": len(tasks), "estimate": before.as_json()}, indent=2))
         return 0
+    # Opened before anything is spent: a wrong address is told now.
+    tracker = None if options["track"] is None else MLflowTracker(options["tasks"].stem)
     try:
         with of_user(*order.users):
             results = anyio.run(_run, order, tasks)
     except KeyboardInterrupt:
         raise Interrupted(f"the run is kept in {order.out}: go on with --resume --out {order.out}") from None
     written = write_report(results, order.out / "report", title=options["tasks"].stem)
+    if tracker is not None:
+        click.echo(f"tracked as run {tracker.write(results, order.out)} of MLflow", err=True)
     if as_json:
         answer = {"run": str(order.out), "report": str(written.html), "estimate": before.as_json()}
         click.echo(json.dumps({**answer, **figures(results)}, indent=2))

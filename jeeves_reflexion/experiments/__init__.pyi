@@ -13,6 +13,7 @@ from jeeves_reflexion.experiments.executors import Tools as Tools
 from jeeves_reflexion.experiments.executors import WorkerSetup as WorkerSetup
 from jeeves_reflexion.experiments.location import LessonLocation as LessonLocation
 from jeeves_reflexion.experiments.location import RunLocation as RunLocation
+from jeeves_reflexion.experiments.mlflow import MLflowTracker as MLflowTracker
 from jeeves_reflexion.experiments.plan import Estimate as Estimate
 from jeeves_reflexion.experiments.plan import Expected as Expected
 from jeeves_reflexion.experiments.plan import JudgedBy as JudgedBy

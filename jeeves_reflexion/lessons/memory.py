@@ -21,7 +21,7 @@ from jeeves_reflexion.protocols import Memory
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import abridge, one_line
-from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task
+from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task, Trial
 
 LOCK_SECONDS = 10.0
 MOST_BYTES = 10_000_000
@@ -109,8 +109,10 @@ def sound_block(block: str) -> str:
 
     What is appended passed the gate; what was written whole, or into a file by hand, did not.
     """
+    if not block:
+        return block
     items = re.split(r"^(?=- )", block, flags=re.MULTILINE)
-    kept = [item for item in items if (screen(item) or screen(one_line(item))) is None]
+    kept = [item for item in items if not any(map(screen, {item.rstrip("\n"), one_line(item)}))]
     if len(kept) < len(items):
         logger.warning(
             "%d items of a memory block give orders to their readers: left out", len(items) - len(kept)
@@ -125,25 +127,30 @@ def with_line(block: str, line: str) -> str:
     """
     if finding := screen(line):
         raise LessonRefusedError(f"the line was not taken ({finding.kind}): it {finding.why}", "")
-    item = f"- {inert(one_line(redact(clean_characters(line))))}"
+    return _with_item(block, f"- {inert(one_line(redact(clean_characters(line))))}")
+
+
+def _with_item(block: str, item: str) -> str:
     if item in block.splitlines():
         return block
     return f"{block.rstrip()}\n{item}" if block.strip() else item
 
 
-def with_reflection(block: str, reflection: Reflection | None) -> str:
-    """Return a block as the next attempt of the same run sees it; what is not stored for later runs is not for it."""
-    if reflection is None:
+def with_lesson(block: str, trial: Trial) -> str:
+    """Return a block as the attempt after a trial sees it; what was refused for later runs is not for it."""
+    if trial.lesson is not None:  # the memory took it: it is clean
+        return _with_item(block, f"- {trial.lesson.text}")
+    if trial.reflection is None:
         return block
     try:
-        return with_line(block, reflection.lesson)
+        return with_line(block, trial.reflection.lesson)
     except LessonRefusedError:  # told where it was to be stored
         return block
 
 
 def lesson_of_line(task: Task, reflection: Reflection, provenance: Provenance) -> Lesson:
-    """Return the lesson that a line of a block is; equal lines are one lesson."""
-    text, task = one_line(redact(reflection.lesson)), clean_task(task)
+    """Return the lesson that a line of a block is, of a reflection without secrets; equal lines are one lesson."""
+    text, task = inert(one_line(clean_characters(reflection.lesson))), clean_task(task)
     return Lesson(
         id=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32],
         text=text,

@@ -32,6 +32,7 @@ RECALLED: Final[Filter] = {"use": {"$nin": ["twin", "off"]}}
 OFF: Final[Filter] = {
     "$and": [{"use": "off"}, {"$or": [{"holds": "task"}, {"key": {"$in": ["lesson", "both"]}}]}]
 }
+ANY: Final[Filter] = {"$or": [RECALLED, OFF]}
 
 MOST_TASKS: Final = 9
 """So many tasks a lesson is recalled by at most."""
@@ -291,12 +292,8 @@ def checked_lesson(fields: Mapping[str, Any]) -> Lesson:
     """Return the lesson of such fields; raises :class:`ConfigurationError` that names each one that does not fit."""
     found = checked(LessonFields, fields)
     # Its metadata as it came: checking fills in what is not there.
-    whole = {
-        **dict(found),
-        "provenance": Provenance(**dict(found.provenance)),
-        "metadata": fields["metadata"],
-    }
-    return Lesson(**whole)
+    source = Provenance(**vars(found.provenance))
+    return Lesson(**{**vars(found), "provenance": source, "metadata": fields["metadata"]})
 
 
 def checked(model: Callable[..., T], fields: object) -> T:

@@ -380,12 +380,12 @@ class Repository:
 
     async def remove(self, lesson_id: str) -> bool:
         """Remove a lesson and its history for good, also one that can't be read; False if there was none."""
+        # Entries are numbered without gaps, but the first is missing where an earlier removal was cut short.
         for number in itertools.count(1):
-            # Also where the first is not there: nothing of its words is to be left.
             if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]) and number > 1:
                 break
         await unclaim(self.records, lesson_id)
-        # Last, because deleting chunks is what also clears a store's files of what was there before.
+        # Last: as long as the lesson is there, a removal that was cut short can be made again.
         return await self.store.delete(chunk_ids(lesson_id)) > 0
 
 

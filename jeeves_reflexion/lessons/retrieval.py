@@ -6,6 +6,7 @@ import difflib
 import re
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
@@ -15,18 +16,19 @@ from jeeves_reflexion.lessons.credit.effects import freshness
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
-from jeeves_reflexion.lessons.records import OFF, RECALLED, chunk_ids, one_each, readable
+from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, chunk_ids, one_each, readable
 from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Lesson, LessonState, Lift, RecalledLesson, Task
 from jeeves_reflexion.values import checked_settings
-from vectorstores.base import Filter, VectorStore
+from vectorstores.base import Filter
 
 _NUMBER: Final = re.compile(r"\d+")
 
 StrategyName: TypeAlias = Literal["nearest", "hybrid", "structured_reflections", "seed002"]
 Likeness: TypeAlias = Callable[[str, str], float]
 """The cosine similarity of the words of two lessons, named by their ids; 0 where it is not known."""
+_Words: TypeAlias = tuple[list[str], list[str]]  # the words of a lesson, and its numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +115,19 @@ async def found_lessons(
     number: int,
     least: int,
     floor: float,
-    state: LessonState = "active",
+    state: LessonState | None = "active",
 ) -> list[Candidate]:
-    """Return the lessons of a state near a text, the nearest first, each once: of ``number`` hits, and more of them
-    where fewer than ``least`` lessons are among these and there may be others above the floor.
+    """Return the lessons of a state, or of any, near a text, the nearest first, each once: of ``number`` hits, and more
+    of them where fewer than ``least`` lessons are among these and there may be others above the floor.
 
     What a writer says of its own lesson counts for nothing: the reader decides whether it is active.
     """
-    asked = both(RECALLED if state == "active" else both(OFF, {"state": state}), where)
+    of_state = RECALLED if state == "active" else both(OFF, {"state": state}) if state else ANY
+    asked = both(of_state, where)
     while True:
         hits = await lessons.store.search(query, k=number, filter=asked)
         seen = [(lessons.reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
-        found = [Candidate(lesson, score) for lesson, score in seen if lesson.state == state]
+        found = [Candidate(lesson, score) for lesson, score in seen if state in (None, lesson.state)]
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
         number *= 2
@@ -153,11 +156,13 @@ def credited(
     return kept, harmful
 
 
-async def likeness_of(store: VectorStore, candidates: Sequence[Candidate]) -> Likeness:
+async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> Likeness:
     """Read how near lessons are to one another by their own words."""
-    # Those of the chunks that hold its text: the first, or the second where a task comes before it.
-    ids = [chunk for each in candidates for chunk in chunk_ids(each.lesson.id)[:2]]
-    found = await store.get_by_ids(ids, vectors=True) if ids else []
+    # The chunk that holds its text: the second where a task comes before it.
+    number = 0 if lessons.key == "lesson" else 1
+    ids = [chunk_ids(each.lesson.id)[number] for each in candidates]
+    found = await lessons.store.get_by_ids(ids, vectors=True) if ids else []
+    # None where the lesson was stored to be found by something else.
     vectors = {
         chunk.metadata["lesson_id"]: chunk.vector for chunk in found if chunk.metadata.get("holds") == "text"
     }
@@ -180,7 +185,7 @@ def pick(
     if picking.utility_weight and any(item.candidate.utility for item in ranked):
         ranked = _by_utility(ranked, picking.utility_weight)
     lessons = [item.candidate.lesson for item in ranked]
-    words = {each.id: normalised(each.text).split() for each in lessons}
+    words = {each.id: (normalised(each.text).split(), _NUMBER.findall(each.text)) for each in lessons}
     chosen: list[int] = []
     reasons: dict[int, str] = {}
     nearness = dict.fromkeys(range(len(ranked)), 0.0)  # to the nearest of those that are chosen
@@ -189,7 +194,11 @@ def pick(
         left = [at for at in nearness if at not in chosen and at not in reasons]
         if not left:
             break
-        at = max(left, key=lambda each: (_marginal(ranked[each], nearness[each], picking, chosen), -each))
+        # The first choice has nothing to differ from: it is the best, at any diversity.
+        weight = picking.diversity if chosen else 0.0
+        at = max(
+            left, key=lambda each: ((1 - weight) * ranked[each].relevance - weight * nearness[each], -each)
+        )
         lesson = lessons[at]
         cost = estimate_tokens(lesson.text)
         if cost > room:
@@ -209,24 +218,16 @@ def pick(
     )
 
 
-def _marginal(item: Ranked, nearness: float, picking: Picking, chosen: Sequence[int]) -> float:
-    # The first choice has nothing to differ from: it is the best, at any diversity.
-    if not chosen:
-        return item.relevance
-    return (1.0 - picking.diversity) * item.relevance - picking.diversity * nearness
-
-
-def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, Sequence[str]], likeness: float) -> bool:
+def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, _Words], likeness: float) -> bool:
     """Whether two lessons say the same in the same words, but for so few; an embedder takes opposites for alike."""
-    if likeness >= 1.0 or one.id in other.contradicts or other.id in one.contradicts:
+    (mine, numbers), (theirs, others) = words[one.id], words[other.id]
+    if likeness >= 1.0 or numbers != others or one.id in other.contradicts or other.id in one.contradicts:
         return False
-    if _NUMBER.findall(one.text) != _NUMBER.findall(other.text):
-        return False
-    match = difflib.SequenceMatcher(None, words[one.id], words[other.id], autojunk=False)
     # Most pairs have few words in common: these are told apart without a look at their order.
-    return (
-        match.real_quick_ratio() >= likeness and match.quick_ratio() >= likeness and match.ratio() >= likeness
-    )
+    least = likeness * (len(mine) + len(theirs)) / 2
+    if min(len(mine), len(theirs)) < least or (Counter(mine) & Counter(theirs)).total() < least:
+        return False
+    return difflib.SequenceMatcher(None, mine, theirs, autojunk=False).ratio() >= likeness
 
 
 def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:

@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeAlias, cast
 
+import anyio
+
 from jeeves_reflexion import telemetry
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError, UnknownLessonError
@@ -58,7 +60,15 @@ from jeeves_reflexion.types import (
     Reflection,
     Task,
 )
-from vectorstores.base import ChangeFeed, ConflictError, Filter, Record, RecordStore, VectorStore
+from vectorstores.base import (
+    ChangeFeed,
+    ConflictError,
+    Filter,
+    Record,
+    RecordStore,
+    VectorStore,
+    VectorStoreError,
+)
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
@@ -187,8 +197,9 @@ class VectorLessonStore:
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
     ) -> Recall:
-        """Return at most ``k`` lessons for an attempt of a run at the task, best first, and note the recall.
+        """Return at most ``k`` lessons for an attempt of a run at the task, best first.
 
+        The recall is on disk with its :meth:`outcome`, a verdict or none; without one, when this store is closed.
         A lesson found by two keys counts once; nothing below the similarity floor or beyond the token budget is
         offered, and offering nothing is a valid answer. ``left_out`` holds what was found and not offered, with the
         reason, and up to ``k`` of the nearest below the floor; of lessons that are proposed or retired already only
@@ -250,11 +261,12 @@ class VectorLessonStore:
         return Recall("", task.id, tuple(offered), (), (*left_out, *far, *beaten, *inactive[:k]))
 
     async def search(
-        self, text: str, *, k: int = 5, where: Filter | None = None, state: LessonState = "active"
+        self, text: str, *, k: int = 5, where: Filter | None = None, state: LessonState | None = "active"
     ) -> _Found:
-        """Return the ``k`` lessons of a state nearest to a text, whatever their similarity; the ledger is not touched.
+        """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched.
 
-        ``where`` narrows them by metadata, such as ``{"task_kind": "geo", "tool": "search"}``.
+        With ``state=None`` lessons of any state are found. ``where`` narrows them by metadata, such as
+        ``{"task_kind": "geo", "tool": "search"}``.
         """
         k, narrowed = checked_k(k), lesson_filter(where)
         async with store_errors("search lessons"):
@@ -280,7 +292,7 @@ class VectorLessonStore:
         if known is not None and credit is not None:
             near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
         # Where there is room for all, none is chosen for being unlike the others.
-        likeness = await likeness_of(self.store, near if picking.diversity and k < len(near) else [])
+        likeness = await likeness_of(self.repository, near if picking.diversity and k < len(near) else [])
         offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness)
         below = f"below the floor of {floor:.2f}"
         far = [
@@ -376,8 +388,13 @@ class VectorLessonStore:
             return await self.repository.remove(lesson_id) or there or dropped
 
     async def close(self) -> None:
-        """Close the store below."""
-        await self.store.close()
+        """Write what is noted of recalls without an outcome, and close the store below."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.ledger.write_recalls()
+            except VectorStoreError as error:  # nothing hangs on them any more
+                logger.warning("recalls without an outcome are not noted: %s", error)
+            await self.store.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,11 +6,20 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonStoreError, described, programming_error
-from jeeves_reflexion.events import Escalated, LessonDropped, MaxAttemptsReached, RunFinished, Warned
+from jeeves_reflexion.events import (
+    Escalated,
+    Evaluated,
+    LessonDropped,
+    MaxAttemptsReached,
+    RunFinished,
+    ThresholdMet,
+    Warned,
+)
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.types import Attempt, RunResult, T, Trial
+from jeeves_reflexion.types import Attempt, Evaluation, RunResult, T, Task, Trial
 
 
 def failure(part: str, error: Exception, history: Sequence[Trial], *, raise_bugs: bool) -> str:
@@ -30,6 +39,16 @@ async def warn(session: Session, trial: Trial, message: str, history: Sequence[T
     logger.log(level, "run %s, attempt %d: %s", session.id, trial.number, message)
     await session.emit(Warned(run_id=session.id, attempt=trial.number, message=message))
     return replace(trial, problems=(*trial.problems, message))
+
+
+async def tell_verdict(session: Session, task: Task, evaluation: Evaluation, *, passed: bool) -> None:
+    """Tell how the session's attempt was judged, without gold."""
+    said = await aside(redact, evaluation.public(task.reference).rationale)
+    run_id, number, score = session.id, session.attempt, evaluation.score
+    judged = Evaluated(run_id=run_id, attempt=number, score=score, passed=passed, rationale=said)
+    await session.emit(judged)
+    if passed:
+        await session.emit(ThresholdMet(run_id=run_id, attempt=number, score=score))
 
 
 async def drop(session: Session, trial: Trial, reason: str) -> Trial:

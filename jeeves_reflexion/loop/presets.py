@@ -14,8 +14,7 @@ from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import LessonStore, Reflector
-from jeeves_reflexion.reflections.blocks import chain_block, recalled_block
-from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.library import ReflectionLibrary, chain_block, recalled_block
 from jeeves_reflexion.reflections.policy import ReflectionPolicy, RequiredForm
 from jeeves_reflexion.types import Recall, Trial
 

@@ -26,7 +26,7 @@ from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
-from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
+from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_lesson
 from jeeves_reflexion.loop.factory import (
     AgentLike,
     Choices,
@@ -39,7 +39,7 @@ from jeeves_reflexion.loop.factory import (
     checked_task,
     resolve,
 )
-from jeeves_reflexion.loop.outcome import attempt_of, drop, failure, finish, warn
+from jeeves_reflexion.loop.outcome import attempt_of, drop, failure, finish, tell_verdict, warn
 from jeeves_reflexion.loop.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
 from jeeves_reflexion.loop.stream import EventStream, run_streaming
 from jeeves_reflexion.loop.trace import traced
@@ -214,15 +214,13 @@ class Reflexion(Generic[T]):
         """
         task = checked_task(task)
         if history and not self.retry_safe:
-            raise errors.ConfigurationError(
-                f"{self._agent_name} says retry_safe=False: it can't be run again"
-            )
+            problem = f"{self._agent_name} says retry_safe=False: it can't be run again"
+            raise errors.ConfigurationError(problem)
         session = redacting(session)
         number = len(history) + 1
         started, before = time.monotonic(), session.spend.by_role()
-        await session.emit(
-            events.AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts)
-        )
+        begun = events.AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts)
+        await session.emit(begun)
         trial = await self._attempt(task, history, session)
         trial = await self.judge(task, history, session, trial)
         trial = await self.note_outcome(session, trial)
@@ -239,7 +237,9 @@ class Reflexion(Generic[T]):
         source = Provenance(session.id, trial.number, score, self._model_name, self._agent_name, now)
         kept: Lesson | None = None
         if self.lessons is not None:
-            with session.acting_as("reflector"):  # a store may ask a model whether to let the lesson in
+            with replace(session, attempt=trial.number).acting_as(
+                "reflector"
+            ):  # a store may ask a model whether to let the lesson in
                 lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
@@ -262,7 +262,7 @@ class Reflexion(Generic[T]):
             last = history[-1] if history else None
             if last is None:
                 return None, await read_block(self.memory, self.lessons_block_name)
-            return None, with_reflection(last.block, last.reflection)
+            return None, with_lesson(last.block, last)
         lessons, number = self.lessons, len(history) + 1
         skipped = session.id if self.preset.chain else ""
         recall = await session.in_time(
@@ -325,6 +325,7 @@ class Reflexion(Generic[T]):
 
     async def judge(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
+        session = replace(session, attempt=trial.number)
         evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
         if not trial.exhausted:
             try:
@@ -339,20 +340,14 @@ class Reflexion(Generic[T]):
                 evaluation = Evaluation(None, rationale=message)
                 trial = await warn(session, trial, message, history)
         passed = evaluation.meets(self.threshold)
-        await session.emit(
-            events.Evaluated(run_id=session.id, attempt=trial.number, score=evaluation.score, passed=passed)
-        )
-        if passed:
-            await session.emit(
-                events.ThresholdMet(run_id=session.id, attempt=trial.number, score=evaluation.score)
-            )
+        await tell_verdict(session, task, evaluation, passed=passed)
         exhausted = trial.exhausted or ("" if passed else session.spend.over())
         return replace(trial, evaluation=evaluation, passed=passed, exhausted=exhausted)
 
     async def note_outcome(self, session: Session, trial: Trial) -> Trial:
-        """Tell the lesson store how the attempt went that its lessons were recalled for."""
+        """Tell the lesson store how the attempt went that its lessons were recalled for, also where nobody can say."""
         lessons, recall = self.lessons, trial.recall
-        if lessons is None or recall is None or not trial.evaluation.scored:
+        if lessons is None or recall is None or (trial.exhausted and not trial.evaluation.scored):
             return trial
         try:
             await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))
@@ -362,6 +357,7 @@ class Reflexion(Generic[T]):
 
     async def reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Ask for a lesson; where none comes of it, say so."""
+        session = replace(session, attempt=trial.number)
         wanted = self.options.learn_from_success if trial.passed else True
         if not (self.options.learn and wanted):
             return trial
@@ -385,9 +381,8 @@ class Reflexion(Generic[T]):
         except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
             message = failure("reflector", error, history, raise_bugs=self._raise_bugs)
             return await drop(session, await warn(session, trial, message, history), message)
-        await session.emit(
-            events.LessonProduced(run_id=session.id, attempt=trial.number, lesson=reflection.lesson)
-        )
+        lesson = reflection.lesson
+        await session.emit(events.LessonProduced(run_id=session.id, attempt=trial.number, lesson=lesson))
         return replace(trial, reflection=reflection, pending=True)
 
     async def store(self, task: Task, session: Session, trial: Trial) -> Trial:

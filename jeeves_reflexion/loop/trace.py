@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from itertools import zip_longest
 from typing import Protocol
 
 from jeeves_reflexion.events import (
@@ -15,13 +17,17 @@ from jeeves_reflexion.events import (
     LessonProduced,
     LessonsRecalled,
     ModelCalled,
+    ModelFailed,
     RunFinished,
+    StepTaken,
     Warned,
 )
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.summary import ENDS, counted, shortened, tokens_of
 from jeeves_reflexion.text import visible
 from jeeves_reflexion.types import Usage
+
+_STATED = re.compile(r"\A\s*score\W+[\d.]+\s*(?:\n|\Z)", re.IGNORECASE)
 
 
 class Display(Protocol):
@@ -41,10 +47,14 @@ class PlainDisplay:
 
 
 class Trace:
-    """A listener that turns the events of a run into lines."""
+    """A listener that turns the events of a run into lines.
 
-    def __init__(self, display: Display | None = None) -> None:
+    ``verbose`` adds the steps, the similarity of each lesson, the judge's reason and calls of models that failed.
+    """
+
+    def __init__(self, display: Display | None = None, *, verbose: bool = False) -> None:
         self.display: Display = display or PlainDisplay()
+        self._verbose = verbose
         self.kept = 0
         self._produced = ""
         self._warning = ""
@@ -65,22 +75,42 @@ class Trace:
             case LessonProduced() | LessonPersisted() | LessonDropped():
                 self._learned(event)
             case Warned(message=message):
-                self._warning = message
-                # What the attempt failed of was shown when it ended.
-                if not self._error or not message.endswith(self._error):
-                    self.display.note(f"warning: {message}", "yellow", indent=2)
+                self._warned(message)
             case ModelCalled(usage=usage):
                 self._usage += usage
             case RunFinished():
                 self._ended(event)
+            case StepTaken() | ModelFailed() if self._verbose:
+                self._detailed(event)
             case _:
                 pass  # what an agent says of itself
+
+    def _warned(self, message: str) -> None:
+        self._warning = message
+        # What the attempt failed of was shown when it ended.
+        if not self._error or not message.endswith(self._error):
+            self.display.note(f"warning: {message}", "yellow", indent=2)
 
     def _recalled(self, event: LessonsRecalled) -> None:
         withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
         self.display.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
-        for lesson in event.lessons:
-            self.display.note(f"- {lesson}", "dim", indent=4)
+        for lesson, similarity in zip_longest(event.lessons, event.similarities):
+            near = f"similarity {similarity:.2f}: " if self._verbose and similarity is not None else ""
+            self.display.note(f"- {near}{lesson}", "dim", indent=4)
+
+    def _detailed(self, event: StepTaken | ModelFailed) -> None:
+        if isinstance(event, ModelFailed):
+            said = f"{event.model}, asked for the {event.role}, failed: {shortened(event.error)}"
+            self.display.note(said, "yellow", indent=2)
+            return
+        step = event.step
+        action = step.action or "no action"
+        self.display.note(f"step {event.number}: {shortened(action)}", indent=2)
+        if step.thought.strip():
+            self.display.note(f"thought: {shortened(step.thought)}", "dim", indent=4)
+        if step.observation.strip():
+            style = "yellow" if step.failed else "dim"
+            self.display.note(f"observed: {shortened(step.observation)}", style, indent=4)
 
     def _attempted(self, event: AttemptFinished) -> None:
         if event.output.strip():
@@ -95,6 +125,9 @@ class Trace:
         score = "no score" if event.score is None else f"score {event.score:.2f}"
         verdict = "passed" if event.passed else "could not be judged" if event.score is None else "not passed"
         self.display.note(f"{score}: {verdict}", "green" if event.passed else "yellow", indent=2)
+        reason = _STATED.sub("", event.rationale, count=1)  # the number stands above
+        if self._verbose and reason.strip():
+            self.display.note(f"reason: {shortened(reason)}", "dim", indent=4)
 
     def _learned(self, event: LessonProduced | LessonPersisted | LessonDropped) -> None:
         match event:

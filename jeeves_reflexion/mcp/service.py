@@ -18,6 +18,7 @@ from jeeves_reflexion.errors import ConfigurationError, ReflexionError, UnknownL
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.gate import check_shape
 from jeeves_reflexion.lessons.injection import render
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.text import one_line, read_prompt
@@ -28,6 +29,7 @@ from jeeves_reflexion.types import (
     Lift,
     Outcome,
     Provenance,
+    Recall,
     RecalledLesson,
     Reflection,
     Task,
@@ -199,7 +201,7 @@ class LessonService:
     ) -> Recalled:
         """Return the lessons for a task, and note the recall."""
         store = self._open(caller, "read", namespace)
-        recall = await store.recall(task, k=k)
+        recall = await _recall(store, task, k)
         return Recalled(recall_id=recall.id, lessons=_found(store, recall.offered))
 
     async def explain(
@@ -246,7 +248,7 @@ class LessonService:
     async def begin(self, caller: Caller, task: Task, *, k: int = 3) -> str:
         """Return a prompt for a task, with the lessons that it recalls."""
         store = self._open(caller, "read", None)
-        recall = await store.recall(task, k=k)
+        recall = await _recall(store, task, k)
         block = render([item.lesson for item in recall.offered]) or "(there are no lessons for this task yet)"
         words = read_prompt(None, __package__, "begin_task.md")
         return words.format(lessons=block, recall_id=recall.id, task=task.prompt)
@@ -335,6 +337,14 @@ class LessonService:
 def reflect_prompt(task: str, happened: str) -> str:
     """Return a prompt that asks for a lesson from what happened."""
     return read_prompt(None, __package__, "reflect.md").format(task=task, happened=happened)
+
+
+async def _recall(store: VectorLessonStore, task: Task, k: int) -> Recall:
+    """Recall, and have it written before the answer: its outcome may be reported through another server."""
+    recall = await store.recall(task, k=k)
+    async with store_errors("note a recall"):
+        await store.ledger.write_recalls()
+    return recall
 
 
 def _harmless(lesson: Lesson) -> str:

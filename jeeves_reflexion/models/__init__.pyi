@@ -3,7 +3,12 @@ from jeeves_reflexion.models.anthropic import AnthropicOptions as AnthropicOptio
 from jeeves_reflexion.models.cassette import Cassette as Cassette
 from jeeves_reflexion.models.cassette import Exchange as Exchange
 from jeeves_reflexion.models.cassette import RecordedError as RecordedError
+from jeeves_reflexion.models.chat import chat_request as chat_request
+from jeeves_reflexion.models.chat import read_chat as read_chat
+from jeeves_reflexion.models.fallback import FallbackModel as FallbackModel
 from jeeves_reflexion.models.http import Retry as Retry
+from jeeves_reflexion.models.limits import LimitedModel as LimitedModel
+from jeeves_reflexion.models.limits import Limits as Limits
 from jeeves_reflexion.models.names import open_model as open_model
 from jeeves_reflexion.models.openai import OpenAIModel as OpenAIModel
 from jeeves_reflexion.models.openai import OpenAIOptions as OpenAIOptions

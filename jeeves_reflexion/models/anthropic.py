@@ -13,6 +13,7 @@ from jeeves_reflexion.models.chat import with_schema
 from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
 from jeeves_reflexion.models.http import Retry, UnusableAnswerError
 from jeeves_reflexion.models.prices import Prices, priced, reported
+from jeeves_reflexion.models.streams import MessagesStream
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON
 
@@ -47,18 +48,20 @@ class AnthropicModel(EndpointModel):
 
     ``base_url`` is taken from ``ANTHROPIC_BASE_URL`` unless given, else it is Anthropic's own; ``api_key`` from
     ``ANTHROPIC_API_KEY``, and an endpoint on this machine needs none. ``api_key=""`` sends none. Both variables are
-    read here, at construction. ``timeout`` is the seconds for one request as a whole; ``retry`` says how failed ones
-    are repeated. Without ``prices`` the cost of a call is unknown (``None``), and a cost budget can't be kept. A
-    schema is asked for in the prompt.
+    read here, at construction. ``timeout`` is the seconds for one request as a whole; ``retry`` says how failed
+    ones are repeated. ``stream=True`` has answers sent as they are written, and told to whoever listens to a run
+    (:class:`~jeeves_reflexion.events.TextStreamed`). Without ``prices`` the cost of a call is unknown (``None``),
+    and a cost budget can't be kept. A schema is asked for in the prompt.
 
     Raises :class:`ConfigurationError` for a bad address or setting and :class:`ModelAuthError` where a key is needed
     and there is none.
     """
 
     _lacks = frozenset({"seed"})
-    _provider, _home = "ANTHROPIC", "https://api.anthropic.com"
+    _stream = MessagesStream
+    provider, _home = "anthropic", "https://api.anthropic.com"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as OpenAIModel has them
         self,
         name: str,
         *,
@@ -67,6 +70,7 @@ class AnthropicModel(EndpointModel):
         timeout: float = 60.0,
         retry: Retry | None = None,
         prices: Prices | None = None,
+        stream: bool = False,
         options: AnthropicOptions | None = None,
     ) -> None:
         options = options or AnthropicOptions()
@@ -78,6 +82,7 @@ class AnthropicModel(EndpointModel):
             timeout=timeout,
             retry=retry,
             prices=prices,
+            stream=stream,
             options=options,
         )
 

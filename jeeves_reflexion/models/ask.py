@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import anyio.to_thread
 
 from jeeves_reflexion import telemetry
-from jeeves_reflexion.events import ModelCalled
+from jeeves_reflexion.errors import described
+from jeeves_reflexion.events import ModelCalled, ModelFailed
+from jeeves_reflexion.models.captured import as_captured
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.session import current_scope
@@ -20,6 +25,8 @@ P = ParamSpec("P")
 M = TypeVar("M", bound=ChatModel)
 T = TypeVar("T")
 
+# Of the densest texts that are usual; English has four and more.
+_BYTES_PER_TOKEN: Final = 3
 # A model may ask another one, as a recorded one asks the real one: the outermost call is the one that counts.
 _within: ContextVar[bool] = ContextVar("jeeves_reflexion_within_a_call", default=False)
 
@@ -40,6 +47,7 @@ async def ask(
     """
     completion = await _metered(
         model,
+        messages,
         lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling),
         lambda: expected_cost(model, messages, tools=tools, schema=schema, sampling=sampling),
     )
@@ -86,8 +94,12 @@ def metered(
 
     @functools.wraps(complete)
     async def wrapped(model: M, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
+        messages: Any = args[0] if args else kwargs.get("messages", ())
         return await _metered(
-            model, lambda: complete(model, *args, **kwargs), lambda: expected_cost(model, *args, **kwargs)
+            model,
+            messages,
+            lambda: complete(model, *args, **kwargs),
+            lambda: expected_cost(model, *args, **kwargs),
         )
 
     return wrapped
@@ -99,34 +111,68 @@ def expected_cost(model: ChatModel, *args: Any, **kwargs: Any) -> float:  # noqa
     return 0.0 if expected is None else float(expected(*args, **kwargs))
 
 
+def provider_of(model: ChatModel) -> str:
+    """Return whose API a model speaks, as OpenTelemetry calls it; empty where it does not say."""
+    return str(getattr(model, "provider", ""))
+
+
+def expected_tokens(
+    messages: Sequence[Message],
+    *,
+    tools: Sequence[ToolSpec] = (),
+    schema: Mapping[str, JSON] | None = None,
+    **_: object,
+) -> int:
+    """Return about how many tokens a request has, rather too many than too few."""
+    sent = [message.content for message in messages]
+    sent += [json.dumps(message.opaque, default=str) for message in messages if message.opaque]
+    sent += [json.dumps([tool.description, tool.parameters], default=str) for tool in tools]
+    sent.append(json.dumps(schema or {}, default=str))
+    return sum(len(text.encode("utf-8", "replace")) for text in sent) // _BYTES_PER_TOKEN
+
+
 async def _metered(
-    model: ChatModel, call: Callable[[], Awaitable[Completion]], expected: Callable[[], float]
+    model: ChatModel,
+    messages: Sequence[Message],
+    call: Callable[[], Awaitable[Completion]],
+    expected: Callable[[], float],
 ) -> Completion:
     scope = current_scope()
     if scope is None or _within.get():
         return await call()
     session, role = scope
     session.spend.check()
-    started = time.monotonic()
-    token = _within.set(True)
-    try:
-        limited = session.spend.budget.max_cost_usd is not None
-        with session.spend.reserving(expected() if limited else 0.0), telemetry.chat(model.name) as used:
+    started, provider = time.monotonic(), provider_of(model)
+    about: dict[str, Any] = {
+        "run_id": session.id,
+        "attempt": session.attempt,
+        "role": role,
+        "provider": provider,
+    }
+    limited = session.spend.budget.max_cost_usd is not None
+    with (
+        session.spend.reserving(expected() if limited else 0.0),
+        telemetry.chat(model.name, provider) as span,
+    ):
+        token = _within.set(True)
+        try:
             completion = await call()
-            used(completion.usage)
-            session.spend.charge(role, completion.usage)
-    finally:
-        _within.reset(token)
-    seconds = time.monotonic() - started
-    if session.listener is not None:
-        await session.emit(
-            ModelCalled(
-                run_id=session.id,
-                attempt=session.attempt,
-                role=role,
-                model=completion.model or model.name,
-                usage=completion.usage,
-                seconds=seconds,
+        except Exception as error:
+            seconds = time.monotonic() - started
+            await session.emit(
+                ModelFailed(**about, model=model.name, error=described(error), seconds=seconds)
             )
+            raise
+        finally:
+            _within.reset(token)
+        session.spend.charge(role, completion.usage)
+        span.answered(completion.model or model.name, completion.usage, completion.finish_reason)
+        if telemetry.captured():
+            span.said(*await anyio.to_thread.run_sync(as_captured, messages, completion))
+    if session.listener is not None:
+        seconds, name = time.monotonic() - started, completion.model or model.name
+        reason = completion.finish_reason
+        await session.emit(
+            ModelCalled(**about, model=name, usage=completion.usage, seconds=seconds, finish_reason=reason)
         )
     return completion

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from jeeves_reflexion.errors import ModelResponseError
 from jeeves_reflexion.models.http import UnusableAnswerError
 from jeeves_reflexion.models.prices import reported
 from jeeves_reflexion.models.thoughts import spoken
@@ -42,6 +43,28 @@ def request(
         settings["tools"] = [{"type": "function", "function": as_function(tool)} for tool in tools]
     kept = {name: value for name, value in settings.items() if value is not None and name not in refused}
     return {"messages": [_sent(message, refused) for message in messages], **kept}
+
+
+def chat_request(
+    messages: Sequence[Message],
+    *,
+    tools: Sequence[ToolSpec] = (),
+    schema: Mapping[str, JSON] | None = None,
+    sampling: Sampling | None = None,
+) -> dict[str, JSON]:
+    """Return a request as ``/chat/completions`` takes it, without the name of the model: for a client of your own."""
+    return request(messages, tools, schema, sampling or Sampling(), frozenset())
+
+
+def read_chat(answer: Mapping[str, JSON]) -> Completion:
+    """Read an answer of ``/chat/completions`` that a client of your own brought.
+
+    Raises :class:`~jeeves_reflexion.errors.ModelResponseError` for one that is none.
+    """
+    try:
+        return completion(answer)
+    except UnusableAnswerError as lack:
+        raise ModelResponseError(f"the client answered without {lack}") from None
 
 
 def named_tool(name: str) -> JSON:

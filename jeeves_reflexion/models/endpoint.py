@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import ClassVar, Final, Self
 
 import httpx
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
-from jeeves_reflexion.models.ask import metered
-from jeeves_reflexion.models.http import JsonEndpoint, Retry, UnusableAnswerError
+from jeeves_reflexion.events import TextStreamed
+from jeeves_reflexion.models.ask import expected_tokens, metered
+from jeeves_reflexion.models.http import JsonEndpoint, Retry
 from jeeves_reflexion.models.prices import Prices
 from jeeves_reflexion.models.refusals import WAYS, refused_part, without_system
+from jeeves_reflexion.models.streams import AnswerStream, Tell
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.values import check_whole
-from vectorstores.json_http import check_headers, secrets_of
+from vectorstores.header_secrets import check_headers, secrets_of
+from vectorstores.json_http import Timeouts
 from vectorstores.service_address import MissingKeyError, address_and_key
-
-# Of the densest texts that are usual; English has four and more.
-_BYTES_PER_TOKEN: Final = 3
 
 logger: Final = logging.getLogger("jeeves_reflexion")
 
@@ -37,14 +38,16 @@ class EndpointOptions:
 
     ``max_tokens`` bounds the answers to calls that set no bound of their own. ``tool_choice`` (``"auto"``, ``"none"``,
     ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools. ``extra`` is added to the
-    body of each request, and ``headers`` to its headers, of which no value appears in an error; ``connect_timeout`` is
-    in seconds.
+    body of each request, and ``headers`` to its headers, of which no value appears in an error. ``connect_timeout`` is
+    in seconds, and so is ``idle_timeout``, the longest silence within a streamed answer; without, it may be silent for
+    as long as the request may take.
     """
 
     max_tokens: int | None = None
     tool_choice: str | None = None
     parallel_tool_calls: bool | None = None
     connect_timeout: float = 10.0
+    idle_timeout: float | None = None
     extra: Mapping[str, JSON] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -63,12 +66,14 @@ class EndpointModel(ABC):
     _endpoint: JsonEndpoint
     _lacks: frozenset[str] = frozenset()
     """Settings of ``Sampling`` that the API does not have."""
-    _provider: ClassVar[str]
-    """How the variables of the environment begin."""
+    provider: ClassVar[str]
+    """Whose API it is; its variables of the environment begin with this name."""
     _home: ClassVar[str]
     """The provider's own address."""
+    _stream: type[AnswerStream]
+    """What reads a streamed answer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as the models have them
         self,
         name: str,
         *,
@@ -77,11 +82,12 @@ class EndpointModel(ABC):
         timeout: float,
         retry: Retry | None,
         prices: Prices | None,
+        stream: bool,
         options: EndpointOptions,
     ) -> None:
         _check_name(type(self).__name__, name)
-        variable = f"{self._provider}_API_KEY"
-        address = base_url or os.environ.get(f"{self._provider}_BASE_URL") or self._home
+        variable = f"{self.provider.upper()}_API_KEY"
+        address = base_url or os.environ.get(f"{self.provider.upper()}_BASE_URL") or self._home
         try:
             check_headers(options.headers)
             self._base, key = address_and_key(address, api_key, variable, options.headers)
@@ -91,6 +97,7 @@ class EndpointModel(ABC):
             raise ConfigurationError(str(error)) from error
         self._name = name
         self._prices = prices
+        self._streams = stream
         self._given = options
         self._refused: frozenset[str] = frozenset()
         self._endpoint = JsonEndpoint(
@@ -100,8 +107,7 @@ class EndpointModel(ABC):
             auth_hint=f"check {variable} (or the api_key you passed)"
             if key
             else f"set {variable} or pass api_key",
-            timeout=timeout,
-            connect_timeout=options.connect_timeout,
+            timeouts=Timeouts(timeout, options.connect_timeout, options.idle_timeout),
             retry=retry or Retry(),
         )
 
@@ -147,11 +153,21 @@ class EndpointModel(ABC):
         while True:
             sent = without_system(messages) if "system" in self._refused else messages
             body = {"model": self._name, **self._body(sent, tools, schema, sampling)}
+            if self._streams:
+                body |= {
+                    name: value for name, value in self._stream.asks.items() if name not in self._refused
+                }
             try:
-                return self._answer(await self._endpoint.post(body))
+                # There are servers that stream although nobody asked for it.
+                answer = await self._endpoint.post(body, self._read, partial(self._stream, self._teller()))
+                return replace(answer, model=answer.model or self._name)
             except ModelResponseError as error:
                 refused = refused_part(error, body, sent)
-                if refused is None or (refused in self._given.extra and refused not in WAYS):
+                if (
+                    error.handed_on
+                    or refused is None
+                    or (refused in self._given.extra and refused not in WAYS)
+                ):
                     raise
                 self._refused |= {refused}
                 way = WAYS.get(refused, f"does without {refused}")
@@ -173,13 +189,24 @@ class EndpointModel(ABC):
         """
         if self._prices is None:
             return 0.0
-        sent = [message.content for message in messages]
-        sent += [json.dumps(message.opaque, default=str) for message in messages if message.opaque]
-        sent += [json.dumps([tool.description, tool.parameters], default=str) for tool in tools]
-        sent.append(json.dumps(schema or {}, default=str))
-        asked = sum(len(text.encode("utf-8", "replace")) for text in sent) // _BYTES_PER_TOKEN
+        asked = expected_tokens(messages, tools=tools, schema=schema)
         bound = None if sampling is None else sampling.max_tokens
         return self._prices.cost(asked, (self._given.max_tokens if bound is None else bound) or 0)
+
+    def _teller(self) -> Tell | None:
+        """Return what tells a text to whoever listens to the current run; None where nobody does."""
+        session, role = current_scope() or (None, None)
+        if session is None or role is None or session.listener is None:
+            return None
+
+        async def tell(text: str) -> None:
+            await session.emit(
+                TextStreamed(
+                    run_id=session.id, attempt=session.attempt, role=role, model=self._name, text=text
+                )
+            )
+
+        return tell
 
     def _bounded(self, sampling: Sampling) -> Sampling:
         for setting in sorted(self._lacks - self._refused):
@@ -189,13 +216,6 @@ class EndpointModel(ABC):
         if sampling.max_tokens is not None:
             return sampling
         return replace(sampling, max_tokens=self._given.max_tokens)
-
-    def _answer(self, body: Mapping[str, JSON]) -> Completion:
-        try:
-            answer = self._read(body)
-        except UnusableAnswerError as error:
-            raise self._endpoint.unusable(str(error), body) from None
-        return replace(answer, model=answer.model or self._name)
 
     @abstractmethod
     def _address(self) -> httpx.URL:

@@ -6,9 +6,9 @@ import copy
 import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import httpx
 
@@ -24,7 +24,12 @@ from jeeves_reflexion.errors import (
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.values import checked_settings, is_number
-from vectorstores.json_http import SPENT, JsonService, RequestError, parsed, repeated
+from vectorstores.json_http import SPENT, JsonService, RequestError, Timeouts, parsed, repeated
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.models.streams import AnswerStream
+
+T = TypeVar("T")
 
 _TOO_LARGE: Final = 413
 # A refusal that may be due to this one conversation: it is too long, or a filter dislikes it.
@@ -67,7 +72,7 @@ class JsonEndpoint:
     """One address that takes JSON objects by POST and answers with JSON objects.
 
     What ``headers`` say, and ``secrets``, is taken out of every error. ``auth_hint`` says what to do when the endpoint
-    refuses the key; ``timeout`` is the seconds for one request, ``connect_timeout`` those for its connection.
+    refuses the key.
     """
 
     def __init__(
@@ -77,16 +82,19 @@ class JsonEndpoint:
         headers: Mapping[str, str],
         secrets: Sequence[str] = (),
         auth_hint: str,
-        timeout: float,
-        connect_timeout: float,
+        timeouts: Timeouts,
         retry: Retry,
     ) -> None:
-        for name, seconds in (("total", timeout), ("connect", connect_timeout)):
-            if not is_number(seconds) or seconds <= 0:
+        for name, seconds in timeouts._asdict().items():
+            if seconds is not None and (not is_number(seconds) or seconds <= 0):
                 raise ConfigurationError(f"the {name} timeout must be above 0 seconds, not {seconds!r}")
         self.url = url
         self._service = JsonService(
-            url, headers, timeout=timeout, connect_timeout=connect_timeout, secrets=secrets, clean=redact
+            url,
+            headers,
+            timeouts=timeouts,
+            secrets=secrets,
+            clean=redact,
         )
         self._auth_hint = auth_hint
         self._retry = retry
@@ -98,32 +106,61 @@ class JsonEndpoint:
         other.url, other._service = url, self._service.at(url)  # noqa: SLF001 - it is one of these
         return other
 
-    async def post(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        """Post an object and return the object that answers.
+    async def post(
+        self,
+        body: Mapping[str, JSON],
+        read: Callable[[Mapping[str, JSON]], T],
+        new_stream: Callable[[], AnswerStream],
+    ) -> T:
+        """Post an object and return what ``read`` makes of the one that answers, or that a stream of events comes to.
 
         Repeats on 408, 409, 429, 5xx and broken connections, as ``Retry`` says, or where ``x-should-retry`` says so;
-        not where a quota is used up or the input is too long. Raises :class:`ModelAuthError` (401, 403),
-        :class:`ModelRequestError` (400, 404 and their like, unless it is about the texts that were sent),
-        :class:`ModelTimeoutError` (no whole answer in time; not repeated, for the endpoint may be at work),
-        :class:`ModelConnectionError` and :class:`ModelResponseError`.
+        not where a quota is used up or the input is too long, and not once its stream has handed something on. Raises
+        :class:`ModelAuthError` (401, 403), :class:`ModelRequestError` (400, 404 and their like, unless it is about the
+        texts that were sent), :class:`ModelTimeoutError` (no whole answer in time; not repeated, for the endpoint may
+        be at work), :class:`ModelConnectionError` and :class:`ModelResponseError`.
         """
         retry = self._retry
+        stream = new_stream()
+
+        async def ask() -> httpx.Response:
+            nonlocal stream
+            stream = new_stream()
+            try:
+                return await self._service.post(body, stream)
+            except RequestError as failed:
+                failed.handed_on = stream.handed_on
+                raise
+
         try:
             response = await repeated(
-                lambda: self._service.post(body),
-                retries=retry.retries,
-                wait=retry.wait,
-                longest_wait=retry.longest_wait,
+                ask, retries=retry.retries, wait=retry.wait, longest_wait=retry.longest_wait
             )
+            return self._read(stream.body if stream.ended else response, read)
         except RequestError as failed:
-            raise self._error(failed) from failed.__cause__
-        value = parsed(response.content)
-        if isinstance(value, dict):
-            return value
-        kind = response.headers.get("content-type", "no content type")
-        said = self._service.shown(response.text)
+            error = self._error(failed)
+            error.handed_on = failed.handed_on
+            raise error from failed.__cause__
+        except ModelError as error:
+            error.handed_on = stream.handed_on
+            raise
+
+    def _read(
+        self, answer: Mapping[str, JSON] | httpx.Response, read: Callable[[Mapping[str, JSON]], T]
+    ) -> T:
+        value = parsed(answer.content) if isinstance(answer, httpx.Response) else answer
+        if isinstance(value, Mapping):
+            try:
+                return read(value)
+            except UnusableAnswerError as lack:
+                said = self._service.shown(json.dumps(value, ensure_ascii=False))
+                message = f"{self.url} answered without {lack}: {said}"
+                raise ModelResponseError(message, status=200, said=said) from None
+        assert isinstance(answer, httpx.Response)  # noqa: S101 - a stream comes to an object
+        kind = answer.headers.get("content-type", "no content type")
+        said = self._service.shown(answer.text)
         message = f"{self.url} answered with something that is no JSON object ({kind}): {said}"
-        raise ModelResponseError(message, status=response.status_code, said=said)
+        raise ModelResponseError(message, status=answer.status_code, said=said)
 
     def _error(self, failed: RequestError) -> ModelError:
         status, said = failed.status, failed.said
@@ -139,8 +176,3 @@ class JsonEndpoint:
         refused = 400 <= status < 500 and not failed.passing and not about_texts
         kind = ModelRequestError if refused or failed.code in SPENT else ModelResponseError
         return kind(str(failed), status=status or None, said=said, code=failed.code)
-
-    def unusable(self, what: str, body: Mapping[str, JSON]) -> ModelResponseError:
-        """Return the error for an answer that is JSON but not what was asked for."""
-        said = self._service.shown(json.dumps(body, ensure_ascii=False))
-        return ModelResponseError(f"{self.url} answered without {what}: {said}", status=200, said=said)

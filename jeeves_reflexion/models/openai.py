@@ -13,6 +13,7 @@ from jeeves_reflexion.models import chat, responses
 from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
 from jeeves_reflexion.models.http import Retry
 from jeeves_reflexion.models.prices import Prices, priced
+from jeeves_reflexion.models.streams import ChatStream, ResponsesStream
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 from vectorstores.service_address import address_of, key_headers
@@ -54,23 +55,29 @@ class _Form(Protocol):
 
 
 _FORMS: Final[Mapping[str, _Form]] = {"chat": chat, "responses": responses}
+_STREAMS: Final[Mapping[str, type[ChatStream | ResponsesStream]]] = {
+    "chat": ChatStream,
+    "responses": ResponsesStream,
+}
 
 
 class OpenAIModel(EndpointModel):
     """A chat model at an OpenAI-compatible endpoint.
 
     ``base_url`` is taken from ``OPENAI_BASE_URL`` unless given, else it is OpenAI's own; ``api_key`` from
-    ``OPENAI_API_KEY``, and an endpoint on this machine needs none. ``api_key=""`` sends none. Both variables
-    are read here, at construction. ``api`` is ``"chat"`` (``/chat/completions``) or ``"responses"``. An address
-    of Azure may end in ``?api-version=...``; without a path, the deployment called ``name`` is asked, and its key
-    goes out as Azure wants it. ``timeout`` is the seconds for one request as a whole; ``retry`` says how failed
-    ones are repeated. Without ``prices`` the cost of a call is unknown (``None``), and a cost budget can't be kept.
+    ``OPENAI_API_KEY``, and an endpoint on this machine needs none. ``api_key=""`` sends none. Both variables are
+    read here, at construction. ``api`` is ``"chat"`` (``/chat/completions``) or ``"responses"``. An address of
+    Azure may end in ``?api-version=...``; without a path, the deployment called ``name`` is asked, and its key goes
+    out as Azure wants it. ``timeout`` is the seconds for one request as a whole; ``retry`` says how failed ones are
+    repeated. ``stream=True`` has answers sent as they are written, for servers that do nothing else and for whoever
+    listens to a run (:class:`~jeeves_reflexion.events.TextStreamed`). Without ``prices`` the cost of a call is
+    unknown (``None``), and a cost budget can't be kept.
 
     Raises :class:`ConfigurationError` for a bad address or setting and
     :class:`ModelAuthError` where a key is needed and there is none.
     """
 
-    _provider, _home = "OPENAI", "https://api.openai.com/v1"
+    provider, _home = "openai", "https://api.openai.com/v1"
 
     def __init__(  # noqa: PLR0913 - what a user sets most often, by name
         self,
@@ -82,13 +89,14 @@ class OpenAIModel(EndpointModel):
         timeout: float = 60.0,
         retry: Retry | None = None,
         prices: Prices | None = None,
+        stream: bool = False,
         options: OpenAIOptions | None = None,
     ) -> None:
         if api not in _FORMS:
             raise ConfigurationError(f'api must be "chat" or "responses", not {api!r}')
         options = options or OpenAIOptions()
         self._form = _FORMS[api]
-        self._lacks = self._form.LACKS
+        self._lacks, self._stream = self._form.LACKS, _STREAMS[api]
         super().__init__(
             name,
             base_url=base_url,
@@ -96,6 +104,7 @@ class OpenAIModel(EndpointModel):
             timeout=timeout,
             retry=retry,
             prices=prices,
+            stream=stream,
             options=options,
         )
         if not options.tools:

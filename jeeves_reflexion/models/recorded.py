@@ -20,7 +20,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError
-from jeeves_reflexion.models.ask import expected_cost, metered
+from jeeves_reflexion.models.ask import expected_cost, metered, provider_of
 from jeeves_reflexion.models.cassette import (
     Cassette,
     Exchange,
@@ -129,6 +129,11 @@ class RecordedModel:
     def name(self) -> str:
         """The real model's name, also when it is played."""
         return self._name
+
+    @property
+    def provider(self) -> str:
+        """What the real model says; empty where there is none."""
+        return "" if self._model is None else provider_of(self._model)
 
     @property
     def supports_tools(self) -> bool:

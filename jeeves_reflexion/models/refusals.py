@@ -33,6 +33,7 @@ _SETTINGS: Final = (
     "temperature",
     "seed",
     "stop",
+    "stream_options",
     "tool_choice",
     "parallel_tool_calls",
 )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jeeves_reflexion.models.ask import expected_cost, metered
+from jeeves_reflexion.models.ask import expected_cost, metered, provider_of
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 
 
 class WrappedModel:
-    """A chat model that is another one, but for what :meth:`around` does; to be inherited from."""
+    """A chat model that is another one, but for what a class that inherits from it does in :meth:`complete`."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
@@ -23,14 +22,14 @@ class WrappedModel:
         return self._model.name
 
     @property
+    def provider(self) -> str:
+        """What the model says."""
+        return provider_of(self._model)
+
+    @property
     def supports_tools(self) -> bool:
         """What the model says."""
         return self._model.supports_tools
-
-    @contextlib.contextmanager
-    def around(self, messages: Sequence[Message]) -> Iterator[None]:
-        """Do what is to be done before a call, after it, or where it fails; may raise instead of letting it happen."""
-        yield
 
     def expected_cost(self, messages: Sequence[Message], **settings: Any) -> float:  # noqa: ANN401 - of ``complete``
         """Return what the model says that a call may cost in US dollars; 0 where it does not say."""
@@ -45,6 +44,5 @@ class WrappedModel:
         schema: Mapping[str, JSON] | None = None,
         sampling: Sampling | None = None,
     ) -> Completion:
-        """Ask the model, within :meth:`around`."""
-        with self.around(messages):
-            return await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+        """Ask the model."""
+        return await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)

@@ -60,6 +60,8 @@ def redact_record(record: T) -> T:
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
         return redact(value)
+    if not value or isinstance(value, int | float):
+        return value
     if isinstance(value, tuple):
         parts = tuple(map(_cleaned, value))
         return parts if parts != value else value

@@ -17,17 +17,27 @@ import anyio
 from anyio.to_thread import run_sync
 
 from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.lessons.screening.characters import clean_characters
+from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.lessons.settings import checked_k
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.blocks import flaw, flaw_of, relevance
-from jeeves_reflexion.reflections.forms import rule_of
+from jeeves_reflexion.reflections.forms import FORMS, rule_of
 from jeeves_reflexion.reflections.journal import Malformed, ReflectionJournal, Stored, read_file
 from jeeves_reflexion.reflections.markdown import Entry, agent_slug, plain_id
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
-from jeeves_reflexion.reflections.streams import StreamItem, Streams
-from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
+from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevance
+from jeeves_reflexion.text import cut_middle, fence, one_line
+from jeeves_reflexion.types import (
+    Evaluation,
+    Lesson,
+    Provenance,
+    Recall,
+    RecalledLesson,
+    Reflection,
+    Task,
+    Trial,
+)
 from vectorstores.base import Chunk, Page, SearchHit, VectorStore
 
 SCOPE: Final = "/reflections"
@@ -111,6 +121,8 @@ class ReflectionLibrary:
         """
         if recall_id not in self._recalls:
             raise LessonStoreError(f"there is no recall {recall_id!r} of this library")
+        if not evaluation.scored:
+            return False
         noted, self._recalls[recall_id] = self._recalls[recall_id], True
         return not noted
 
@@ -289,3 +301,47 @@ def _chunk(stored: Stored, path: str) -> Chunk:
             "date": entry.date.isoformat(),
         },
     )
+
+
+# -- in a prompt: each retry sees all the reflections of the task's earlier attempts, in order. They don't compete for
+# the few places of a recall, which leaves out what this run has stored itself
+
+BODY_TOKENS: Final = 1500
+HEAD: Final = "Your reflections on the earlier attempts at this very task, oldest first:"
+
+
+def recalled_block(recall: Recall) -> str:
+    """Write what a recall offers: whole reflections where the store has them, else its sentences.
+
+    Other agents' reflections come last, fenced under a note that they are data.
+    """
+    lessons = [item.lesson for item in recall.offered]
+    whole = [lesson for lesson in lessons if _body(lesson)]
+    own = [inert(_body(lesson)) for lesson in whole if lesson.trust == "own"]
+    others = [inert(_body(lesson), tags=True) for lesson in whole if lesson.trust != "own"]
+    parts = [*own, render([lesson for lesson in lessons if not _body(lesson)])]
+    if others:
+        parts.append(fence("reflections_of_others", "\n\n".join(others), note=SHARED_NOTE))
+    return "\n\n".join(filter(None, parts))
+
+
+def chain_block(trials: Sequence[Trial]) -> str:
+    """Write the reflections of a run's trials for a prompt, oldest first; empty where there is none."""
+    parts = [_written(trial, trial.reflection) for trial in trials if trial.reflection is not None]
+    return "\n\n".join([HEAD, *parts]) if parts else ""
+
+
+def _body(lesson: Lesson) -> str:
+    return cut_middle(str(lesson.metadata.get("reflection", "")), BODY_TOKENS)
+
+
+def _written(trial: Trial, reflection: Reflection) -> str:
+    score = trial.evaluation.score
+    head = f"Attempt {trial.number} ({reflection.outcome}{'' if score is None else f', score {score:.2f}'})"
+    told = [(each.heading, reflection.fields.get(each.key, "")) for each in FORMS[reflection.outcome].fields]
+    lines = [f"{heading.rstrip('?:')}: {one_line(text)}" for heading, text in told if text.strip()]
+    lines = lines or [f"Lesson: {one_line(reflection.lesson)}"]
+    lines += [one_line(text) for text in (reflection.principle, reflection.procedure) if text]
+    if flaw("\n".join((head, *lines))):
+        lines = ["(What was written about it gave orders, and is left out.)"]
+    return inert("\n- ".join((head, *lines)))

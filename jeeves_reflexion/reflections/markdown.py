@@ -29,9 +29,9 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.redaction import redact, redact_id, redact_record
+from jeeves_reflexion.reflections.endpoints import named_tools
 from jeeves_reflexion.reflections.forms import (
     BULLET,
     FORMS,

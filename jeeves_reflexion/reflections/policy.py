@@ -21,10 +21,10 @@ from anyio.to_thread import run_sync
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnreadableReplyError
 from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.blocks import flaw_of
 from jeeves_reflexion.reflections.forms import FORMS, ReflectionFormError, fills, outcome_of
 from jeeves_reflexion.reflections.journal import Malformed, ReflectionJournal, Stored
 from jeeves_reflexion.reflections.markdown import agent_slug, entry_of, plain_id, summary_of
+from jeeves_reflexion.reflections.streams import flaw_of
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, RunResult, Task, Trial
 

@@ -3,11 +3,13 @@
 The principles are the tactical stream, from which a person approves permanent rules of the system prompt; the
 procedures are playbooks to replay. Each has a record collection of its own. What is approved reaches prompts through a
 :class:`~jeeves_reflexion.reflections.library.ReflectionLibrary` that is given the streams; nothing else reads them.
+Which of them, and which reflections, matter for a task, and which give orders, is decided here.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -18,9 +20,11 @@ from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, Less
 from jeeves_reflexion.lessons.credit.records import each_record, swap
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters
+from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.blocks import flaw, relevance
-from jeeves_reflexion.reflections.markdown import Entry, agent_slug
+from jeeves_reflexion.reflections.endpoints import named_tools
+from jeeves_reflexion.reflections.forms import PRINCIPLE
+from jeeves_reflexion.reflections.markdown import Entry, agent_slug, plain_id
 from jeeves_reflexion.types import JSON, Task
 from vectorstores.base import RecordStore
 
@@ -46,6 +50,46 @@ class StreamItem:
     reason: str = ""
     task_id: str = ""
     tools: tuple[str, ...] = ()
+
+
+def flaw(text: str) -> str:
+    """Say how a text of a reflection tries to command its readers; empty if it is advice."""
+    # The words that a principle begins with are the form's own: "follow this rule" is no order there.
+    finding = screen(f"\n{text}".replace(f"\n{PRINCIPLE}", "\n"))
+    return "" if finding is None else f"{finding.why} ({finding.excerpt!r})"
+
+
+def flaw_of(entry: Entry) -> str:
+    """Say how a reflection tries to command its readers; empty if it is advice."""
+    return flaw(f"{entry.summary}\n{entry.body}")
+
+
+def relevance(told: Entry | StreamItem, text: str, task: Task) -> tuple[str, str]:
+    """Say how what was told of a task matters for another: as of the same type, and for the same tool; else empty."""
+    same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
+    of_type = "the same task type" if same_type else ""
+    if told.task_id and told.task_id == plain_id(task.id):
+        of_type = "the same task"
+    return of_type, _same_tool(told.tools, text, task)
+
+
+def _same_tool(tools: tuple[str, ...], text: str, task: Task) -> str:
+    """Name the tools, endpoints or APIs in common: both name it, given as a tool or in words."""
+    ours, theirs = named_tools(task.tools, task.prompt), named_tools(tools, text)
+    whole = "\n".join((text, *tools))
+    shared = [name for key, name in ours.items() if key in theirs or _names(whole, key, name)]
+    shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
+    return f"the same tool ({', '.join(sorted(shared))})" if shared else ""
+
+
+def _names(text: str, key: str, tool: str) -> bool:
+    """Whether a text names a tool: a plain word, such as ``search``, only where it is quoted or called as one."""
+    name = re.escape(key)
+    if tool.isalpha() and tool[1:].islower():
+        return re.search(rf"`{name}`|(?<!\w){name}[(\[]", text, re.IGNORECASE) is not None
+    begins = "" if key.startswith("/") else r"(?<!\w)"  # a path begins behind a host
+    ends = r"(?![\w-])" if "/" in key else r"(?!\w)"
+    return re.search(f"{begins}{name}{ends}", text, re.IGNORECASE) is not None
 
 
 class Stream:

@@ -12,20 +12,19 @@ import anyio
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
 from jeeves_reflexion.callables import run_alone
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
+from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
-from jeeves_reflexion.redaction import redact, redacting
+from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Listener, Session, logger
-from jeeves_reflexion.tasknotes.execution import TaskRun
+from jeeves_reflexion.tasknotes.execution import Stopped, TaskRun, failing
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore
 from jeeves_reflexion.tasknotes.tasks import (
     EnsembleResult,
     EnsembleTask,
     Phase,
-    Status,
     TaskOutcome,
     decision_of,
 )
@@ -158,8 +157,6 @@ class Ensemble:
 
     def _listening(self, session: Session) -> Session:
         """Return a session whose events, without secrets, go to its listener and to the ensemble's."""
-        if not self._listeners:
-            return redacting(session)
         sessions = [session, *map(session.listening, self._listeners)]
 
         async def tell(event: Event) -> None:
@@ -213,20 +210,19 @@ class _Run:
         if phase.review is None:
             return
         outcomes = [run.outcome for run in runs]
-        status: Status = "rejected"
-        reason = ""
+        refused: Stopped | None = None
         try:
-            decision = await decision_of(phase.review, outcomes, verdicts=("accept", "reject"))
+            with failing(f"phase {phase.name!r}: the review failed"):
+                decision = await decision_of(phase.review, outcomes, verdicts=("accept", "reject"))
+        except Stopped as stopped:
+            refused = stopped
+            logger.warning("run %s, %s", self.session.id, refused.reason)
+        else:
             if decision.verdict == "reject":
-                reason = f"phase {phase.name!r}: {decision.text}"
-        except HOPELESS:
-            raise
-        except Exception as error:  # noqa: BLE001 - told by the outcomes
-            status, reason = "failed", redact(f"phase {phase.name!r}: the review failed: {described(error)}")
-            logger.warning("run %s, %s", self.session.id, reason)
+                refused = Stopped("rejected", f"phase {phase.name!r}: {decision.text}")
         for run in runs:
-            if reason:
-                run.reject(status, reason)
+            if refused is not None:
+                run.reject(refused.status, refused.reason)
             await run.settle()
 
     async def _all(self, runs: Sequence[TaskRun], *, learn: bool) -> None:

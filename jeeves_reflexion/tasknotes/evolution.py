@@ -30,7 +30,7 @@ MOST_CHANGES: Final = 50
 EXCERPT: Final = 200
 
 ChangeKind: TypeAlias = Literal["stored", "rolled_back", "rolled_back_by_hand"]
-"""Version 0.1 took versions back by itself, too: ``rolled_back`` is read and no longer written."""
+"""``rolled_back`` is of earlier versions, which took notes back by themselves: it is read and no longer written."""
 
 
 @dataclass(frozen=True, slots=True)

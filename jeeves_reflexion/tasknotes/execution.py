@@ -33,11 +33,13 @@ THRESHOLD: Final = 0.8
 """The score from which an evaluator accepts that doesn't say ``passed`` itself."""
 
 
-class _Stopped(Exception):  # noqa: N818 - carries the verdict out of a step
+class Stopped(Exception):  # noqa: N818 - carries the verdict out of a step
+    """Ends the way of a task, or of a phase, to its acceptance; the reason of a failure holds no secrets."""
+
     def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
         self.status = status
-        self.reason = reason
+        self.reason = redact(reason) if status == "failed" else reason
 
 
 @dataclass(slots=True, eq=False)
@@ -66,11 +68,10 @@ class TaskRun:
         self.outcome = TaskOutcome(self.task, "accepted")
         try:
             await self._accept(context)
-        except _Stopped as stopped:
+        except Stopped as stopped:
             self.outcome = replace(self.outcome, status=stopped.status, reason=stopped.reason)
-        if self.outcome.status == "failed":
-            reason = redact(self.outcome.reason)
-            logger.warning("run %s, task %d: %s", self.session.id, self.session.attempt, reason)
+            if stopped.status == "failed":
+                logger.warning("run %s, task %d: %s", self.session.id, self.session.attempt, stopped.reason)
 
     async def settle(self) -> None:
         """Note beside its notes how the run went, and reflect if it was accepted."""
@@ -106,7 +107,7 @@ class TaskRun:
         attempt = await self._attempt(await self._given(public, context))
         self.outcome = replace(self.outcome, attempt=attempt, output=attempt.output)
         if attempt.error is not None:
-            raise _Stopped("failed", attempt.error)
+            raise Stopped("failed", attempt.error)
         await self._guard("output", self.task.output_guards, public, attempt)
         await self._evaluate(attempt)
         await self._review(public, attempt)
@@ -119,10 +120,10 @@ class TaskRun:
         attempt: Attempt | None = None,
     ) -> None:
         for guard in guards:
-            with _failing(f"an {side} guard failed"):
+            with failing(f"an {side} guard failed"):
                 reason = await refusal(guard, task, attempt)
             if reason is not None:
-                raise _Stopped("rejected", f"{side} guard: {reason}")
+                raise Stopped("rejected", f"{side} guard: {reason}")
 
     async def _given(self, task: Task, context: Sequence[tuple[str, str]]) -> Task:
         """Return the task as the agent gets it: with its notes and the outputs of earlier tasks."""
@@ -157,7 +158,7 @@ class TaskRun:
         evaluator = self.evaluator
         if evaluator is None:
             return
-        with _failing("the evaluator failed"):
+        with failing("the evaluator failed"):
             verdict = await self.session.spending("evaluator", lambda: evaluator(self.core, attempt))
         self.outcome = replace(self.outcome, evaluation=verdict)
         passed, number = verdict.meets(THRESHOLD), self.session.attempt
@@ -166,16 +167,16 @@ class TaskRun:
         )
         if not passed:
             reason = "it did not pass" if verdict.scored else "it could not be judged"
-            raise _Stopped("rejected", f"evaluator: {reason}")
+            raise Stopped("rejected", f"evaluator: {reason}")
 
     async def _review(self, task: Task, attempt: Attempt) -> None:
         if self.task.review is None:
             return
-        with _failing("the review failed"):
+        with failing("the review failed"):
             decision = await decision_of(self.task.review, task, attempt, self.outcome.evaluation)
         self.outcome = replace(self.outcome, decision=decision)
         if decision.verdict == "reject":
-            raise _Stopped("rejected", f"review: {decision.text}")
+            raise Stopped("rejected", f"review: {decision.text}")
         if decision.verdict == "edit":
             self.outcome = replace(self.outcome, output=decision.text)
 
@@ -185,14 +186,14 @@ class TaskRun:
 
 
 @contextlib.contextmanager
-def _failing(what: str) -> Iterator[None]:
+def failing(what: str) -> Iterator[None]:
     """Have what a step raises fail the task, unless no other run would mend it."""
     try:
         yield
     except HOPELESS:
         raise
     except Exception as error:
-        raise _Stopped("failed", f"{what}: {described(error)}") from error
+        raise Stopped("failed", f"{what}: {described(error)}") from error
 
 
 def _score(outcome: TaskOutcome) -> float | None:

@@ -65,9 +65,8 @@ class Notes:
 class TaskReflector:
     """Reads and writes the notes of tasks in one store; ``store=None`` does nothing.
 
-    Serves many runs at once. A store with the two methods of :class:`ReflectionStore` alone is written under a lock
-    of this process, so that no run count is lost within it; such a store gets no scores.
-    A call of the store may take 30 s, one of the strategy 300 s.
+    Serves many runs at once. A store with the two methods of :class:`ReflectionStore` alone gets no scores, and of two
+    reflections at once it keeps the last. A call of the store may take 30 s, one of the strategy 300 s.
     """
 
     def __init__(self, store: ReflectionStore | None) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import threading
-import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -223,17 +221,13 @@ class SqliteReflectionStore(VersionedReflectionStore):
 
 
 class PlainStore:
-    """A user's store of two methods as the reflector writes it: one version, no scores, counts within this process.
+    """A user's store of two methods as the reflector writes it: one version, no scores, and the last write counts.
 
     Its methods may be sync, and are then called in worker threads. It is never given a failed reflection.
     """
 
     def __init__(self, store: ReflectionStore) -> None:
         self._store = store
-        try:
-            self._lock = _LOCKS.setdefault(store, threading.Lock())
-        except TypeError:  # it can't be referred to weakly, or has no hash
-            self._lock = threading.Lock()
 
     async def history(self, task_identity: str) -> NoteHistory | None:
         """Return what the store has as a history of one version; None for nothing, or a failure."""
@@ -249,25 +243,11 @@ class PlainStore:
         return NoteHistory(task_identity, current=1, run_count=found.run_count, versions=(version,))
 
     async def commit(
-        self,
-        task_identity: str,
-        reflection: TaskReflection,
-        *,
-        description: str = "",
+        self, task_identity: str, reflection: TaskReflection, *, description: str = ""
     ) -> NoteHistory:
         """Count a reflection and store it; return the history after it."""
-        while not self._lock.acquire(blocking=False):  # noqa: ASYNC110 - held in other threads and loops too
-            await anyio.sleep(0.005)
-        try:
-            old = await self.history(task_identity) or NoteHistory(task_identity)
-            new = with_reflection(old, reflection)
-            if reflection.complete:
-                store: Callable[..., Any] = self._store.store
-                await run(store, partial(store, task_identity, new.reflection))
-            return new
-        finally:
-            self._lock.release()
-
-
-# The same lock for everyone in this process who uses a store.
-_LOCKS: Final[weakref.WeakKeyDictionary[object, threading.Lock]] = weakref.WeakKeyDictionary()
+        new = with_reflection(await self.history(task_identity) or NoteHistory(task_identity), reflection)
+        if reflection.complete:
+            store: Callable[..., Any] = self._store.store
+            await run(store, partial(store, task_identity, new.reflection))
+        return new

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from jeeves_reflexion.errors import ConfigurationError, described
+from jeeves_reflexion.evaluators.replies import field_list
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.replies import unwrapped
-from jeeves_reflexion.models.sections import RULE, items, listed, says_nothing
+from jeeves_reflexion.models.sections import RULE, items, says_nothing
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
@@ -143,8 +144,9 @@ class Sections(NamedTuple):
 
 def read_sections(text: str) -> Sections:
     """Read a reply: JSON, or prose under the names of the sections."""
-    description, expected, observations, suggestions = map(read_fields(text, _NAMES).get, SECTIONS)
-    return Sections(_text(description), _text(expected), _items(observations), _items(suggestions))
+    fields = read_fields(text, _NAMES)
+    description, expected = (_text(fields.get(name)) for name in SECTIONS[:2])
+    return Sections(description, expected, *(_items(fields, name) for name in SECTIONS[2:]))
 
 
 def _text(value: JSON) -> str:
@@ -157,15 +159,9 @@ def _text(value: JSON) -> str:
     return "" if says_nothing(text) else text
 
 
-def _items(value: JSON) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return items(value.splitlines())
-    found = []
-    for item in value if isinstance(value, list) else ():
-        # An object such as {"text": "..."} stands for its first text.
-        texts = [*item.values()] if isinstance(item, dict) else [item]
-        found += [text for text in texts if isinstance(text, str)][:1]
-    return listed(found)
+def _items(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
+    value = fields.get(name)
+    return items(value.splitlines()) if isinstance(value, str) else field_list(fields, name)
 
 
 def material(given: ReflectionInput) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ import anyio.to_thread
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError
 from jeeves_reflexion.models import open_model
-from jeeves_reflexion.models.ask import ask, asked_again
+from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.sandbox import Sandbox
 from jeeves_reflexion.session import Session, logger
@@ -108,7 +108,7 @@ class Toolbox:
         return self._opened[chosen]
 
     async def ask(
-        self, name: str | None, state: State, messages: list[Message], sampling: Sampling | None = None
+        self, name: str | None, state: State, messages: Sequence[Message], sampling: Sampling | None = None
     ) -> Completion:
         """Ask the model that a step names, charged to the run."""
         model = self.model(name, state)
@@ -152,7 +152,7 @@ class Toolbox:
 
 _STEADY: Final = Sampling(temperature=0.0)
 _AGAIN: Final = (
-    'Your answer could not be read. Answer with one JSON object: {"valid": true or false, "score": 0 to 1,'
+    'Answer with one JSON object: {"valid": true or false, "score": 0 to 1,'
     ' "reason": "...", "suggestions": []}'
 )
 
@@ -257,13 +257,14 @@ async def _by_model(evaluator: Part, output: JSON, state: State, toolbox: Toolbo
     filled = await toolbox.filled(asked, state, evaluator.place, texts=("prompt", "model"))
     system = read_prompt(None, "jeeves_reflexion.workflows", "judge.md")
     messages = [Message("system", system), *_shots(evaluator), Message("user", as_text(filled["prompt"]))]
-    for _ in range(2):
-        completion = await toolbox.ask(filled.get("model"), state, messages, _STEADY)
-        verdict = of_reply(completion.text, output)
-        if verdict is not None:
-            return verdict
-        messages = asked_again(messages, completion, _AGAIN)
-    return refusal("the judge's reply could not be read, so nothing is approved", output)
+
+    def read(completion: Completion) -> tuple[Verdict | None, str]:
+        found = of_reply(completion.text, output)
+        return found, "" if found else "it holds no verdict"
+
+    call = functools.partial(toolbox.ask, filled.get("model"), state, sampling=_STEADY)
+    verdict, _ = await ask_and_read(call, messages, read, form=_AGAIN)
+    return verdict or refusal("the judge's reply could not be read, so nothing is approved", output)
 
 
 def _shots(evaluator: Part) -> list[Message]:

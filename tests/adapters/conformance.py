@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +17,13 @@ import pytest
 from pydantic import BaseModel
 
 from jeeves_reflexion import (
+    Attempt,
     Budget,
     Credit,
+    Evaluation,
     HashingEmbedder,
     InMemoryVectorStore,
+    Learner,
     LessonSettings,
     LoopOptions,
     Provenance,
@@ -28,11 +31,13 @@ from jeeves_reflexion import (
     Reflexion,
     Session,
     SessionError,
+    Step,
     Task,
     VectorLessonStore,
     Withholding,
 )
 from jeeves_reflexion.adapters import Adapter, adapt
+from jeeves_reflexion.adapters.middleware import Done
 from jeeves_reflexion.events import Event, StepTaken
 
 LESSON = "Count the rows of the table before you add them up."
@@ -379,3 +384,40 @@ class Conformance:
     async def test_trio_is_an_error_that_says_so(self, anyio_backend: str) -> None:
         with pytest.raises(SessionError, match="asyncio"):
             await self.framework.adapted(Script(LOOKS))(Task("What is in row 3?"), Session())
+
+
+async def beside_a_learner(run: Callable[[Script, Learner, Done | None, str], Awaitable[object]]) -> None:
+    """Hold middleware to what it promises; ``run`` does one run of an agent with it and returns the answer."""
+    script, judged = Script(LOOKS), list[tuple[str, str, tuple[Step, ...], int]]()
+
+    async def judge(task: Task, attempt: Attempt[Any]) -> Evaluation:
+        judged.append((task.prompt, attempt.output, attempt.steps, attempt.usage.tokens))
+        return Evaluation(0.0, rationale="it did not count")
+
+    store = VectorLessonStore(InMemoryVectorStore(HashingEmbedder()))
+    learner = Learner(lesson_store=store, evaluator=judge, reflector=lambda task, trials: LESSON)
+    assert await run(script, learner, None, "What is in row 3?") == "It is 40."
+    [(prompt, output, (step,), tokens)] = judged
+    assert (prompt, output, tokens) == ("What is in row 3?", "It is 40.", 30)
+    assert (step.thought, step.observation, step.failed) == ("I look at the table.", "row 3 holds 40", False)
+    assert all(LESSON not in shown for pair in script.shown for shown in pair)
+    script.shown.clear()
+    kept: list[tuple[Task, Attempt[Any], Any]] = []
+    await run(script, learner, lambda *given: kept.append(given), "What is in row 3?")
+    assert len(script.shown) == 2
+    for instructions, conversation in script.shown:
+        assert OWN in instructions
+        assert instructions.count(LESSON) == 1
+        assert LESSON not in conversation
+    assert len(judged) == 1, "the verdict comes later"
+    [(task, attempt, advice)] = kept
+    trial = await learner.learn_from(task, attempt, 1.0, advice=advice)
+    assert trial.passed
+    assert trial.recall is not None
+    assert [each.lesson.text for each in trial.recall.offered] == [LESSON]
+    script.shown.clear()
+    async with anyio.create_task_group() as group:
+        for number in range(4):
+            group.start_soon(run, script, learner, None, f"Question {number}?")
+    assert sorted(prompt for prompt, *_ in judged[1:]) == [f"Question {number}?" for number in range(4)]
+    assert len(script.shown) == 8

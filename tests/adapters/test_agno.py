@@ -16,9 +16,9 @@ from agno.models.base import Model
 from agno.models.response import ModelResponse
 from agno.team import Team
 from agno.tools import tool
-from conformance import LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
+from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
 
-from jeeves_reflexion import ConfigurationError, Task
+from jeeves_reflexion import Task
 from jeeves_reflexion.adapters import adapt
 
 
@@ -121,9 +121,18 @@ class TestAgno(Conformance):
         attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
         assert attempt.interrupted == "PAUSED"
 
-    def test_a_team_is_an_error_that_says_what_to_write(self) -> None:
-        team = Team(members=[Agno().agent(Script(LOOKS))], model=FakeModel(script=Script(LOOKS)))
-        with pytest.raises(
-            ConfigurationError, match=r"no adapter for a Team \(agno.team.team\).*wrap it in a function"
-        ):
-            adapt(team)
+    @pytest.mark.parametrize("hooked", [False, True], ids=["", "sync hook"])
+    async def test_a_team_and_its_members_have_the_lessons(self, hooked: bool) -> None:
+        delegated = Turn("I ask.", (("delegate_task_to_member", {"member_id": "clerk", "task": "Row 3?"}),))
+        inner, outer = Script(LOOKS), Script((delegated, Turn("It is 41.")))
+        clerk = Agno().agent(inner)
+        clerk.name, clerk.id = "clerk", "clerk"
+        hooks: Any = [lambda function_call, arguments: function_call(**arguments)] if hooked else None
+        team = Team(members=[clerk], model=FakeModel(script=outer), instructions=OWN, tool_hooks=hooks)
+        attempt = await adapt(team)(Task("What is in row 3?"), blocks(LESSON))
+        assert attempt.output == "It is 41."
+        assert [LESSON in told for told, _ in (*outer.shown, *inner.shown)] == [True] * 4
+        steps = {step.action.split()[0]: step.observation for step in attempt.steps}
+        assert steps == {"look": "row 3 holds 40", "delegate_task_to_member": "I look at the table.It is 40."}
+        assert (attempt.usage.calls, attempt.usage.tokens) == (4, 60)
+        assert clerk.additional_context is None

@@ -16,8 +16,9 @@ os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false
 pytest.importorskip("crewai.hooks")
 
 from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
-from crewai import Agent, BaseLLM, Crew
+from crewai import Agent, BaseLLM, Crew, Flow
 from crewai import Task as CrewTask
+from crewai.flow.flow import listen, start
 from crewai.llms.base_llm import LLMCallType
 from crewai.tools import tool
 from pydantic import PrivateAttr
@@ -143,6 +144,33 @@ class TestCrewAI(Conformance):
         assert attempt.output == "40, checked."
         assert len(attempt.steps) == 1
         assert attempt.usage.tokens == 45
+
+    async def test_a_flow_has_the_prompt_in_its_state_and_answers_what_its_last_method_does(self) -> None:
+        script = Script(LOOKS)
+
+        class Report(Flow[Any]):
+            lessons = ""
+
+            @start()
+            def work(self) -> str:
+                return str(
+                    clerk(script, self.lessons).kickoff(f"{self.state['prompt']} {self.state['year']}").raw
+                )
+
+            @listen(work)
+            def report(self, said: str) -> str:
+                return f"Report: {said}"
+
+        def make(lessons: str) -> Report:
+            flow = Report()
+            flow.lessons = lessons
+            return flow
+
+        attempt = await adapt(make, year="1999")(Task("What is in row 3?"), blocks(LESSON))
+        assert attempt.output == "Report: It is 40."
+        assert [step.observation for step in attempt.steps] == ["row 3 holds 40"]
+        assert attempt.usage.tokens == 30
+        assert all(LESSON in told and "What is in row 3? 1999" in asked for told, asked in script.shown)
 
     async def test_what_the_model_raises_is_raised(self) -> None:
         class RefusedError(RuntimeError):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 pytest.importorskip("dspy.utils.callback")
 
+import anyio
 import dspy
 from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
 from dspy import lm15
@@ -93,6 +95,40 @@ class TestDSPy(Conformance):
     """The common cases."""
 
     framework = DSPy()
+
+    @pytest.mark.parametrize("kind", ["ReAct", "ReActV2"])
+    async def test_a_sync_tool_does_not_hold_up_the_event_loop(self, kind: str) -> None:
+        started, released = threading.Event(), threading.Event()
+
+        def look(x: int) -> str:
+            started.set()
+            assert released.wait(30), "the event loop was held up"
+            return f"row {x} holds 40"
+
+        if kind == "ReAct":
+            turns = (
+                Turn(_acted("Look.", "look", {"x": 3})),
+                Turn(_acted("Done.", "finish", {})),
+                Turn(_said("40")),
+            )
+            script = Script(turns)
+            agent = dspy.ReAct("question -> answer", tools=[look])
+            agent.set_lm(model(_in_order(script), fields=True))
+        else:
+            agent = dspy.ReActV2("question -> answer", tools=[look])
+            agent.set_lm(model(Script(LOOKS)))
+        async with anyio.create_task_group() as group:
+            attempts = []
+
+            async def work() -> None:
+                attempts.append(await adapt(agent)(Task("What is in row 3?"), blocks()))
+
+            group.start_soon(work)
+            assert await anyio.to_thread.run_sync(started.wait, 30)
+            released.set()
+        [attempt] = attempts
+        assert [step.observation for step in attempt.steps] == ["row 3 holds 40"]
+        assert type(agent.tools["look"]) is dspy.Tool
 
     async def test_react_tells_of_its_steps_and_not_of_its_end(self) -> None:
         script = Script(

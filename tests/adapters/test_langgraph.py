@@ -8,11 +8,22 @@ import pytest
 
 pytest.importorskip("langchain.agents")
 
-from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
+from conformance import (
+    LESSON,
+    LOOKS,
+    OWN,
+    Conformance,
+    Framework,
+    Script,
+    Total,
+    Turn,
+    beside_a_learner,
+    blocks,
+)
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ProviderStrategy
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -21,8 +32,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
-from jeeves_reflexion import ConfigurationError, Session, Task
+from jeeves_reflexion import ConfigurationError, Learner, Session, Task
 from jeeves_reflexion.adapters import adapt
+from jeeves_reflexion.adapters.langchain import LearnerMiddleware
 
 
 class FakeModel(BaseChatModel):
@@ -66,6 +78,24 @@ class TestLangChain(Conformance):
     """The common cases."""
 
     framework = LangChain()
+
+    async def test_middleware_recalls_before_a_run_and_learns_after_it(self) -> None:
+        shared = dict[bool, LearnerMiddleware]()
+        # As a text, and in parts, of which some may be cached.
+        prompts = {True: OWN, False: SystemMessage([{"type": "text", "text": OWN}])}
+
+        async def run(script: Script, learner: Learner, done: Any, prompt: str) -> object:
+            middleware = shared.setdefault(done is None, LearnerMiddleware(learner, done=done))
+            model, tools, saver = FakeModel(script=script), [tool(script.look)], InMemorySaver()
+            agent = create_agent(
+                model, tools, system_prompt=prompts[done is None], middleware=[middleware], checkpointer=saver
+            )
+            config: Any = {"configurable": {"thread_id": "one"}}
+            state = await agent.ainvoke({"messages": [("user", prompt)]}, config)
+            assert "learner_run" not in state
+            return state["messages"][-1].text
+
+        await beside_a_learner(run)
 
     async def test_a_checkpointer_keeps_attempts_apart(self) -> None:
         script = Script(LOOKS)

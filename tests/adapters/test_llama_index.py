@@ -8,12 +8,15 @@ import pytest
 
 pytest.importorskip("llama_index.core")
 
-from conformance import OWN, Conformance, Framework, Script
-from llama_index.core.agent.workflow import FunctionAgent
+from conformance import LESSON, OWN, Conformance, Framework, Script, Turn, blocks
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import FunctionTool
+
+from jeeves_reflexion import Task
+from jeeves_reflexion.adapters import adapt
 
 
 class FakeModel(FunctionCallingLLM):
@@ -89,3 +92,17 @@ class TestLlamaIndex(Conformance):
     """The common cases."""
 
     framework = LlamaIndex()
+
+    async def test_each_agent_of_a_workflow_has_the_lessons(self) -> None:
+        first = Script((Turn("I hand it on.", (("handoff", {"to_agent": "auditor", "reason": "rows"}),)),))
+        second = Script((Turn(""), Turn("It is 41.")))
+        agents = [LlamaIndex().agent(first), LlamaIndex().agent(second)]
+        for agent, name in zip(agents, ("clerk", "auditor"), strict=True):
+            agent.name, agent.description = name, name
+        workflow = AgentWorkflow(agents=agents, root_agent="clerk")
+        attempt = await adapt(workflow)(Task("What is in row 3?"), blocks(LESSON))
+        assert attempt.output == "It is 41."
+        assert [step.action.split()[0] for step in attempt.steps] == ["handoff"]
+        assert [LESSON in told for told, _ in (*first.shown, *second.shown)] == [True, True]
+        assert attempt.usage.tokens == 30
+        assert agents[0].system_prompt == OWN

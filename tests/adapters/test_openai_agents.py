@@ -9,17 +9,29 @@ import pytest
 
 pytest.importorskip("agents.run")
 
-from agents import Agent, Model, ModelResponse, RunConfig, Usage, function_tool
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
 from agents.run import CallModelData, ModelInputData
-from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
+from conformance import (
+    LESSON,
+    LOOKS,
+    OWN,
+    Conformance,
+    Framework,
+    Script,
+    Total,
+    Turn,
+    beside_a_learner,
+    blocks,
+)
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
     ResponseOutputText,
 )
 
-from jeeves_reflexion import ConfigurationError, Task
+from jeeves_reflexion import ConfigurationError, Learner, Task
 from jeeves_reflexion.adapters import adapt
+from jeeves_reflexion.adapters.openai_agents import learner_options
 
 
 class FakeModel(Model):
@@ -93,6 +105,13 @@ class TestOpenAIAgents(Conformance):
     """The common cases."""
 
     framework = OpenAIAgents()
+
+    async def test_options_recall_before_a_run_and_learn_after_it(self) -> None:
+        async def run(script: Script, learner: Learner, done: Any, prompt: str) -> object:
+            agent = OpenAIAgents().agent(script)
+            return (await Runner.run(agent, prompt, **learner_options(learner, done=done))).final_output
+
+        await beside_a_learner(run)
 
     async def test_the_runners_limit_of_turns_keeps_the_steps(self) -> None:
         agent = adapt(OpenAIAgents().agent(Script(LOOKS)), max_turns=1)

@@ -9,7 +9,18 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
+from conformance import (
+    LESSON,
+    LOOKS,
+    OWN,
+    Conformance,
+    Framework,
+    Script,
+    Total,
+    Turn,
+    beside_a_learner,
+    blocks,
+)
 from pydantic_ai import (
     Agent,
     ModelMessage,
@@ -24,8 +35,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.output import PromptedOutput
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
-from jeeves_reflexion import ConfigurationError, Task
+from jeeves_reflexion import ConfigurationError, Learner, Task
 from jeeves_reflexion.adapters import adapt
+from jeeves_reflexion.adapters.pydantic_ai import LearnerCapability
 
 
 class PydanticAI(Framework):
@@ -57,6 +69,15 @@ class TestPydanticAI(Conformance):
     """The common cases."""
 
     framework = PydanticAI()
+
+    async def test_a_capability_recalls_before_a_run_and_learns_after_it(self) -> None:
+        shared = dict[bool, LearnerCapability]()
+
+        async def run(script: Script, learner: Learner, done: Any, prompt: str) -> object:
+            capability = shared.setdefault(done is None, LearnerCapability(learner, done=done))
+            return (await PydanticAI().agent(script).run(prompt, capabilities=[capability])).output
+
+        await beside_a_learner(run)
 
     async def test_options_go_to_the_run(self) -> None:
         script = Script(LOOKS)

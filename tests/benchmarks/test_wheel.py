@@ -64,11 +64,20 @@ def test_the_wheel_installs_two_packages(wheel):
     assert "jeeves_reflexion/benchmarks/alfworld/prompts/player.md" in names
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_a_benchmark_is_found_after_installing(environment, tmp_path, benchmark):
-    done = run(environment, tmp_path, "jeeves-reflexion", "bench", benchmark, "--help")
+HELP = """
+import sys
+from click.testing import CliRunner
+from jeeves_reflexion.cli.program import program
+for name in sys.argv[1:]:
+    print(CliRunner().invoke(program, ["bench", name, "--help"], prog_name="jeeves-reflexion").output)
+"""
+
+
+def test_the_benchmarks_are_found_after_installing(environment, tmp_path):
+    done = run(environment, tmp_path, "python", "-c", HELP, *BENCHMARKS)
     assert done.returncode == 0, done.stderr
-    assert f"bench {benchmark} [OPTIONS]" in done.stdout
+    for name in BENCHMARKS:
+        assert f"jeeves-reflexion bench {name} [OPTIONS]" in done.stdout
 
 
 def test_there_is_no_package_of_the_name_benchmarks(environment, tmp_path):

@@ -18,7 +18,6 @@ from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.evaluators.scores import parse_score
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.duplicates import normalised
-from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.rules import screen
@@ -26,6 +25,7 @@ from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.replies import answer, json_value, prose
 from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.reflections.endpoints import named_tools
 from jeeves_reflexion.reflections.forms import (
     cause_of,
     clean_text,

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import httpx
 import numpy as np
 
 from vectorstores._checks import unit_vector
 from vectorstores.base import EmbeddingError, InvalidChunkError
 from vectorstores.embedders import check_texts, in_parts
+from vectorstores.header_secrets import check_headers
 from vectorstores.json_http import (
     JsonService,
     RequestError,
-    check_headers,
+    Timeouts,
     parsed,
     repeated,
 )
 from vectorstores.service_address import address_and_key, address_of, key_headers
 
 if TYPE_CHECKING:
-    import httpx
-
     from vectorstores.base import JSON, FloatArray
 
 _log: Final = logging.getLogger(__name__)
@@ -116,10 +116,33 @@ class HttpEmbedder:
         self._service = JsonService(
             self._url,
             key_headers(base, key, self._options.headers),
-            timeout=self._options.timeout,
-            connect_timeout=self._options.connect_timeout,
+            timeouts=Timeouts(self._options.timeout, self._options.connect_timeout),
             concurrency=self._options.concurrency,
         )
+
+    @classmethod
+    def at(cls, address: str) -> Self:
+        """Return the embedder of ``https://HOST/v1?model=NAME&dim=1536``.
+
+        ``revision`` may stand there too, Azure's ``api-version``, and ``api-key-env``, the name of the variable that
+        holds the key, ``OPENAI_API_KEY`` by default. Raises ``ValueError`` for anything else.
+        """
+        try:
+            url = httpx.URL(address)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"this can't be read as an address: {error}") from error
+        told = dict(url.params)
+        names = ("model", "dim", "revision", "api-key-env")
+        model, dim, revision, variable = (told.pop(name, None) for name in names)
+        if not model or not (dim or "").isdecimal():
+            raise ValueError(
+                "an embedder's address names its model and dimension: https://HOST/v1?model=NAME&dim=1536"
+            )
+        key = os.environ.get(variable, "").strip() if variable else None
+        if key == "":
+            raise ValueError(f"no key: the environment variable {variable} is not set, or empty")
+        base = str(url.copy_with(params=told) if told else url.copy_with(query=None))
+        return cls(model, dim=int(dim or 0), base_url=base, api_key=key, revision=revision)
 
     def __repr__(self) -> str:
         return f"HttpEmbedder({self._model!r}, dim={self._dim}, base_url={self._base!r})"

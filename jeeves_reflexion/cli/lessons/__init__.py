@@ -9,6 +9,7 @@ from jeeves_reflexion.cli.lessons.curation import (
     merge,
     outcome,
     reject,
+    restore,
     retire,
     review,
     rollback,
@@ -32,7 +33,7 @@ def lessons() -> None:
 for _command in (
     *(list_, search, show, why, stats),
     *(review, approve, reject, outcome),
-    *(add, edit, retire, merge, rollback, consolidate, forget),
+    *(add, edit, retire, restore, merge, rollback, consolidate, forget),
     *(export, import_, push, pull, sync, reembed),
 ):
     lessons.add_command(_command)

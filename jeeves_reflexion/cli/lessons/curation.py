@@ -26,11 +26,12 @@ from jeeves_reflexion.lessons.history import Rollback, has_before
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson
 
-_DONE: Final = {"approve": "approved", "reject": "rejected", "retire": "retired"}
+_DONE: Final = {"approve": "approved", "reject": "rejected", "retire": "retired", "restore": "restored"}
 _MAY_BE: Final = {
     "approve": ("proposed", "active", "quarantine"),
     "reject": ("proposed", "quarantine"),
     "retire": ("active", "proposed"),
+    "restore": ("retired",),
 }
 _waiting = (
     click.argument("lesson_ids", metavar="[ID...]", nargs=-1),
@@ -127,6 +128,14 @@ retire = _decision(
     "retire",
     "Recall lessons no more, for a reason.",
     "Keep lessons, and recall them no more; --reason is required.",
+    lesson_ids,
+)
+
+
+restore = _decision(
+    "restore",
+    "Recall retired lessons again.",
+    "Make retired lessons active again, such as those that were retired where they were imported from.",
     lesson_ids,
 )
 

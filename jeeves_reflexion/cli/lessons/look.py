@@ -23,7 +23,7 @@ from jeeves_reflexion.cli.lessons.library import (
 from jeeves_reflexion.cli.options import (
     COUNT,
     EmbedderChoice,
-    NamedEmbedder,
+    EmbedderName,
     by_option,
     debug_option,
     dry_run_option,
@@ -175,12 +175,12 @@ def forget(library: Library, lesson_ids: Sequence[str]) -> None:
 @click.command(short_help="Have lessons found by another embedder.")
 @click.option(
     "--embedder",
-    type=click.Choice(get_args(NamedEmbedder)),
+    type=EmbedderName(["minilm", "hashing"]),
     required=True,
     help="What is to find lessons from now on.",
 )
 @gathered("library", Library, lessons_option, json_option, debug_option)
-def reembed(library: Library, embedder: NamedEmbedder) -> None:
+def reembed(library: Library, embedder: EmbedderChoice) -> None:
     """Have everything at an address found by another embedder.
 
     All its namespaces move together. Lessons are found by the old embedder meanwhile. In PostgreSQL they are written as

@@ -3,12 +3,14 @@
 Entries hold ids and numbers, no text of a lesson or task. Nothing is ever counted up in place: credit is the sum over
 an append-only log of verdicts, so that any number of processes may write, die and read at once, and each outcome
 counts once. Collections: ``recalls`` (by recall id), ``run <id>`` (which recalls a run made) and ``outcomes``
-(verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``). All that is noted of a recall is
-new rows, so that it takes one transaction.
+(verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``). A recall is noted in memory and
+written with its outcome, in one transaction: it costs its attempt nothing. One without an outcome is written before
+anything is asked of runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +36,7 @@ from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson
-from vectorstores.base import RecordStore, RecordWrite, VectorStore
+from vectorstores.base import ConflictError, RecordStore, RecordWrite, VectorStore
 
 MAX_AGE: Final = 5.0
 """For how many seconds credits are taken as they are, by default."""
@@ -47,6 +49,7 @@ _NAMING: Final[Mapping[str, Sequence[str]]] = {
 _FORMAT: Final = 2
 _MOST_VERDICTS: Final = 1000
 _TURN: Final = 0.005
+_MOST_UNWRITTEN: Final = 32
 Entry: TypeAlias = Mapping[str, JSON]
 
 
@@ -91,6 +94,8 @@ class Ledger:
         self._turn = threading.Lock()
         self._credits: Credits | None = None
         self._read_at = 0.0
+        self._writing = False
+        self._unwritten: dict[str, tuple[RecordWrite, ...]] = {}  # what is noted of recalls, by their ids
 
     # -- what happened -------------------------------------------------------------------------------------------
 
@@ -105,13 +110,12 @@ class Ledger:
     ) -> None:
         """Note a recall, once, and in the index of its run if it has one; ``draw`` decided what was withheld.
 
-        Of what was left out, which is most of what was found and says nothing of the attempt, the ids alone are noted.
+        Ids are without secrets already. What was left out says nothing of the attempt, and is not noted.
         """
-        run_id, task_id = redact_id(run_id), redact_id(recall.task_id)
         entry: dict[str, JSON] = {
             "format": _FORMAT,
-            "task_id": task_id,
-            "task_kind": None if task_kind is None else redact(task_kind),
+            "task_id": recall.task_id,
+            "task_kind": task_kind,
             "run_id": run_id,
             "attempt": attempt,
             "at": self._clock(),
@@ -119,17 +123,40 @@ class Ledger:
             "exempt": sorted(draw.exempt),
             "offered": _items(recall.offered),
             "withheld": _items(recall.withheld),
-            "left_out": [item.lesson.id for item in recall.left_out],
         }
         if draw.shares:
             entry["shares"] = [{"lesson_id": each, "share": share} for each, share in draw.shares.items()]
-        writes = [RecordWrite(RECALLS, recall.id, entry)]
-        if run_id:
-            mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": task_id}
-            writes.append(RecordWrite(_of_run(run_id), recall.id, mine))
-        async with store_errors("note a recall"):
-            # In one transaction: records of lessons lie beside vectors.
+        mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}
+        index = (RecordWrite(_of_run(run_id), recall.id, mine),) if run_id else ()
+        self._unwritten.setdefault(recall.id, (RecordWrite(RECALLS, recall.id, entry), *index))
+        # One of many that recall at once writes what waits; the others go on.
+        if len(self._unwritten) > _MOST_UNWRITTEN and not self._writing:
+            self._writing = True
+            try:
+                async with store_errors("note a recall"):
+                    await self.write_recalls()
+            finally:
+                self._writing = False
+
+    def _noted_with(self, recall_id: str) -> dict[str, Sequence[RecordWrite]]:
+        """What waits of a recall and of the others of its run, which stand there in their order; empty if nothing."""
+        waiting = dict(self._unwritten)
+        if (noted := waiting.get(recall_id)) is None:
+            return {}
+        return {each: its for each, its in waiting.items() if its[-1].collection == noted[-1].collection}
+
+    async def write_recalls(self) -> None:
+        """Write what is noted of recalls and not written yet."""
+        await self._write(dict(self._unwritten))
+
+    async def _write(self, noted: Mapping[str, Sequence[RecordWrite]], *more: RecordWrite) -> None:
+        """Write what is noted of recalls, and ``more``, in one transaction."""
+        writes = [*(each for writes in noted.values() for each in writes), *more]
+        if writes:
+            # Records of lessons lie beside vectors.
             await cast("VectorStore", self.records).add([], records=writes)
+        for recall_id in noted:
+            self._unwritten.pop(recall_id, None)
 
     async def note_outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
@@ -141,8 +168,10 @@ class Ledger:
         Raises :class:`LessonStoreError` for a recall that is not noted here.
         """
         async with store_errors("note an outcome"):
-            recall = await self._recall(recall_id)
+            noted = self._noted_with(recall_id)
+            entry = cast("Entry", noted[recall_id][0].value) if noted else await self._recall(recall_id)
             if not evaluation.scored:
+                await self._write(noted)
                 return False
             score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
             verdict = Verdict(
@@ -153,7 +182,12 @@ class Ledger:
                 by=one_line(redact(by)),
                 reason=one_line(redact(reason)),
             )
-            return (await self._append(recall_id, recall, verdict)) is not None
+            if noted:
+                first = entry_of(in_force(verdict, None), counting_of(entry))
+                with contextlib.suppress(ConflictError):  # another call was faster, and wrote the recall too
+                    await self._write(noted, RecordWrite(OUTCOMES, recall_id, first, must_be_new=True))
+                    return True
+            return (await self._append(recall_id, entry, verdict)) is not None
 
     async def note_feedback(
         self,
@@ -175,6 +209,7 @@ class Ledger:
             raise ConfigurationError(f"a score lies in [0, 1], not {score}")
         run_id, task_id = redact_id(run_id), None if task_id is None else redact_id(task_id)
         async with store_errors("note feedback"):
+            await self.write_recalls()
             found = _pick(run_id, await self.run(run_id), attempt, task_id)
             recall = await self._recall(found.recall_id)
             verdict = Verdict(
@@ -193,18 +228,11 @@ class Ledger:
         """Return the recalls of a run in the order in which they were made; none for a run that is not known."""
         run_id = redact_id(run_id)
         async with store_errors("read a run"):
+            await self.write_recalls()
             rows = [cast("Entry", each.value) async for each in each_record(self.records, _of_run(run_id))]
         return tuple(
             RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
         )
-
-    async def verdicts(self, recall_id: str) -> tuple[Verdict, ...]:
-        """Return everything that was said of the attempt that a recall was for, in the order in which it counts."""
-        async with store_errors("read the verdicts of a recall"):
-            found: list[Verdict] = []
-            while (record := await self.records.get(OUTCOMES, _slot(recall_id, len(found)))) is not None:
-                found.append(Verdict.read(record))
-            return tuple(found)
 
     # -- what it adds up to --------------------------------------------------------------------------------------
 
@@ -229,6 +257,7 @@ class Ledger:
     async def forget(self, lesson_id: str) -> int:
         """Strike a lesson from every entry; returns how many there were. The attempts stay, and count for others."""
         async with store_errors("strike a lesson from the ledger"):
+            await self.write_recalls()
             # Recalls first: verdicts take the lessons from them.
             struck = 0
             for collection, parts in _NAMING.items():

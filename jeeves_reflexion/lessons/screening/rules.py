@@ -88,11 +88,12 @@ class _Rule:
 
 
 @functools.cache
-def _rules() -> tuple[tuple[_Rule, ...], re.Pattern[str]]:
-    """The rules, and the expression for letters that were spaced out."""
+def _rules() -> tuple[tuple[_Rule, ...], frozenset[str], re.Pattern[str]]:
+    """The rules, the words that they need, and the expression for letters that were spaced out."""
     data = tomllib.loads(resources.files(__package__).joinpath("screening.toml").read_text(encoding="utf-8"))
     rules = tuple(_rule(entry, data["words"]) for entry in data["rule"])
-    return rules, re.compile("|".join(data["squeezed"]["phrases"]))
+    needs = frozenset(needed for rule in rules for needed in rule.needs)
+    return rules, needs, re.compile("|".join(data["squeezed"]["phrases"]))
 
 
 def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> _Rule:
@@ -115,8 +116,10 @@ def _expression(source: str, words: Mapping[str, str]) -> re.Pattern[str]:
 
 
 def _search(read: str) -> Finding | None:
-    for rule in _rules()[0]:
-        if any(needed in read for needed in rule.needs):
+    rules, needs, _ = _rules()
+    held = {needed for needed in needs if needed in read}
+    for rule in rules if held else ():
+        if not held.isdisjoint(rule.needs):
             for expression in rule.find:
                 if (match := _first(rule, expression, read)) is not None:
                     return Finding(rule.kind, rule.why, _excerpt(match[0]))
@@ -206,7 +209,7 @@ def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
         yield "pieces that markup joins", _MARKUP.sub("", read)
     if _ESCAPES.search(text):
         yield "escapes", _ESCAPES.sub(_unescaped, text)
-    if _SPACED.search(read) and _rules()[1].search(re.sub(r"[\W_]+", "", read)):
+    if _SPACED.search(read) and _rules()[2].search(re.sub(r"[\W_]+", "", read)):
         yield "spaced-out letters", "ignore all previous instructions"
     if any(sign in read for sign in _ROT13_SIGNS):
         yield "rot13", codecs.encode(read, "rot13")

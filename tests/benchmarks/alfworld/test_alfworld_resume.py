@@ -21,17 +21,17 @@ from vectorstores import FaissVectorStore, HashingEmbedder
 pytestmark = pytest.mark.engine
 
 COMMAND = [sys.executable, "-c", "from benchmarks.alfworld.command import alfworld; alfworld()"]
-BEFORE_THE_KILL = 4  # in the second trial of the first arm, when lessons are stored already
+BEFORE_THE_KILL = 3  # in the second trial of the first arm, when lessons are stored already
 
 
 def options(made_folder: Path, out: Path, *more: str) -> list[str]:
     few = [
         "--limit",
-        "3",
+        "2",
         "--arms",
         "selective,retry",
         "--trials",
-        "4",
+        "3",
         "--step-limit",
         "8",
         "--workers",

@@ -24,7 +24,7 @@ def test_the_fast_engine_says_the_same_as_the_original(engine, genuine_games, ma
             "--games",
             "2",
             "--steps",
-            "12",
+            "6",
         ],
         capture_output=True,
         text=True,
@@ -33,5 +33,5 @@ def test_the_fast_engine_says_the_same_as_the_original(engine, genuine_games, ma
     )
     assert run.returncode == 0, run.stderr
     states, wins = (int(word) for word in run.stdout.split() if word.isdigit())
-    assert states >= 2 * 2 * 12
+    assert states >= 2 * 2 * 6
     assert wins >= 1

@@ -181,11 +181,7 @@ def test_the_lessons_of_the_session_reach_the_prompt():
         (["--admissible"], "go with --model"),
         (["--repeats", "2"], "go with --model"),
         (["--free-thoughts"], "go with --model"),
-        (["--memory", "last3", "--arms", "retry"], "one of them"),
-        (["--memory", "last0"], "unknown memory 'last0'"),
         (["--arms", "retry,last-attempt"], "last-attempt is no valid control for the offline player"),
-        (["--memory", "none,last-attempt"], "name a --model, or leave the arm out"),
-        (["--memory", "everything"], "choose from last3, none"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments, word, tmp_path):

@@ -3,9 +3,8 @@
 import pytest
 
 from benchmarks.hotpotqa.evaluators import SelfJudged, evaluator, measure
-from benchmarks.hotpotqa.failures import PagesError
 from benchmarks.hotpotqa.model_agents import MAX_CONTEXT, CotAgent, ReActAgent, ShortContext
-from benchmarks.hotpotqa.pages import own_pages, shared_pages
+from benchmarks.hotpotqa.pages import own_pages
 from benchmarks.hotpotqa.questions import paragraphs_of
 from jeeves_reflexion import Attempt, Evaluation, ScriptedModel, Session, Task
 
@@ -48,16 +47,6 @@ async def test_a_prompt_that_grows_too_long_ends_the_attempt(questions, limit):
     attempt = await agent(questions[0].task, Session())
     assert (attempt.interrupted, attempt.error) == (MAX_CONTEXT, None)
     assert len(model.calls) == (limit > 10)
-
-
-async def test_pages_that_fail_make_the_attempt_an_error(questions):
-    class Broken:
-        async def find(self, name):
-            raise PagesError("no connection")
-
-    model = ScriptedModel([SEARCH, "Thought: t\nAction: Finish[x]"])
-    attempt = await ReActAgent(model, shared_pages(Broken()))(questions[0].task, Session())
-    assert attempt.error == "PagesError: no connection"
 
 
 async def test_chain_of_thought_with_and_without_paragraphs(questions):

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import table
 
-from benchmarks.hotpotqa import replay_tables
 from benchmarks.hotpotqa.replay import main
 from benchmarks.hotpotqa.replay_log import LoggedStep, read_log
 from benchmarks.hotpotqa.replay_play import play
@@ -22,12 +21,13 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models import Cassette, RecordedModel
 
 LOGS = Path(__file__).parents[4] / "shared" / "data" / "hotpotqa"
+QUESTIONS = 25
 SOLVED = {
-    "cot_no_context_reflexion": [32, 37, 40, 40, 40],
-    "react_base": [34, 34, 34, 34, 34],
-    "cot_context_last_trial": [62, 66, 66, 66, 66],
+    "cot_no_context_reflexion": [10, 11, 12, 12, 12],
+    "react_base": [10, 10, 10, 10, 10],
+    "cot_context_last_trial": [17, 18, 18, 18, 18],
 }
-HALTED = {"react_base": [10, 9, 10, 9, 10]}
+HALTED = {"react_base": [2, 2, 2, 1, 2]}
 
 
 # -- the authors' logs -------------------------------------------------------------------------------------------
@@ -35,10 +35,13 @@ HALTED = {"react_base": [10, 9, 10, 9, 10]}
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_the_loop_comes_to_the_table_of_the_authors_log(name, tmp_path):
+    """The first questions of each log; docs/results/hotpotqa_replay.md has all hundred."""
     path = LOGS / f"hotpotqa_replay_{name}.jsonl"
     if not path.exists():
         pytest.skip(f"the logged run {path.name} is not there")
-    run = read_log(path)
+    lines = path.read_text(encoding="utf-8").splitlines()[:QUESTIONS]
+    (tmp_path / path.name).write_text("\n".join(lines), encoding="utf-8")
+    run = read_log(tmp_path / path.name)
     cassette = Cassette(tmp_path / "tape.jsonl")
     cassette.append(recordings(run))
     played = anyio.run(play, run, RecordedModel(cassette.path, match="position"))
@@ -48,8 +51,7 @@ def test_the_loop_comes_to_the_table_of_the_authors_log(name, tmp_path):
     assert ours == rows(played.logged, run.n_trials)
     assert [row.solved for row in ours] == SOLVED[name]
     assert [row.halted for row in ours] == HALTED.get(name, [0] * 5)
-    logged = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    trials = [trial for question in logged for trial in question["trials"]]
+    trials = [trial for line in lines for trial in json.loads(line)["trials"]]
     assert played.steps == sum(len(trial["steps"]) for trial in trials)
     assert played.lessons == sum(len(trial["reflections_after"]) for trial in trials)
 
@@ -79,10 +81,9 @@ def trial(number, status, *steps, shown=(), learned=(), **changes):
         "trial": number,
         "status": status,
         "also_halted": False,
-        "steps": [{"n": n, **each} for n, each in enumerate(steps, 1)],
+        "steps": list(steps),
         "answer": answered[-1] if answered else None,
         "logged_correct": status == "correct",
-        "em": status == "correct",
         "reflections_in_prompt": list(shown),
         "reflections_after": list(learned),
     }
@@ -94,8 +95,6 @@ def question(number, *trials, gold="Paris", n=3, **changes):
     made = {
         "run": "made",
         "model": "m",
-        "source": "here",
-        "index": number,
         "id": f"q{number}",
         "question": "Which city?",
         "gold": gold,
@@ -114,8 +113,8 @@ def written(folder, *questions):
     return path
 
 
-def replayed(folder, *questions, max_steps=4):
-    return anyio.run(play, read_log(written(folder, *questions), max_steps=max_steps))
+def replayed(folder, *questions):
+    return anyio.run(play, read_log(written(folder, *questions)))
 
 
 LONG = "I looked in the wrong place. Next time, search the country first! " * 12
@@ -126,37 +125,24 @@ ODD = [
     ([trial(1, "correct", finish("Paris"))], {"gold": " Paris"}),
     ([trial(1, "correct", finish('"Paris"'))], {}),
     ([trial(1, "incorrect", finish("a] [b")), trial(2, "correct", finish("Paris"))], {}),
-    ([trial(1, "incorrect", finish("1984")), trial(2, "incorrect", finish('{"a": 1}'))], {}),
+    ([trial(1, "incorrect", finish("1984")), trial(2, "incorrect", finish('{"a": 1}'))], {"n": 2}),
     ([trial(1, "incorrect", finish(" Rome "))], {"n": 1}),
     ([trial(1, "correct", step("Search", '"x" ('), step("Lookup", " y"), finish("Paris"))], {}),
     ([trial(1, "correct", finish("Paris", thought="Well.\nAction: Finish[Rome]\nThus"))], {}),
-    ([trial(1, "correct", finish("Paris", thought=None))], {}),
     (
         [
-            trial(1, "halted", *[step("Search", "x")] * 4),
-            trial(3, "incorrect", *[step("Search", "x")] * 3, finish("Rome"), also_halted=True),
+            trial(1, "halted", *[step("Search", "x")] * 6),
+            trial(2, "incorrect", *[step("Search", "x")] * 5, finish("Rome"), also_halted=True),
         ],
-        {},
+        {"n": 2},
     ),
-    (
-        [
-            trial(1, "missing"),
-            trial(2, "missing", logged_correct=None, em=None),
-            trial(3, "correct", finish("Paris")),
-        ],
-        {},
-    ),
-    ([trial(1, "incorrect", finish("Rome"))], {}),
-    ([], {}),
-    ([trial(3, "correct", finish("Paris"))], {}),
     ([trial(1, "incorrect", step("Search", "x"), answer=None), trial(2, "correct", finish("Paris"))], {}),
     (
         [
             trial(
                 1,
                 "correct",
-                step(None, None, "Invalid Action.", action="Search the web"),
-                step(None, None, None, action=None),
+                step("", "", "Invalid Action.", action="Search the web"),
                 step("Ask", "me"),
                 finish("Paris"),
             )
@@ -169,100 +155,17 @@ ODD = [
 
 @table(("trials", "changes"), ODD)
 def test_odd_logs_come_to_their_own_table(tmp_path, trials, changes):
-    halted = any(each["status"] == "halted" for each in trials)
-    played = replayed(tmp_path, question(0, *trials, **changes), max_steps=4 if halted else 6)
+    played = replayed(tmp_path, question(0, *trials, **changes))
     assert played.mismatches == []
     assert rows(played.ours, played.run.n_trials) == rows(played.logged, played.run.n_trials)
 
 
-def test_halts_are_counted_where_they_happen(tmp_path):
-    played = replayed(
-        tmp_path,
-        question(
-            0,
-            trial(1, "halted", *[step("Search", "x")] * 4),
-            trial(2, "halted", step("Search", "x")),
-            trial(3, "incorrect", *[step("Lookup", "x")] * 3, finish("Rome"), also_halted=True),
-        ),
-        question(1, trial(1, "missing"), trial(2, "correct", finish("Paris"))),
-    )
-    ours = rows(played.ours, 3)
-    # The second trial's halt is the log's word alone: its steps don't show it.
-    assert [row.halted for row in ours] == [1, 0, 0]
-    assert [row.halted for row in rows(played.logged, 3)] == [1, 1, 0]
-    assert [row.last_step for row in ours] == [0, 0, 1]
-    assert [row.missing for row in ours] == [1, 0, 0]
-    assert [row.tried for row in ours] == [1, 2, 1]
-    assert [row.solved for row in ours] == [0, 1, 1]
-    assert played.mismatches == []
-    (note,) = played.notes
-    assert "trial 2: halted in the log after 1 steps, which its steps don't show: not confirmed" in note
-    assert "| 2 | 2 / 2 | 1 / 1 | **1 / 0** | 0 / 0 | **0 / 1** |" in replay_tables.table(played)
-
-
 def test_a_halt_comes_from_the_steps_and_not_from_the_log(tmp_path):
-    used_up = [step("Search", "x")] * 4
+    used_up = [step("Search", "x")] * 6
     said = [trial(1, "incorrect", *used_up), trial(2, "halted", *used_up)]
     played = replayed(tmp_path, question(0, *said, n=2))
     assert [row.halted for row in rows(played.ours, 2)] == [1, 1]
     assert [each for each in played.mismatches if "status is 'halted', in the log 'incorrect'" in each]
-
-
-OPTIONAL = {
-    "question": ["run", "model", "source", "index", "n_trials_in_run", "solved_at"],
-    "trial": ["also_halted", "logged_correct", "em", "reflections_in_prompt", "reflections_after"],
-    "step": ["n", "action_type", "action_arg"],
-}
-
-
-@table(
-    "left_out",
-    [
-        *OPTIONAL.values(),
-        ["also_halted"],
-        ["action_arg"],
-        [each for all_of in OPTIONAL.values() for each in all_of],
-    ],
-)
-def test_what_published_logs_leave_out_is_unknown_and_changes_no_figure(tmp_path, left_out):
-    learned = ["Search the country first."]
-    made = question(
-        0,
-        trial(1, "halted", *[step("Search", "x (y)")] * 4, learned=learned),
-        trial(2, "incorrect", *[step("Lookup", "x")] * 3, finish("Rome"), shown=learned, also_halted=True),
-        trial(3, "correct", finish("Paris"), shown=learned),
-    )
-    whole = replayed(tmp_path, made)
-    assert (whole.mismatches, whole.notes) == ([], [])
-    parts = {"action_type", "action_arg"}
-    for each in left_out:
-        made.pop(each, None)
-        for logged in made["trials"]:
-            logged.pop(each, None)
-            for done in logged["steps"]:
-                for name in parts if each in parts else {each}:
-                    done.pop(name, None)
-    played = replayed(tmp_path, made)
-    assert (played.mismatches, played.notes) == ([], [])
-    reflects = "reflections_after" not in left_out
-    assert played.lessons == reflects * whole.lessons
-    assert rows(played.ours, 3) == rows(whole.ours, 3)
-    last = ["unknown" if "also_halted" in left_out else str(row.last_step) for row in rows(whole.ours, 3)]
-    assert all(f" / {each} |" in replay_tables.table(played) for each in last)
-
-
-@pytest.mark.parametrize("name", ["run", "model", "n_trials_in_run"])
-def test_what_only_some_lines_say_holds_for_all(tmp_path, name):
-    for said in range(3):
-        lines = [question(number) for number in range(3)]
-        for number, line in enumerate(lines):
-            if number != said:
-                del line[name]
-        run = read_log(written(tmp_path, *lines))
-        assert (run.name, run.model, run.n_trials) == ("made", "m", 3)
-        other = question(3, **{name: 4 if name == "n_trials_in_run" else "other"})
-        with pytest.raises(ConfigurationError, match=f"line 4: {name}: "):
-            read_log(written(tmp_path, *lines, other))
 
 
 def test_each_of_several_reflections_on_one_trial_is_kept(tmp_path):
@@ -285,7 +188,7 @@ def test_a_reflection_that_the_store_refuses_is_said(tmp_path):
         trial(1, "incorrect", finish("Rome"), learned=[bad, "Read the map."]),
         trial(2, "correct", finish("Paris")),
     ]
-    del trials[1]["reflections_in_prompt"]
+    trials[1]["reflections_in_prompt"] = ["Read the map."]
     played = replayed(tmp_path, question(0, *trials, n=2))
     assert (played.mismatches, played.lessons) == ([], 1)
     (note,) = played.notes
@@ -298,8 +201,12 @@ def test_reflections_of_many_sentences_reach_the_next_attempts_as_in_the_log(tmp
         trial(n, "incorrect", finish("Rome"), shown=learned[: n - 1], learned=learned[n - 1 : n])
         for n in range(1, 5)
     ]
-    others = trial(1, "incorrect", finish("Rome"), learned=["Another. One."])
-    played = replayed(tmp_path, question(0, *trials, n=4), question(1, others, n=4, question="Which river?"))
+    other = ["Another. One."]
+    others = [
+        trial(n, "incorrect", finish("Rome"), shown=other[: n - 1], learned=other[n - 1 :])
+        for n in range(1, 5)
+    ]
+    played = replayed(tmp_path, question(0, *trials, n=4), question(1, *others, n=4, question="Which river?"))
     assert played.mismatches == []
     assert played.notes == []
     assert played.lessons == 4
@@ -339,7 +246,6 @@ def test_a_reflection_that_differs_is_said_and_changes_no_verdict(tmp_path):
             {},
             ["trial 2: it was not played"],
         ),
-        ([trial(1, "incorrect", finish("Rome"), em=True)], {"n": 1}, ["contradicts itself: em is True"]),
         ([trial(1, "correct", finish("Paris"))], {"solved_at": 2}, ["solved_at is 1, in the log 2"]),
         ([trial(1, "incorrect", finish("Rome"), finish("Oslo"))], {"n": 1}, ["steps is 1, in the log 2"]),
     ],
@@ -364,29 +270,21 @@ def _without(field):
 @table(
     ("line", "problem"),
     [
-        ("{", "it is no JSON"),
-        ("[]", "the line"),
+        ("{", "the line: Invalid JSON"),
+        ("[]", "the line: Input should be an object"),
         (_without("gold"), "gold: Field required"),
         (question(0, n="3"), "n_trials_in_run: Input should be a valid integer"),
-        (question(0, n=0), "n_trials_in_run: it is 0"),
-        (question(0, question="  "), "question: it is empty"),
         (question(0, trial(1, "solved")), "trials.0.status"),
         (question(0, trial(1, "correct", finish("x", thought=3))), "trials.0.steps.0.thought"),
-        (question(0, trial(2, "missing"), trial(1, "missing")), "their numbers are [2, 1]"),
-        (question(0, trial(4, "missing")), "in a run of 3"),
-        (question(0, trial(1, "halted", *[step("Search", "x")] * 7)), "7 steps, with a limit of 6"),
-        (question(0, trial(1, "correct", {**finish("x"), "n": 2})), "not numbered from 1"),
-        (question(1), "id: 'q1' stands in the file twice"),
-        (question(2, run="other"), "run: 'other', and 'made' in an earlier line"),
     ],
 )
 def test_a_log_of_another_form_is_an_error_that_names_line_and_field(tmp_path, line, problem):
     path = written(tmp_path, question(1))
     with path.open("a") as file:
-        file.write(f"\n{line if isinstance(line, str) else json.dumps(line)}\n")
+        file.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")
     with pytest.raises(ConfigurationError) as caught:
         read_log(path)
-    assert "log.jsonl, line 3: " in str(caught.value)
+    assert "log.jsonl, line 2: " in str(caught.value)
     assert problem in str(caught.value)
     result = CliRunner().invoke(main, [str(path)])
     assert (result.exit_code, problem in result.stderr) == (2, True)
@@ -406,7 +304,7 @@ _TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
 @settings(deadline=None)
 @given(_TEXTS, st.sampled_from(["Finish", "Search", "Lookup"]), _TEXTS.filter(str.strip))
 def test_any_logged_action_is_read_back_from_the_reply_made_of_it(thought, kind, argument):
-    logged = LoggedStep(n=1, **step(kind, argument, thought=thought))
+    logged = LoggedStep(**step(kind, argument, thought=thought))
     reply = parse_reply(as_reply(logged))
     assert (reply.problem, reply.tool) == ("", kind)
     if kind == "Finish":
@@ -451,11 +349,9 @@ def test_the_command_prints_the_tables_and_writes_the_page(tmp_path):
     assert result.exit_code == 0, result.output
     page = (tmp_path / "out" / "hotpotqa_replay.md").read_text()
     figures = json.loads((tmp_path / "out" / "hotpotqa_replay.json").read_text())
-    assert "| 2 | 1 / 1 | 1 / 1 | 0 / 0 | 0 / 0 | 0 / 0 | 0 / 0 | 1 / 1 |" in result.stdout
+    assert "| 2 | 1 / 1 | 1 / 1 | 0 / 0 | 0 / 0 | 0 / 0 | 1 / 1 |" in result.stdout
     assert (
         "Every verdict, answer and number of steps is the log's, and so is every halt that the steps show"
         in page
     )
     assert figures["made"]["ours"] == figures["made"]["logged"]
-    twice = CliRunner().invoke(main, [str(path), str(path)])
-    assert (twice.exit_code, "given twice" in twice.stderr) == (2, True)

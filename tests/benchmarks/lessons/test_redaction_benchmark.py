@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from click.testing import CliRunner
 
 from benchmarks.lessons import redaction
@@ -14,14 +12,9 @@ from jeeves_reflexion import redact
 
 def test_the_page_has_every_part(tmp_path, monkeypatch):
     monkeypatch.setattr(redaction, "_REFILLS", 1)
-    texts = tmp_path / "texts.jsonl"
-    texts.write_text(json.dumps({"a": ["go to desk 1", "mail bob@example.org now"]}) + "\n")
-    done = CliRunner().invoke(
-        redaction.main, ["--texts", str(texts), "--out", str(tmp_path)], catch_exceptions=False
-    )
+    done = CliRunner().invoke(redaction.main, ["--out", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0
     page = (tmp_path / "lessons_redaction.md").read_text()
-    assert "In texts.jsonl, 2 texts, 1 marks" in page
     assert "| **all** |" in page
 
 

@@ -1,6 +1,6 @@
 """The five figures of runs made by hand."""
 
-from benchmarks.refinement.figures import BOUNDS, Figure, figures
+from benchmarks.refinement.figures import BOUNDS, figures, holds
 from benchmarks.refinement.grid import Grid
 from benchmarks.refinement.record import Judged, Record
 from benchmarks.report import share_of
@@ -55,7 +55,7 @@ def test_each_figure_counts_what_it_says():
         ("went_on_past_good", 1, 4),
         ("first_good", 1, 4),
     ]:
-        share = figures(RUNS)[name].share
+        share = figures(RUNS)[name]
         assert (share.successes, share.n) == (successes, n)
 
 
@@ -63,28 +63,27 @@ def test_what_came_too_late_is_not_within_three_revisions():
     drafts = [judged("10000", "1", base) for base in (None, 1, 1, 1)]
     late = run(*drafts, judged("11111", "", 4, satisfactory=True), returned=5)
     soon = run(*drafts[:3], judged("11111", "", 3, satisfactory=True), returned=4)
-    assert [figures([one])["satisfactory"].share.successes for one in (late, soon)] == [0, 1]
+    assert [figures([one])["satisfactory"].successes for one in (late, soon)] == [0, 1]
 
 
 def test_nothing_to_count_is_no_share_and_holds_nowhere():
     found = figures([run(judged("11111", satisfactory=True), returned=1)])["resolved"]
-    assert found.share is None
-    assert not found.holds(0.0)
+    assert found is None
+    assert not holds(found, 0.0)
     assert share_of([]) is None
 
 
 def test_a_bound_holds_where_the_whole_interval_lies_above_it():
-    assert Figure("x", wilson(95, 100)).holds(0.85)
-    assert not Figure("x", wilson(88, 100)).holds(0.85)
+    assert holds(wilson(95, 100), 0.85)
+    assert not holds(wilson(88, 100), 0.85)
 
 
 def test_the_region_ends_at_the_first_place_where_the_bound_fails():
     bound = BOUNDS[0]
     ups = {0.0: 100, 0.1: 99, 0.2: 60, 0.3: 99}
-    cells = {
-        (judge, 0.0): {one.figure: Figure(one.figure, wilson(ups[judge], 100)) for one in BOUNDS}
-        for judge in ups
-    } | {(judge, 0.5): {one.figure: Figure(one.figure, wilson(1, 100)) for one in BOUNDS} for judge in ups}
+    cells = {(judge, 0.0): {one.figure: wilson(ups[judge], 100) for one in BOUNDS} for judge in ups} | {
+        (judge, 0.5): {one.figure: wilson(1, 100) for one in BOUNDS} for judge in ups
+    }
     grid = Grid(tuple(ups), (0.0, 0.5), cells, 100)
     assert grid.reach(bound, 0.0) == 0.1
     assert grid.reach(bound, 0.5) is None
@@ -93,7 +92,7 @@ def test_the_region_ends_at_the_first_place_where_the_bound_fails():
 
 
 def test_all_but_one_bound():
-    shares = {one.figure: Figure(one.figure, wilson(1 if one.id == "S04" else 100, 100)) for one in BOUNDS}
+    shares = {one.figure: wilson(1 if one.id == "S04" else 100, 100) for one in BOUNDS}
     grid = Grid((0.1,), (0.2,), {(0.1, 0.2): shares}, 100)
     assert grid.all_hold() == []
     assert grid.all_hold(but="S04") == [(0.1, 0.2)]

@@ -143,6 +143,11 @@ async def test_names_results_and_errors(caplog):
         (f"{shlex.quote(sys.executable)} -c pass", "Connection closed"),
         ("http://127.0.0.1:9/mcp", "ConnectError"),
         (" ", "name a command or an address"),
+        ("python 'server.py", "No closing quotation"),
+        (
+            mcp.StdioServerParameters(command="no-such", env={"KEY": "hush"}),
+            "the MCP server StdioServerParameters can",
+        ),
     ],
 )
 async def test_without_a_server_it_says_why(server, why):

@@ -299,6 +299,7 @@ def test_bad_settings_are_refused():
     [
         ("moby dick", {"query": "moby dick"}),
         ('"moby dick", 3', {"query": "moby dick", "limit": 3}),
+        ("query='moby = dick', limit=3", {"query": "moby = dick", "limit": 3}),
         ('{"query": "x", "order": "old"}', {"query": "x", "order": "old"}),
     ],
 )

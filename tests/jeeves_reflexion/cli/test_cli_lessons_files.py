@@ -78,6 +78,9 @@ def test_what_is_approved_is_recalled_at_once_and_what_is_retired_stays_so(cli, 
         (ids[1], "retired", "imported"),
         (ids[2], "active", "imported"),
     }
+    assert cli("lessons", "restore", ids[1], "--lessons", other).stdout == "restored 1 lesson\n"
+    found = json.loads(cli("lessons", "why", PAIRS[1][0], "--lessons", other, "--json").stdout)
+    assert ids[1] in str(found["offered"])
     assert cli("lessons", "export", tmp_path / "again.jsonl", "--lessons", other).exit_code == 0
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from jeeves_reflexion.cli.run import Watch
 from jeeves_reflexion.cli.screen import Screen
-from jeeves_reflexion.events import LessonsRecalled, RunFinished
-from jeeves_reflexion.types import StopReason
+from jeeves_reflexion.events import LessonsRecalled, ModelFailed, RunFinished, StepTaken
+from jeeves_reflexion.types import Step, StopReason
 from vectorstores import origin_of
 from vectorstores._extras import warn_once
 
@@ -75,6 +75,43 @@ def test_json_is_one_object_with_everything(run, server, place):
     assert "attempt 2 of 3" in result.stderr
 
 
+def test_verbose_shows_steps_similarities_and_reasons_as_they_happen(run, server, capsys):
+    server.answers, server.verdicts = ["France", "Paris"], ["score: 0.2\nThat is a country.", "score: 0.9"]
+    lines = run("What is the capital of France?", "-v").stderr.splitlines()[1:]
+    assert lines[:11] == [
+        "attempt 1 of 3",
+        "  recalled no lessons",
+        "  answer: France",
+        "  score 0.20: not passed",
+        "    reason: That is a country.",
+        "  learned: Name the capital, not the country.",
+        "attempt 2 of 3",
+        "  recalled 1 lesson",
+        "    - similarity 1.00: Name the capital, not the country.",
+        "  answer: Paris",
+        "  score 0.90: passed",
+    ]
+    assert run("x", "-v", "-q").exit_code == 2
+    for verbose in (False, True):
+        watch = Watch(Screen(quiet=False), None, verbose=verbose)
+        watch(
+            StepTaken(
+                run_id="r", number=2, step=Step("Hm.", "look[a\nb]", "no\x1b[2J " + "x" * 900, failed=True)
+            )
+        )
+        watch(
+            ModelFailed(
+                run_id="r", role="evaluator", model="tiny", error="ModelTimeoutError: late", seconds=1.0
+            )
+        )
+    assert capsys.readouterr().err.splitlines() == [
+        "  step 2: look[a b]",
+        "    thought: Hm.",
+        f"    observed: no {'x' * 194}...",
+        "  tiny, asked for the evaluator, failed: ModelTimeoutError: late",
+    ]
+
+
 def test_quiet_leaves_the_answer_alone(run):
     result = run("What is the capital of France?", "--quiet")
     assert (result.stdout, result.stderr) == ("Paris\n", "")
@@ -126,6 +163,43 @@ def test_a_budget_ends_the_run_with_1(run, server):
     result = run("Say something.", "--budget-seconds", "0.3")
     assert result.exit_code == 1
     assert "stopped: the budget is used up" in result.stderr
+
+
+def test_a_budget_in_dollars_goes_by_the_prices_of_a_file(run, server, tmp_path):
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"tiny": {"input": 1000, "output": 1000}}')
+    server.verdicts = ["score: 0.2"]
+    result = run("Say something.", "--prices", str(prices), "--budget-usd", "0.1")
+    assert result.exit_code == 1
+    assert "stopped: the budget is used up" in result.stderr
+    assert 0 < len(server.asked) <= 2
+    told = json.loads(run("Say something.", "--prices", str(prices), "--max-attempts", "1", "--json").stdout)
+    assert told["usage"]["total"]["cost_usd"] == pytest.approx(0.15)
+    refused = run("Say something.", "--budget-usd", "0.1")
+    assert refused.exit_code == 2
+    assert "--budget-usd needs --prices with tiny" in refused.stderr
+
+
+def test_lessons_are_found_by_an_embedder_at_an_address(run, cli, server, place, monkeypatch):
+    server.verdicts = ["score: 0.2", "score: 0.9"]
+    monkeypatch.setenv("MY_KEY", "sk-of-the-embedder")
+    address = f"{server.url}?model=e5&dim=4&api-key-env=MY_KEY"
+    assert run("What is the capital of France?", "--embedder", address).exit_code == 0
+    assert origin_of(place).embedder_name == f"HttpEmbedder('e5', dim=4, base_url='{server.url}')"
+    assert "Bearer sk-of-the-embedder" in server.keys
+    without = cli("lessons", "add", "Look first.", "--task", "Cross the road")
+    assert without.exit_code == 5
+    assert "was made with HttpEmbedder('e5'" in without.stderr
+    assert "name it with --embedder" in without.stderr
+    for wrong in (
+        server.url,
+        f"{server.url}?model=e5&dim=four",
+        f"{address}&color=red",
+        "https://[bad?model=e&dim=4",
+    ):
+        refused = cli("lessons", "add", "Look first.", "--task", "Cross the road", "--embedder", wrong)
+        assert refused.exit_code == 5
+        assert "--embedder" in refused.stderr
 
 
 def test_a_command_line_that_cannot_be_read_ends_with_2(run, server):

@@ -15,7 +15,7 @@ from jeeves_reflexion.lessons import ModelScreen
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator
 from jeeves_reflexion.lessons.injection import IMPORTED_NOTE, SHARED_NOTE, render
 from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.reflections.blocks import chain_block, recalled_block
+from jeeves_reflexion.reflections.library import chain_block, recalled_block
 from jeeves_reflexion.tasknotes import ReflectionInput, TaskReflection
 from jeeves_reflexion.tasknotes.strategy import material
 from jeeves_reflexion.text import bullets

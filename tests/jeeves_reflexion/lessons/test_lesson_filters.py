@@ -188,3 +188,4 @@ async def test_lessons_are_listed_and_searched_by_tool_and_state(open_lessons):
         assert await listed({"state": "retired"}) == await searched(state="retired") == {"look"}
         assert await searched(where={"tool": ["look", "go"]}) == {"both", "go"}
         assert await searched(where={"tool": "go"}, state="retired") == set()
+        assert await searched(state=None) == {*TAUGHT}

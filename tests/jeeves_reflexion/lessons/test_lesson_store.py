@@ -196,11 +196,20 @@ async def test_the_ledger_keeps_ids_and_no_texts(make):
     async with make() as lessons:
         written = await lessons.record(CLEAN, Reflection(SINK), provenance=SOURCE)
         recall = await lessons.recall(CLEAN, k=1)
+        await lessons.outcome(recall.id, Evaluation(0.5))
         record = await lessons.records.get("recalls", recall.id)
         assert [item["lesson_id"] for item in record.value["offered"]] == [written.id]
         assert SINK not in str(record.value)
         assert await lessons.forget(written.id)
         assert written.id not in str((await lessons.records.get("recalls", recall.id)).value)
+
+
+async def test_a_recall_without_an_outcome_is_noted_when_the_store_is_closed(make):
+    async with make() as lessons, make() as elsewhere:
+        await lessons.recall(CLEAN, k=1, run_id="run", attempt=1)
+        assert not await elsewhere.ledger.run("run")
+        await lessons.close()
+        assert len(await elsewhere.ledger.run("run")) == 1
 
 
 async def test_a_page_at_a_time_lists_every_lesson_once(make):

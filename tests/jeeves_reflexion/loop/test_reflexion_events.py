@@ -10,13 +10,14 @@ from types import MappingProxyType
 
 import anyio
 import pytest
-from loop_parts import BLOCK, Ear, Grader, Player, Writer, heard
+from loop_parts import BLOCK, Ear, Grader, Player, Writer, heard, lesson_store
 from tables import table
 
 from jeeves_reflexion import (
     Attempt,
     Budget,
     ConfigurationError,
+    Credit,
     LoopOptions,
     ReAct,
     Reflexion,
@@ -25,15 +26,20 @@ from jeeves_reflexion import (
     SessionError,
     Task,
     VectorLessonStore,
+    Withholding,
 )
+from jeeves_reflexion.errors import ModelTimeoutError
 from jeeves_reflexion.events import (
     AgentEvent,
     Evaluated,
     LessonPersisted,
     LessonsRecalled,
+    ModelCalled,
+    ModelFailed,
     Occurrence,
     as_json,
 )
+from jeeves_reflexion.protocols import Completion
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
@@ -75,6 +81,61 @@ async def test_events_say_what_was_recalled_judged_and_stored():
     assert [event.score for event in ear.events if isinstance(event, Evaluated)] == [0.0, 1.0]
     (stored,) = [event for event in ear.events if isinstance(event, LessonPersisted)]
     assert (stored.lesson, stored.block) == (result.lessons[0], "lesson_store")
+
+
+async def test_every_call_of_a_model_has_an_event_with_its_attempt_role_provider_and_end():
+    def answer(messages):
+        system = messages[0].content
+        if system.startswith("You judge"):
+            return Completion(f"score: {next(scores)}\nToo short.", finish_reason="stop")
+        if system.startswith("You write lessons"):
+            if (failure := next(failures)) is not None:
+                raise failure
+            return Completion("Look left before you answer.", finish_reason="length")
+        return Completion("an answer", finish_reason="end_turn")
+
+    class Model(ScriptedModel):
+        provider = "openai"
+
+    scores, failures = iter(["0.1", "0.2", "0.9"]), iter([ModelTimeoutError(f"no answer for {KEY}"), None])
+    model = Model(answer)
+    session, ear = heard(reflexion := Reflexion(ReAct(model), model=model, lesson_store=lessons()))
+    result = await reflexion.run(Task("find the key", reference="Too short."), session=session)
+    assert result.passed
+    called = [event for event in ear.events if isinstance(event, ModelCalled | ModelFailed)]
+    assert [(e.attempt, e.role, getattr(e, "finish_reason", "failed")) for e in called] == [
+        (1, "agent", "end_turn"),
+        (1, "evaluator", "stop"),
+        (1, "reflector", "failed"),
+        (2, "agent", "end_turn"),
+        (2, "evaluator", "stop"),
+        (2, "reflector", "length"),
+        (3, "agent", "end_turn"),
+        (3, "evaluator", "stop"),
+    ]
+    assert {event.provider for event in called} == {"openai"}
+    assert called[2].error == "ModelTimeoutError: no answer for [REDACTED:api_key]"
+    assert len(called) == len(model.calls)
+    recalled = [event for event in ear.events if isinstance(event, LessonsRecalled)]
+    (given,) = result.trials[2].recall.offered
+    assert [each.lesson_ids for each in recalled] == [(), (), (given.lesson.id,)]
+    assert recalled[2].similarities == (given.similarity,)
+    judged = [event for event in ear.events if isinstance(event, Evaluated)]
+    assert not any("Too short" in event.rationale for event in judged), "a judge that saw gold may quote it"
+
+
+async def test_ids_of_withheld_lessons_are_told():
+    store = lesson_store(credit=Credit(withholding=Withholding(0.5)))
+    withheld = []
+    for number in range(12):
+        session, ear = heard(reflexion := loop(lesson_store=store))
+        result = await reflexion.run(f"find the key {number}", session=session)
+        for trial, event in zip(
+            result.trials, (e for e in ear.events if isinstance(e, LessonsRecalled)), strict=True
+        ):
+            assert event.withheld_ids == tuple(item.lesson.id for item in trial.recall.withheld)
+            withheld += event.withheld_ids
+    assert withheld
 
 
 async def test_events_can_be_written_as_json():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 pytest.importorskip("opentelemetry.sdk")
@@ -307,7 +308,7 @@ def test_an_agent_of_pydantic_ai_is_read_from_what_it_records_itself(read):
         clerk = Agent(TestModel(custom_output_text="It is 40."), name="clerk", instructions="Be careful.")
         clerk.tool_plain(look)
         clerk.instrument = InstrumentationSettings(tracer_provider=provider_of(tracer))
-        clerk.run_sync(ASKED)
+        anyio.run(clerk.run, ASKED)
 
     def look(x: int) -> str:
         return f"row {x} holds 40"

@@ -22,6 +22,7 @@ class Canned:
     headers: dict[str, str] = field(default_factory=dict)
     cut: int = 0  # how many bytes less than announced are sent before the connection closes
     hang: bool = False
+    pieces: int = 0  # sent in chunks of so many bytes, and with the last one missing where it is cut
 
 
 def completion(text: object = "fine", **message: object) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class Endpoint:
             self.paths.append(handler.path)
             self.connections.add(handler.client_address)
         canned = self.respond(request) if self.respond else self.answers[min(number, len(self.answers) - 1)]
-        if canned.hang:
+        if canned.hang and not canned.pieces:
             self.hanging.set()
             self.released.wait(20)
             handler.close_connection = True
@@ -114,11 +115,27 @@ class Endpoint:
         handler.send_response(canned.status)
         for key, value in {"content-type": "application/json", **canned.headers}.items():
             handler.send_header(key, value)
+        if canned.pieces:
+            self._chunked(handler, data, canned)
+            return
         handler.send_header("content-length", str(len(data)))
         handler.end_headers()
         handler.wfile.write(data[: len(data) - canned.cut])
         if canned.cut:
             handler.close_connection = True
+
+    def _chunked(self, handler: BaseHTTPRequestHandler, data: bytes, canned: Canned) -> None:
+        handler.send_header("transfer-encoding", "chunked")
+        handler.end_headers()
+        for at in range(0, len(data), canned.pieces):
+            piece = data[at : at + canned.pieces]
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            handler.wfile.flush()
+        if canned.hang:
+            self.released.wait(20)
+        handler.close_connection = True
+        if not canned.cut:
+            handler.wfile.write(b"0\r\n\r\n")
 
     def close(self) -> None:
         self.released.set()

@@ -8,7 +8,7 @@ from tables import table
 
 from jeeves_reflexion import ReAct, RecordedModel, Session, Task
 from jeeves_reflexion.errors import ConfigurationError, ModelError, ModelResponseError
-from jeeves_reflexion.models import OpenAIModel, OpenAIOptions, Prices, Retry
+from jeeves_reflexion.models import OpenAIModel, OpenAIOptions, Prices, Retry, chat_request, read_chat
 from jeeves_reflexion.protocols import Message, Sampling, ToolCall, ToolSpec
 from vectorstores import HttpEmbedder
 
@@ -303,3 +303,25 @@ def test_a_key_may_come_in_a_header(monkeypatch):
     options = OpenAIOptions(headers={"api-key": KEY})
     model = OpenAIModel("m", base_url="https://r.openai.azure.com?api-version=1", options=options)
     assert repr(model) == "OpenAIModel('m', base_url='https://r.openai.azure.com?api-version=1')"
+
+
+# -- a client of one's own
+
+
+def test_a_client_of_ones_own_is_asked_and_read_in_the_form_of_chat(completed):
+    told = [
+        *HELLO,
+        Message("assistant", "", (ToolCall("c1", "look", "{}"),)),
+        Message("tool", "a mug", tool_call_id="c1"),
+    ]
+    body = chat_request(told, tools=[TOOL], schema=SCHEMA, sampling=Sampling(max_tokens=5))
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool"]
+    assert body.keys() == {"messages", "tools", "response_format", "max_tokens"}
+    answer = read_chat(completed("fine", reasoning_content="hm"))
+    assert (answer.text, answer.usage.tokens, answer.opaque["chat"]["reasoning_content"]) == (
+        "fine",
+        15,
+        "hm",
+    )
+    with pytest.raises(ModelResponseError, match="without choices"):
+        read_chat({"choices": []})

@@ -90,7 +90,7 @@ def replies(draw):
     return candidate, "\n\n".join(lines)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(replies())
 async def test_no_candidate_changes_the_score_of_a_judge(said):
     candidate, reply = said
@@ -98,7 +98,7 @@ async def test_no_candidate_changes_the_score_of_a_judge(said):
     assert read.score in (TRUE, None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(replies(), st.booleans())
 async def test_nor_of_a_judge_of_criteria(said, structured):
     candidate, reply = said
@@ -108,7 +108,7 @@ async def test_nor_of_a_judge_of_criteria(said, structured):
     assert (await evaluator(TASK, Attempt(candidate))).score in (TRUE, None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(candidates, frames, st.booleans())
 async def test_nor_makes_it_one_where_the_judge_gave_none(candidate, frame, inline):
     gap = " " if inline else "\n\n"
@@ -117,7 +117,7 @@ async def test_nor_makes_it_one_where_the_judge_gave_none(candidate, frame, inli
     assert read.score is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(candidates, frames, st.booleans(), st.booleans())
 async def test_nor_approves_itself_in_a_workflow(candidate, frame, before, parsed):
     output = candidate
@@ -133,7 +133,7 @@ async def test_nor_approves_itself_in_a_workflow(candidate, frame, before, parse
     assert ran["valid"] is False
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(candidates.filter(lambda text: "think>" not in text), st.sampled_from(["1.0", "0.9", "0.25"]))
 async def test_nor_hides_a_verdict_in_the_form_that_was_asked_for(candidate, number):
     reply = f"score: {number}\nIt is what the task asks for."
@@ -146,7 +146,7 @@ JSON_FIELDS = st.dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(JSON_FIELDS, st.sampled_from(["{}", "```json\n{}\n```", "- {}"]), st.integers(0, 3), st.booleans())
 async def test_nor_is_a_shortened_quotation_of_its_json_a_verdict(fields, frame, cut, listed):
     fields = {**fields, "score": 1.0, "valid": True}

@@ -134,7 +134,7 @@ async def test_x04_a_decision_without_its_reflection_is_only_a_warning(journal, 
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
+@table("form", FORMS.values())
 async def test_x05_a_missing_field_is_refused_by_name(form, journal):
     whole = {"failed": FAILED_FIELDS, "partial": PARTIAL_FIELDS, "success": SUCCESS_FIELDS}.get(
         form.outcome, dict(decision().fields)
@@ -175,7 +175,7 @@ async def test_x05_the_reflector_asks_once_more_and_names_the_field():
     assert "it is too long" in asked.calls[0].messages[1].content
 
 
-@pytest.mark.parametrize("outcome", list(FORMS))
+@table("outcome", list(FORMS))
 def test_x11_the_prompts_ask_for_each_field(outcome):
     prompt = read_prompt(None, "jeeves_reflexion.reflections", f"{outcome}.md")
     assert all(f'"{key}"' in prompt for key in FORMS[outcome].keys)

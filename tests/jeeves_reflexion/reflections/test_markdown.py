@@ -111,7 +111,7 @@ def test_the_whole_file():
     )
 
 
-@pytest.mark.parametrize("reflection", [failed(), important(), partial(), success(), decision()])
+@table("reflection", [failed(), important(), partial(), success(), decision()])
 def test_x13_what_is_written_is_read_back(reflection):
     made = entry(reflection)
     assert from_markdown(to_markdown(made)) == made

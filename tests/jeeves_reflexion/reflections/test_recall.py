@@ -39,10 +39,9 @@ from jeeves_reflexion import (
     Trial,
 )
 from jeeves_reflexion.protocols import LessonStore
-from jeeves_reflexion.reflections.blocks import chain_block, recalled_block
 from jeeves_reflexion.reflections.forms import make_reflection, principle_of, procedure_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal
-from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.library import ReflectionLibrary, chain_block, recalled_block
 from jeeves_reflexion.reflections.streams import PRINCIPLES, PROCEDURES, Stream, Streams
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, StoreUnavailableError
 
@@ -182,18 +181,16 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize("place", ["in the reflection", "in its task", "far into its task"])
-async def test_x20_tasks_that_name_one_endpoint_or_api_are_related(journal, place):
+async def test_x20_tasks_that_name_one_endpoint_or_api_are_related(journal):
     pairs = [(*pair, True) for pair in SAME] + [(*pair, False) for pair in OTHER]
+    told = failed(what_happened="It failed.", tactical_rule="Look first.", do_differently="Wait.")
     for number, (one, other, related) in enumerate(pairs):
         for agent, task, seen in ((f"a{number}", one, other), (f"b{number}", other, one)):
-            told = failed(what_happened="It failed.", tactical_rule="Look first.", do_differently="Wait.")
-            asked = (
-                f"{'Work with care. ' * 20}{seen}{' Say so.' * 20}" if place == "far into its task" else seen
-            )
-            if place == "in the reflection":
-                told, asked = replace(told, fields={**told.fields, "what_went_wrong": seen}), "Do it"
-            await journal.record(Task(asked), told, provenance=source(agent))
+            in_the_text = replace(told, fields={**told.fields, "what_went_wrong": seen})
+            far = f"{'Work with care. ' * 20}{seen}{' Say so.' * 20}"
+            # In turn: in the reflection, in its task, far into its task.
+            asked, said = [("Do it", in_the_text), (seen, told), (far, told)][number % 3]
+            await journal.record(Task(asked), said, provenance=source(agent))
             assert len(await relevant(journal, Task(task), agent)) == related, (task, seen)
 
 

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 from protocol_parts import FAILED_FIELDS, STEPS, TASK, failed, reply, source
+from tables import table
 
 from jeeves_reflexion import Evaluation, ReAct, Reflexion, ScriptedModel, Task
 from jeeves_reflexion.events import Event, as_json
@@ -98,27 +99,22 @@ async def everything(tmp_path, secret: str, caplog) -> dict[str, str]:
     }
 
 
-async def test_x35_no_secret_in_file_index_prompt_log_or_event(tmp_path, caplog):
-    for where, text in (await everything(tmp_path, "; ".join(TOLD), caplog)).items():
+async def test_x35_x36_x37_nothing_secret_personal_or_internal_in_file_index_prompt_log_or_event(
+    tmp_path, caplog
+):
+    told = "; ".join([*TOLD, *PERSONAL, *INTERNAL])
+    for where, text in (await everything(tmp_path, told, caplog)).items():
         assert [secret for secret in SECRETS if secret.lower() in text.lower()] == [], where
-
-
-async def test_x36_nothing_personal(tmp_path, caplog):
-    for where, text in (await everything(tmp_path, "; ".join(PERSONAL), caplog)).items():
         assert [personal for personal in PERSONAL if personal in text] == [], where
         assert "lopez" not in text, where  # nor the name in an address, also in what files are called
-
-
-async def test_x37_nothing_of_the_infrastructure(tmp_path, caplog):
-    for where, text in (await everything(tmp_path, "; ".join(INTERNAL), caplog)).items():
         assert [internal for internal in INTERNAL if internal in text] == [], where
 
 
-@pytest.mark.parametrize("text", BENIGN)
+@table("text", BENIGN)
 async def test_x38_what_is_generic_and_useful_survives(tmp_path, text):
     journal = ReflectionJournal(tmp_path)
     stored = await journal.record(TASK, failed(what_happened=text), provenance=source())
-    read = (await journal.list()).stored[0]
+    (read,) = [one for one in (await journal.list()).stored if one.id == stored.id]
     assert read.entry.reflection.fields["what_happened"] == text
     assert read.entry == stored.entry
 

@@ -20,9 +20,8 @@ from jeeves_reflexion import (
     VectorLessonStore,
 )
 from jeeves_reflexion.events import Escalated, LessonDropped, LessonsRecalled, RunFinished, Warned, as_json
-from jeeves_reflexion.reflections.blocks import chain_block
 from jeeves_reflexion.reflections.journal import ReflectionJournal
-from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.library import ReflectionLibrary, chain_block
 from jeeves_reflexion.reflections.markdown import to_markdown
 from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.reflections.reflector import StructuredReflector
@@ -50,16 +49,21 @@ def loop(agent: ScriptedModel, *, scores=(0.0,), **settings) -> Reflexion:
     )
 
 
-@pytest.fixture(params=["files", "vectors", "memory"])
+everywhere = pytest.mark.parametrize("place", ["files", "vectors", "memory"], indirect=True)
+
+
+@pytest.fixture
 def place(request, tmp_path) -> dict:
-    """Where the reflections of a run go."""
-    if request.param == "memory":
+    """Where the reflections of a run go: into files, or into what a test marked ``everywhere`` names."""
+    kind = getattr(request, "param", "files")
+    if kind == "memory":
         return {}
-    if request.param == "vectors":
+    if kind == "vectors":
         return {"lesson_store": VectorLessonStore(InMemoryVectorStore(HashingEmbedder(), namespace="tests"))}
     return {"lesson_store": ReflectionLibrary(ReflectionJournal(tmp_path / "reflections"))}
 
 
+@everywhere
 async def test_x31_a_retry_sees_the_reflection(place):
     agent = ScriptedModel(["wrong", "right"])
     result = await loop(agent, scores=(0.0, 1.0), **place).run(TASK)
@@ -89,6 +93,7 @@ async def test_x32_four_attempts_at_most(place):
     assert len(agent.calls) == 4
 
 
+@everywhere
 async def test_x33_each_retry_sees_the_whole_chain_in_order(place):
     agent = ScriptedModel(["wrong"] * 4)
     await loop(agent, **place).run(TASK)
@@ -203,6 +208,7 @@ async def test_a_whole_run_leaves_nothing_owed(tmp_path):
 # -- a reflection before the agent moves on ----------------------------------------------------------------------------
 
 
+@everywhere
 async def test_x01_without_a_valid_reflection_there_is_no_retry(place):
     agent, reflector, heard = ScriptedModel(["wrong"] * 4), ScriptedModel(["I can't."] * 8), []
     looped = loop(agent, reflector=reflector, **place)

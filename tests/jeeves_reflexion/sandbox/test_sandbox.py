@@ -18,6 +18,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from benchmarks.sandbox.host import Host, forced
 from jeeves_reflexion import sandbox as room
@@ -50,7 +51,7 @@ async def test_inputs_are_mappings_of_any_kind(sandbox):
     assert (await sandbox.run("return given", inputs={"given": given})).value == {"a": [1, {"b": None}]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "value"),
     [
         ("result = {'a': [1, 2.5, None, True, 'é'], 'b': {}}", {"a": [1, 2.5, None, True, "é"], "b": {}}),
@@ -83,7 +84,7 @@ async def test_what_is_printed_comes_back(sandbox: Sandbox) -> None:
     assert 0 < ran.seconds < 5
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "type_", "line"),
     [
         ("def f(x):\n    return 1 / x\n\nf(0)", "ZeroDivisionError", 2),
@@ -115,7 +116,7 @@ async def test_an_error_keeps_what_was_printed(sandbox: Sandbox) -> None:
     assert (stopped.value.stdout, stopped.value.limit) == ("before\n", "seconds")
 
 
-@pytest.mark.parametrize(
+@table(
     ("inputs", "said"),
     [
         ({"x": float("nan")}, "float"),
@@ -362,7 +363,7 @@ def test_the_probe_tells_people_and_programs_the_same() -> None:
     assert probe() is found
 
 
-@pytest.mark.parametrize(
+@table(
     "wrong",
     [{"seconds": -1}, {"memory_mb": 1}, {"file_bytes": -1}, {"seconds": float("inf")}, {"output_bytes": 0}],
 )

@@ -225,11 +225,12 @@ async def test_the_strategy_sees_no_gold(heard):
     assert strategy.given[0].task.reference is None
 
 
-async def test_many_reflections_at_once_lose_no_count(any_store, heard):
+async def test_many_reflections_at_once_lose_no_count(heard):
+    store = InMemoryReflectionStore()
     async with anyio.create_task_group() as group:
         for _ in range(12):
-            group.start_soon(reflect, any_store, heard)
-    assert (await kept(any_store)).run_count == 12
+            group.start_soon(reflect, store, heard)
+    assert (await kept(store)).run_count == 12
     assert [event.is_first_reflection for event in heard.reflected].count(True) == 1
     assert sorted(event.reflection.run_count for event in heard.reflected) == list(range(1, 13))
 

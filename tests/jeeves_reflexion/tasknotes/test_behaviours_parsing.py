@@ -218,7 +218,7 @@ def test_a_reply_that_says_nothing_is_unreadable():
         assert not any(read_sections(text))
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"refined_description": "D.", "observations": "- a\n- b"},

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.tasknotes import notes_section, prompt_with
 from jeeves_reflexion.tasknotes.strategy import failed_reflection
@@ -147,7 +147,7 @@ def test_harmless_text_stands_as_it_is():
     assert text in notes_section(TaskReflection.of_first_run(text, ""))
 
 
-@pytest.mark.parametrize("most", [80, 200, 1000])
+@table("most", [80, 200, 1000])
 def test_notes_keep_to_their_tokens(most):
     long = TaskReflection.of_first_run(
         "\n".join(f"# line {n} of the instructions" for n in range(200)),

@@ -6,6 +6,7 @@ from functools import partial
 import anyio
 import pytest
 from noting import Counting, noted
+from tables import table
 
 from jeeves_reflexion import ConfigurationError, ScriptedModel
 from jeeves_reflexion.tasknotes import (
@@ -113,7 +114,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@table("name", WRONG)
 def test_20_to_26_what_can_not_be_is_refused_by_name(name):
     assert TaskReflection(**GOOD).run_count == 1
     for value in WRONG[name]:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.statistics import difference
 
@@ -11,7 +12,7 @@ def shares(successes, n):
     return [1.0] * successes + [0.0] * (n - successes)
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "second", "low", "high"),
     [
         ((56, 70), (48, 80), 0.0524, 0.3339),
@@ -44,7 +45,7 @@ def test_worse_and_better_are_said_where_the_interval_tells():
     assert (same.worse, same.better) == (False, False)
 
 
-@pytest.mark.parametrize(("before", "after"), [([], [1.0]), ([1.0], []), ([1.1], [1.0]), ([1.0], [-0.1])])
+@table(("before", "after"), [([], [1.0]), ([1.0], []), ([1.1], [1.0]), ([1.0], [-0.1])])
 def test_what_is_no_score_is_refused(before, after):
     with pytest.raises(ValueError, match="no mean"):
         difference(before, after)

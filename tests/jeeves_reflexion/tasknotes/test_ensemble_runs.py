@@ -4,6 +4,7 @@ import logging
 
 import pytest
 from noting import REPLY, Broken, Counting, Heard, noted
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -97,7 +98,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+@table("refusal", REFUSALS)
 async def test_a_rejected_run_leaves_no_reflection(refusal):
     task, strategy = reflective(**REFUSALS[refusal])
     heard = Heard()
@@ -123,7 +124,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@table("failure", FAILURES)
 async def test_a_failed_run_leaves_no_reflection_and_no_score(failure):
     task, strategy = reflective(**FAILURES[failure])
     store = InMemoryReflectionStore()
@@ -131,7 +132,7 @@ async def test_a_failed_run_leaves_no_reflection_and_no_score(failure):
     assert (outcome.status, strategy.given, store.size) == ("failed", [], 0)
 
 
-@pytest.mark.parametrize(
+@table(
     "call",
     [
         lambda: Ensemble(agent=agent, reflection_store=InMemoryReflectionStore),
@@ -302,7 +303,7 @@ async def test_a_review_that_breaks_says_nothing_of_the_notes(caplog):
     assert await store.history(task.identity) is None
 
 
-@pytest.mark.parametrize(
+@table(
     "wrong",
     [{"tasks": "abc"}, {"review": "me"}, {"reflect": 3}],
 )
@@ -375,7 +376,7 @@ async def test_notes_of_a_template_are_filled_for_each_run():
     assert strategy.given[0].expected_output == "On {topic}."
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "said"),
     [
         (lambda: (Ensemble(), ["Write."]), "no agent"),

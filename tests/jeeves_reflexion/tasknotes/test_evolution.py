@@ -67,12 +67,12 @@ def test_the_score_of_a_version_no_longer_kept_is_passed_over():
 
 def test_a_history_does_not_grow_without_end():
     history = EMPTY
-    for number in range(3 * MOST_VERSIONS):
-        history = with_reflection(history, noted(f"{number} " + "x " * 7000, *["y"] * 100))
-        history = scored(history, history.current, 1.0, 1.0)
+    for number in range(MOST_VERSIONS + 4):
+        history = scored(with_reflection(history, noted(f"{number}")), number + 1, 1.0)
+    history = with_reflection(history, noted("x " * 7000, *["y"] * 100))
     history = scored(history, history.current, *[1.0] * 500)
-    assert len(history.versions) == MOST_VERSIONS
-    assert history.run_count == history.current == 3 * MOST_VERSIONS
+    assert [version.number for version in history.versions] == [*range(6, MOST_VERSIONS + 6)]
+    assert history.run_count == history.current == MOST_VERSIONS + 5
     assert len(history.version(history.current).scores) == MOST_SCORES
     assert len(history.reflection.refined_description) == 12_000
     assert len(history.reflection.observations) == 20

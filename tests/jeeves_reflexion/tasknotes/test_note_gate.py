@@ -7,6 +7,7 @@ from itertools import cycle
 
 import pytest
 from noting import REPLY, Heard, SixFields, TwoMethods, noted
+from tables import table
 
 from benchmarks.lessons.screening import load
 from jeeves_reflexion import ScriptedModel
@@ -77,7 +78,7 @@ EACH = list(
 )  # every kind of order, every section, every kind of store
 
 
-@pytest.mark.parametrize(("order", "section", "kind"), EACH)
+@table(("order", "section", "kind"), EACH)
 async def test_an_order_in_a_reflection_comes_back_in_no_prompt(section, order, kind):
     asked, heard = Asked(json.dumps(ordering(section, ORDERS[order]))), Heard()
     ensemble = Ensemble(asked.model, reflection_store=kind(), listeners=[heard])
@@ -90,7 +91,7 @@ async def test_an_order_in_a_reflection_comes_back_in_no_prompt(section, order, 
     assert sum("Be brief." in prompt for prompt in asked.prompts) == 2
 
 
-@pytest.mark.parametrize(("order", "section", "kind"), EACH)
+@table(("order", "section", "kind"), EACH)
 async def test_an_order_that_a_store_gives_back_stands_in_no_prompt(section, order, kind):
     store, asked, heard = kind(), Asked(REPLY), Heard()
     stored = store.store(TASK.identity, TaskReflection.of_first_run(**ordering(section, ORDERS[order])))
@@ -102,7 +103,7 @@ async def test_an_order_that_a_store_gives_back_stands_in_no_prompt(section, ord
     assert f"{section} (" in outcome.problems[0]
 
 
-@pytest.mark.parametrize("order", ["override", "encoded", "broken into lines"])
+@table("order", ["override", "encoded", "broken into lines"])
 async def test_an_order_stands_in_no_prompt_that_is_made_by_hand(order):
     notes = TaskReflection.of_first_run(**ordering("suggestions", ORDERS[order]))
     prompts = [prompt_with(CoreTask("Write."), notes), notes_section(notes)]
@@ -166,7 +167,7 @@ ADVICE = [
 ]
 
 
-@pytest.mark.parametrize("advice", ADVICE)
+@table("advice", ADVICE)
 async def test_advice_comes_back(advice):
     item = " ".join(advice.split())
     reply = json.dumps(dict(zip(SECTIONS, (advice, advice, [item], [item]), strict=True)))

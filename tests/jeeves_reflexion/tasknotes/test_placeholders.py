@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noting import noted
+from tables import table
 
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.tasknotes import Task, prompt_with
@@ -12,7 +13,7 @@ from jeeves_reflexion.types import Task as CoreTask
 INPUTS = {"topic": "AI", "n": 3}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "prompt"),
     [
         ("Return {{name}} for {topic}", "Return {name} for AI"),
@@ -29,7 +30,7 @@ def test_double_braces_are_braces(text, prompt):
     assert (task.bound().prompt, task.bound().expected_output) == (text, text)
 
 
-@pytest.mark.parametrize("field", ["description", "expected_output"])
+@table("field", ["description", "expected_output"])
 def test_the_error_says_how_to_write_braces(field):
     fields = {"description": "Write.", field: "Return {name} and {other} for {topic}"}
     with pytest.raises(ConfigurationError, match="name, other") as caught:

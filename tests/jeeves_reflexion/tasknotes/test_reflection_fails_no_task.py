@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from itertools import cycle
+from itertools import cycle, product
 from unittest.mock import MagicMock
 
 import anyio
 import pytest
 from noting import Counting, Heard, TwoMethods, noted
+from tables import table
 
 from jeeves_reflexion import Attempt, Budget, ConfigurationError, ModelAuthError, ScriptedModel, Session
 from jeeves_reflexion.session import Spend
@@ -26,11 +27,10 @@ from jeeves_reflexion.types import Task as CoreTask
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def _impatient(request, monkeypatch):
-    if "hangs" in request.node.name or "time_out" in request.node.name:
-        monkeypatch.setattr("jeeves_reflexion.tasknotes.reflector.STORE_SECONDS", 0.05)
-        monkeypatch.setattr("jeeves_reflexion.tasknotes.reflector.REFLECTION_SECONDS", 0.05)
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr("jeeves_reflexion.tasknotes.reflector.STORE_SECONDS", 0.05)
+    monkeypatch.setattr("jeeves_reflexion.tasknotes.reflector.REFLECTION_SECONDS", 0.05)
 
 
 class UnspeakableError(Exception):
@@ -111,11 +111,19 @@ def assert_told(outcomes, heard):
     assert heard.reflected == []
 
 
-@pytest.mark.parametrize(
-    ("wrong", "kind"), list(zip([*WRONG, "returns nothing"], cycle([InMemoryReflectionStore, TwoMethods])))
-)
+HANGING = ("hangs", "hangs in a thread")
+AT_ONCE = [*(name for name in WRONG if name not in HANGING), "returns nothing"]
+
+
+@table(("wrong", "kind"), zip(AT_ONCE, cycle([InMemoryReflectionStore, TwoMethods])))
 async def test_a_strategy_does_not(wrong, kind):
     assert_told(*await run(strategy(WRONG.get(wrong, returning(None))), kind()))
+
+
+@table("wrong", HANGING)
+@pytest.mark.usefixtures("impatient")
+async def test_a_strategy_that_hangs_does_not(wrong):
+    assert_told(*await run(strategy(WRONG[wrong]), TwoMethods()))
 
 
 @pytest.mark.parametrize("leak", LEAKS)
@@ -127,30 +135,51 @@ async def test_a_cancellation_that_nobody_asked_for_does_not(leak):
     assert_told(*await run(ReflectionConfig(strategy=Counting()), store, runs=1))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    ["raises", "raises what ends runs", "hangs", "returns a text", "returns a mock", "returns the class"],
-)
-async def test_a_store_that_reads_wrongly_does_not(wrong):
+def reading(wrong):
     store = TwoMethods()
     store.retrieve = WRONG[wrong]
-    assert_told(*await run(ReflectionConfig(strategy=Counting()), store))
+    return store
 
 
-@pytest.mark.parametrize(
-    "wrong", ["raises a group", "raises odd text", "raises StopIteration", "hangs in a thread"]
-)
-async def test_a_store_that_writes_wrongly_does_not(wrong):
+def writing(wrong):
     store = TwoMethods()
     store.store = WRONG[wrong]
-    assert_told(*await run(ReflectionConfig(strategy=Counting()), store))
+    return store
 
 
-@pytest.mark.parametrize(
-    "wrong", ["raises what ends runs", "raises what can't be said", "hangs", "returns a mock"]
+READS = ["raises", "raises what ends runs", "returns a text", "returns a mock", "returns the class"]
+WRITES = ["raises a group", "raises odd text", "raises StopIteration"]
+
+
+@table(("make", "wrong"), [*((reading, each) for each in READS), *((writing, each) for each in WRITES)])
+async def test_a_store_does_not(make, wrong):
+    assert_told(*await run(ReflectionConfig(strategy=Counting()), make(wrong)))
+
+
+@table(("make", "wrong"), [(reading, "hangs"), (writing, "hangs in a thread")])
+@pytest.mark.usefixtures("impatient")
+async def test_a_store_that_hangs_does_not(make, wrong):
+    assert_told(*await run(ReflectionConfig(strategy=Counting()), make(wrong)))
+
+
+METHODS = ("history", "commit", "score")
+
+
+@table(
+    ("method", "wrong"),
+    product(METHODS, ["raises what ends runs", "raises what can't be said", "returns a mock"]),
 )
-@pytest.mark.parametrize("method", ["history", "commit", "score"])
-async def test_a_store_of_versions_does_not(wrong, method):
+async def test_a_store_of_versions_does_not(method, wrong):
+    await told_by_versions(method, wrong)
+
+
+@table("method", METHODS)
+@pytest.mark.usefixtures("impatient")
+async def test_a_store_of_versions_that_hangs_does_not(method):
+    await told_by_versions(method, "hangs")
+
+
+async def told_by_versions(method, wrong):
     store = InMemoryReflectionStore()
     setattr(store, method, WRONG[wrong])
     outcomes, heard = await run(ReflectionConfig(strategy=Counting()), store)
@@ -180,6 +209,7 @@ async def test_no_model_in_a_phase_neither():
     assert result.outcomes[0].attempt.output == "done"
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_time_out_of_its_own_is_not_said_to_be_ours():
     outcomes, _ = await run(strategy(raising(TimeoutError("the socket was slow"))), InMemoryReflectionStore())
     assert "the socket was slow" in outcomes[0][0].problems[0]

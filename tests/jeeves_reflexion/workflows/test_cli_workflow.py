@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from tables import table
 
 from jeeves_reflexion.cli.program import program
 from jeeves_reflexion.cli.screen import Screen
@@ -64,7 +65,7 @@ def test_a_model_of_ones_own_answers_for_the_one_in_the_file(file, endpoint, tmp
     assert {body["model"] for body in endpoint.asked} == {"small"}
 
 
-@pytest.mark.parametrize("options", [("--json",), ("--quiet",), ()])
+@table("options", [("--json",), ("--quiet",), ()])
 def test_a_run_without_a_valid_output_ends_with_1_and_prints_its_state(file, endpoint, options):
     endpoint.replies = ['{"name": "Ada"}'] * 20
     state = '{"request": "Ada"}'
@@ -81,7 +82,7 @@ def test_a_workflow_without_a_loop_succeeds(tmp_path, endpoint):
     assert (done.exit_code, "success" in json.loads(done.stdout)) == (0, False)
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "said"),
     [
         ("{", "no JSON"),
@@ -96,7 +97,7 @@ def test_a_state_that_is_none_is_an_error_of_the_configuration(file, state, said
     assert said in done.stderr
 
 
-@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "86401"])
+@table("seconds", ["nan", "inf", "0", "86401"])
 def test_a_timeout_that_is_no_time_ends_with_2(file, seconds, endpoint):
     done = cli("run", file, "--timeout", seconds, "--base-url", endpoint.url)
     assert done.exit_code == 2

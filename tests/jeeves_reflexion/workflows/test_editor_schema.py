@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import yaml
+from tables import table
 
 from jeeves_reflexion.workflows import SchemaCheck, Workflow
 from jeeves_reflexion.workflows.plan import file_schema
@@ -16,7 +16,7 @@ def test_the_complete_example_is_valid(example):
     assert SchemaCheck(file_schema())(yaml.safe_load(example)).valid
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         LOOP % (RUN, ANY),

@@ -136,7 +136,7 @@ async def test_an_output_of_zero_points_is_better_than_none():
 THREE = {"type": "schema", "schema": {"type": "object", "required": ["a", "b", "c"]}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("outputs", "best"),
     [
         ([{}, {"a": 1, "b": 1}, {"a": 1}], {"a": 1, "b": 1}),
@@ -183,7 +183,7 @@ async def test_raise_carries_the_history():
     ] * 2
 
 
-@pytest.mark.parametrize("where", ["generator", "evaluator", "corrector"])
+@table("where", ["generator", "evaluator", "corrector"])
 async def test_what_no_attempt_would_mend_is_raised(where):
     for fatal in (
         ModelAuthError("no key"),

@@ -15,6 +15,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.workflows import (
@@ -186,9 +187,7 @@ def test_json_holds_no_such_number_or_text_either():
             read_json(f'{{"a": {text}}}', "file")
 
 
-@pytest.mark.parametrize(
-    "keyword", ["multipleOf", "divisibleBy", "minimum", "maximum", "const", "enum", "type"]
-)
+@table("keyword", ["multipleOf", "divisibleBy", "minimum", "maximum", "const", "enum", "type"])
 def test_a_large_number_is_judged_or_refused_in_words(keyword):
     draft = {"$schema": "http://json-schema.org/draft-03/schema#"} if keyword == "divisibleBy" else {}
     numbers = [10**400, -(10**1_000), 10**5_000, "9" * 999, 1e308, 5e-324]
@@ -213,7 +212,7 @@ def test_a_reference_that_can_be_no_file_is_an_error_of_the_schema(tmp_path):
             SchemaCheck({"$ref": reference}, tmp_path)
 
 
-@pytest.mark.parametrize("keyword", ["examples", "default", "const", "enum", "example"])
+@table("keyword", ["examples", "default", "const", "enum", "example"])
 def test_data_that_looks_like_a_reference_is_data_until_a_schema_leads_there(tmp_path, keyword):
     place = f"#/{keyword}" + ("/0" if keyword in ("examples", "enum") else "")
     for data in ({"$ref": "#/nothing"}, {"$ref": "none.json"}, {"$ref": 5}, 5, "x", None, [1]):

@@ -160,7 +160,7 @@ async def test_a_text_stays_a_text_where_a_text_is_wanted():
     assert await render_text("{{ state.data.deep }}", STATE, "x") == '{"x": null}'
 
 
-@pytest.mark.parametrize(
+@table(
     ("condition", "true"), [("state.n > 2", True), ("{{ state.n > 5 }}", False), (True, True), (False, False)]
 )
 async def test_conditions_are_expressions_with_or_without_braces(condition, true):

@@ -404,7 +404,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(text, said):
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "said"),
     [
         (
@@ -509,9 +509,7 @@ async def test_an_endless_loop_is_stopped_and_the_workflow_says_so():
     assert time.monotonic() - started < 30
 
 
-@pytest.mark.parametrize(
-    "code", ["return {'x': 'a' * 10**9}", "while True: print('a' * 10**6)", "return {'f': print}"]
-)
+@table("code", ["return {'x': 'a' * 10**9}", "while True: print('a' * 10**6)", "return {'f': print}"])
 async def test_code_that_makes_too_much_or_what_is_no_json_is_stopped(code):
     workflow = nodes(f"  - name: much\n    run: |\n      {code}\n")
     async with Sandbox(SandboxLimits(seconds=20), allow_weaker=True) as sandbox:

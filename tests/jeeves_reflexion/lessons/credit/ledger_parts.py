@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from jeeves_reflexion.lessons.credit.effects import Draw
 from jeeves_reflexion.lessons.credit.ledger import Ledger
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict
 from jeeves_reflexion.types import Lesson, Provenance, Recall, RecalledLesson
 
 DRAWN = Draw(share=0.2, whole_share=0.04)
@@ -32,6 +33,16 @@ def figures(known, lesson_id: str) -> tuple[int, float, int, float]:
         sum(c.n_without for c in cells),
         sum(c.sum_without for c in cells),
     )
+
+
+async def verdicts(ledger: Ledger, recall_id: str) -> list[Verdict]:
+    """What was said of the attempt that a recall was for, in the order in which it counts."""
+    found: list[Verdict] = []
+    slot = recall_id
+    while (record := await ledger.records.get(OUTCOMES, slot)) is not None:
+        found.append(Verdict.read(record))
+        slot = f"{recall_id}:{len(found)}"
+    return found
 
 
 async def note(ledger: Ledger, id: str, offered: Sequence[str], withheld: Sequence[str] = (), **more) -> None:

@@ -69,13 +69,6 @@ async def test_what_no_draw_decided_is_no_part_of_the_comparison(ledger):
     assert "b" not in known.tallies
 
 
-async def test_what_was_left_out_is_noted_by_its_id_and_forgotten(ledger, records):
-    await ledger.note_recall(recall("r1", ["a"], ["b"], left_out=["c", "gone"]))
-    assert (await records.get(RECALLS, "r1")).value["left_out"] == ["c", "gone"]
-    assert await ledger.forget("gone") == 1
-    assert (await records.get(RECALLS, "r1")).value["left_out"] == ["c"]
-
-
 async def test_what_older_versions_noted_as_left_out_is_forgotten(ledger, records):
     item = {"lesson_id": "gone", "similarity": 0.5, "reason": "3 better ones"}
     await records.append_once(
@@ -110,6 +103,23 @@ async def test_an_unscorable_attempt_leaves_room_for_a_verdict(ledger):
 async def test_an_outcome_of_an_unknown_recall_is_an_error(ledger):
     with pytest.raises(LessonStoreError, match="no recall 'nowhere'"):
         await ledger.note_outcome("nowhere", Evaluation(1.0))
+
+
+@pytest.mark.parametrize("what", ["a score", "no score", "another's question", "many recalls"])
+async def test_a_recall_is_written_by_the_time_that_others_may_ask_for_it(ledger, records, what):
+    await note(ledger, "r1", ["a"], run_id="run", attempt=1)
+    elsewhere = Ledger(records)
+    assert await elsewhere.run("run") == ()
+    match what:
+        case "a score" | "no score":
+            await ledger.note_outcome("r1", Evaluation(0.5 if what == "a score" else None))
+        case "another's question":
+            await ledger.note_feedback("run", 0.5, by="ann")
+        case _:
+            for number in range(40):
+                await note(ledger, f"other{number}", [])
+    assert await elsewhere.run("run") == (RunRecall("r1", 1, "task"),)
+    assert await elsewhere.note_outcome("r1", Evaluation(1.0)) is (what != "a score")
 
 
 async def test_noting_a_recall_twice_changes_nothing(ledger):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ledger_parts import DRAWN, figures, note, recall
+from ledger_parts import DRAWN, figures, note, recall, verdicts
 
 from jeeves_reflexion import ConfigurationError, Evaluation, LessonStoreError
 from jeeves_reflexion.lessons.credit.ledger import Ledger
@@ -40,7 +40,7 @@ async def test_later_feedback_replaces_earlier_and_all_is_kept(ledger):
     assert await of(ledger, "b") == (0, 0, 1, 0.0)
     assert (await ledger.note_feedback("run", 0.75, by="bob", reason="better than that")).before == 0.0
     assert await of(ledger, "a") == (1, 0.75, 0, 0)
-    said = await ledger.verdicts("r1")
+    said = await verdicts(ledger, "r1")
     assert [(v.kind, v.score, v.by, v.reason) for v in said] == [
         ("evaluator", 1.0, "", ""),
         ("feedback", 0.0, "ann", ""),

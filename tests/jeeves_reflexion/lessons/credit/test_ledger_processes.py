@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import anyio
 import pytest
-from ledger_parts import DRAWN, figures, recall
+from ledger_parts import DRAWN, figures, recall, verdicts
 
 from jeeves_reflexion import Evaluation
 from jeeves_reflexion.lessons.credit import tally
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[4]
 WRITER = """
 import json, sys
 import anyio
-from ledger_parts import DRAWN, figures, recall
+from ledger_parts import DRAWN, figures, recall, verdicts
 from jeeves_reflexion import Evaluation
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from vectorstores import HashingEmbedder, open_store
@@ -77,7 +77,7 @@ async def check(store, said: list[dict]) -> None:
     assert figures(known, "a") == (RECALLS, total, 0, 0.0)
     assert figures(known, "b") == (0, 0.0, RECALLS, total)
     assert sorted([r.attempt for r in await ledger.run("run0")]) == list(range(0, RECALLS, 3))
-    kinds = [[v.kind for v in await ledger.verdicts(f"r{n}")] for n in range(10)]
+    kinds = [[v.kind for v in await verdicts(ledger, f"r{n}")] for n in range(10)]
     assert [each.count("evaluator") for each in kinds] == [1] * 10
     assert [each.count("feedback") for each in kinds] == [1] * PROCESSES + [0] * (10 - PROCESSES)
 

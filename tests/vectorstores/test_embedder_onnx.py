@@ -44,7 +44,7 @@ VARIED = [
     "one\x00two [SEP] three [MASK]",
     "🎉 party 👩‍👩‍👧 Ünïcödé ﬁ İstanbul ΣΑΣ",
     "x" * 20_000,
-    *(f"text number {n} is about {'some words and ' * (7 * n % 30)}nothing" for n in range(30)),
+    *(f"text number {n} is about {'some words and ' * (7 * n % 30)}nothing" for n in range(0, 30, 4)),
 ]
 SMALL = [
     "",

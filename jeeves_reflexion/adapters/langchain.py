@@ -1,0 +1,78 @@
+"""Middleware for agents of LangChain (``create_agent``)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from langchain.agents.middleware import AgentMiddleware, AgentState
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.messages import HumanMessage, SystemMessage
+from langgraph.channels.untracked_value import UntrackedValue
+
+from jeeves_reflexion.adapters.base import joined
+from jeeves_reflexion.adapters.langgraph import Heard, answer_of
+from jeeves_reflexion.adapters.middleware import Done, LearnerRun
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.loop.learner import Learner
+
+
+class _State(AgentState[Any]):
+    learner_run: NotRequired[Annotated[LearnerRun, UntrackedValue, PrivateStateAttr]]
+
+
+class LearnerMiddleware(AgentMiddleware[Any, Any]):
+    """Puts a learner's lessons into the system message of each model call, and learns when the run is over.
+
+    The task is the last message of the user's. ``done`` is called with the task, the attempt and the advice, in place
+    of judging at once. One object serves many runs at once, called with ``ainvoke`` or ``astream``. A run that raises
+    is not learned from, and one that goes on after an interrupt does so without lessons.
+    """
+
+    state_schema = _State
+
+    def __init__(self, learner: Learner, *, done: Done | None = None) -> None:
+        super().__init__()
+        self._learner = learner
+        self._done = done
+
+    async def abefore_agent(self, state: Any, runtime: object) -> dict[str, Any]:  # noqa: ANN401
+        """Recall the lessons."""
+        asked = [message for message in state["messages"] if isinstance(message, HumanMessage)]
+        run = LearnerRun(self._learner, self._done)
+        await run.begin(str(asked[-1].text) if asked else "")
+        return {"learner_run": run}
+
+    async def awrap_model_call(
+        self,
+        request: Any,  # noqa: ANN401 - a ModelRequest, which is generic in some versions alone
+        handler: Callable[[Any], Awaitable[Any]],
+    ) -> Any:  # noqa: ANN401
+        """Call the model with the lessons among its instructions."""
+        run: LearnerRun | None = request.state.get("learner_run")
+        if run is not None and run.lessons:
+            request = request.override(system_message=_instructed(request.system_message, run.lessons))
+        return await handler(request)
+
+    async def aafter_agent(self, state: Any, runtime: object) -> None:  # noqa: ANN401
+        """Learn from the run."""
+        run, messages = state.get("learner_run"), state["messages"]
+        if run is None:
+            return
+        asked = max(
+            (place for place, each in enumerate(messages) if isinstance(each, HumanMessage)), default=-1
+        )
+        heard = Heard(run.trace)
+        for message in messages[asked + 1 :]:
+            await heard.message(message)
+        await run.end(answer_of(state, run.trace))
+
+
+def _instructed(own: SystemMessage | None, lessons: str) -> SystemMessage:
+    """Return the agent's own instructions with the lessons; parts, some of which may be cached, stay as they are."""
+    if own is None:
+        return SystemMessage(lessons)
+    if isinstance(own.content, str):
+        return own.model_copy(update={"content": joined(own.content, lessons)})
+    return own.model_copy(update={"content": [*own.content, {"type": "text", "text": lessons}]})

@@ -1,0 +1,83 @@
+"""``jeeves-reflexion ui``: the page on which people look at lessons and runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import anyio
+import click
+
+from jeeves_reflexion.cli.connections import existing, open_existing
+from jeeves_reflexion.cli.options import (
+    debug_option,
+    lessons_option,
+    namespace_option,
+)
+from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
+from jeeves_reflexion.loop.lesson_address import default_place
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.text import one_line
+
+
+@click.command(short_help="Look at lessons and runs in a browser.")
+@lessons_option
+@namespace_option
+@click.option(
+    "--runs",
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder of runs of experiments, or one of them.",
+)
+@click.option("--host", metavar="HOST", default="127.0.0.1", help="Where to listen.")
+@click.option(
+    "--port", metavar="PORT", type=click.IntRange(0, 65535), default=8770, help="0: any that is free."
+)
+@click.option(
+    "--public",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Let other machines in, which know this one by NAME; may be repeated.",
+)
+@click.option(
+    "--by", metavar="NAME", default="the page", help="Who changes lessons here; kept in the history."
+)
+@debug_option
+def ui(
+    address: str | None,
+    namespace: str,
+    runs: Path | None,
+    *,
+    host: str,
+    port: int,
+    names: tuple[str, ...],
+    by: str,
+) -> None:
+    """Show the lessons of an address, and runs, on a page of this machine, until Ctrl-C.
+
+    The address that is printed has a token: whoever has it may read and change the lessons. JEEVES_UI_TOKEN, of at
+    least 16 characters, is used where it is set. Other machines are let in with --public alone.
+    """
+    try:
+        from jeeves_reflexion.web.access import Access, is_loopback  # noqa: PLC0415 - optional packages
+        from jeeves_reflexion.web.app import Shown  # noqa: PLC0415
+        from jeeves_reflexion.web.server import serve  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("the page", "web") from error
+    if not is_loopback(host) and not names:
+        raise ConfigurationError(
+            f"--host {host} lets other machines in: say by which name they know this one, with --public NAME"
+        )
+    place = address or default_place()
+    if address is not None or runs is None:
+        existing(place)  # a slip is told here, and not by the page
+    shown = Shown(partial(open_existing, place, namespace), redact(place), namespace, runs, one_line(by))
+    screen = Screen()
+
+    def started(url: str) -> None:
+        screen.result(url)
+        screen.note("Open this address in a browser. Ctrl-C ends it.")
+
+    anyio.run(partial(serve, shown, Access(names), host=host, port=port, started=started))

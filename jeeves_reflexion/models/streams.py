@@ -1,0 +1,195 @@
+"""Streamed answers, one class for each form: their events put together to the answer that comes without streaming."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+from jeeves_reflexion.models.chat import text_of
+from jeeves_reflexion.types import JSON
+from vectorstores.json_http import parsed
+
+Tell: TypeAlias = Callable[[str], Awaitable[None]]
+
+# Of a message's texts, the pieces follow each other; any other text is whole each time that it comes.
+_IN_PIECES: Final = frozenset(
+    {
+        "content",
+        "reasoning_content",
+        "reasoning",
+        "refusal",
+        "arguments",
+        "text",
+        "summary",
+        "thinking",
+        "data",
+    }
+)
+
+
+class AnswerStream(ABC):
+    """Reads the events of one answer; ``tell`` is handed the text of it as it comes.
+
+    ``handed_on`` says that a text was told, so that the request can't be made once more; ``body`` is the answer.
+    """
+
+    asks: ClassVar[Mapping[str, JSON]] = {"stream": True}
+    """What is sent to have an answer streamed."""
+
+    def __init__(self, tell: Tell | None = None) -> None:
+        self._tell = tell
+        self.handed_on = False
+        self.ended = False
+        self.body: dict[str, Any] = {}
+
+    async def take(self, event: Mapping[str, Any]) -> None:
+        """Read an event."""
+        text = self._read(event)
+        if text and self._tell is not None:
+            self.handed_on = True
+            await self._tell(text)
+
+    @abstractmethod
+    def _read(self, event: Mapping[str, Any]) -> str:
+        """Put an event to the answer, and return the text that it brings."""
+
+
+class ChatStream(AnswerStream):
+    """The chunks of ``/chat/completions``; the reason why the answer ended says that it is whole."""
+
+    asks: ClassVar[Mapping[str, JSON]] = {"stream": True, "stream_options": {"include_usage": True}}
+
+    def _read(self, event: Mapping[str, Any]) -> str:
+        self.body |= {name: event[name] for name in ("model", "usage") if event.get(name)}
+        match event.get("choices"):
+            case [dict() as choice, *_]:
+                delta = _object(choice.get("delta"))
+            case _:
+                return ""
+        (kept,) = self.body.setdefault("choices", [{"message": {"role": "assistant", "content": None}}])
+        _put(kept["message"], delta)
+        if choice.get("finish_reason"):
+            kept["finish_reason"] = choice["finish_reason"]
+            for call in kept["message"].get("tool_calls") or ():
+                call.pop("index", None)  # it is of the stream alone, and there are servers that refuse it
+            self.ended = True
+        return text_of(delta.get("content"))
+
+
+class ResponsesStream(AnswerStream):
+    """The events of ``/responses``, whose last brings the whole answer."""
+
+    def __init__(self, tell: Tell | None = None) -> None:
+        super().__init__(tell)
+        self._items: list[JSON] = []
+
+    def _read(self, event: Mapping[str, Any]) -> str:
+        match event:
+            case {"type": "response.output_text.delta", "delta": str() as text}:
+                return text
+            case {"type": "response.output_item.done", "item": item}:
+                self._items.append(item)
+            case {"type": "response.completed" | "response.incomplete", "response": dict() as response}:
+                # There are services whose last event leaves out what they have sent.
+                self.body = {**response, "output": response.get("output") or self._items}
+                self.ended = True
+        return ""
+
+
+class MessagesStream(AnswerStream):
+    """The events of Anthropic's Messages API."""
+
+    def __init__(self, tell: Tell | None = None) -> None:
+        super().__init__(tell)
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._inputs: dict[int, str] = {}
+
+    def _read(self, event: Mapping[str, Any]) -> str:
+        match event:
+            case {"type": "message_start", "message": dict() as message}:
+                # What it counts of the output is its beginning: without a last count the whole is unknown.
+                usage = {**_object(message.get("usage")), "output_tokens": None}
+                self.body = {**message, "usage": usage}
+            case {"type": "content_block_start", "index": int() as index, "content_block": dict() as block}:
+                self._blocks[index] = dict(block)
+            case {"type": "content_block_delta", "index": int() as index, "delta": dict() as delta}:
+                return self._changed(index, delta)
+            case {"type": "message_delta", "delta": dict() as delta, **rest}:
+                counts = _object(rest.get("usage"))
+                known = {name: count for name, count in counts.items() if count is not None}
+                self.body |= {**delta, "usage": {**self.body.get("usage", {}), **known}}
+            case {"type": "message_stop"}:
+                self.body["content"] = [*self._content()]
+                self.ended = True
+        return ""
+
+    def _changed(self, index: int, delta: Mapping[str, Any]) -> str:
+        block = self._blocks.setdefault(index, {})
+        match delta:
+            case {"type": "input_json_delta", "partial_json": str() as piece}:
+                self._inputs[index] = self._inputs.get(index, "") + piece
+            case {"type": "citations_delta", "citation": citation}:
+                block["citations"] = [*(block.get("citations") or ()), citation]
+            case _:
+                _put(block, {name: value for name, value in delta.items() if name != "type"})
+        return text_of(delta.get("text"))
+
+    def _content(self) -> Iterator[dict[str, Any]]:
+        for index, block in sorted(self._blocks.items()):
+            if self._inputs.get(index):
+                block["input"] = parsed(self._inputs[index].encode())
+                if block["input"] is None and self.body.get("stop_reason") == "max_tokens":
+                    continue  # a call that was cut off is none
+            yield block
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _put(whole: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Put a part of a message to what is there of it."""
+    for name, value in part.items():
+        match whole.get(name), value:
+            case _, None | "":
+                whole.setdefault(name, value)
+            case str() as before, str() if name in _IN_PIECES:
+                whole[name] = before + value
+            case dict() as before, dict():
+                _put(before, value)
+            case None, list():
+                whole[name] = []
+                _put(whole, {name: value})
+            case list() as before, list():
+                for item in value:
+                    _put_item(before, item)
+            case (list() as before, str()) | (str() as before, list()) if name in _IN_PIECES:
+                # A model that thinks may give its thoughts as a list, and its words as a text.
+                whole[name] = [*_parts(before), *_parts(value)]
+            case _:
+                whole[name] = value
+
+
+def _parts(content: str | list[Any]) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _put_item(items: list[Any], item: Any) -> None:  # noqa: ANN401 - JSON
+    """Put an item to a list: to the one of its index, or at its end.
+
+    There are services that give several calls of tools one index, and those that give none.
+    """
+    if not isinstance(item, dict):
+        items.append(item)
+        return
+    index, called = item.get("index"), _object(item.get("function"))
+    same = [each for each in items if isinstance(each, dict) and each.get("index") == index]
+    if called.get("name"):
+        of_another = index is None or not same or item.get("id") not in (None, "", same[-1].get("id"))
+    else:
+        of_another = not same or (index is None and not called)
+    if of_another:
+        items.append(dict(item))
+    else:
+        _put(same[-1], item)

@@ -1,0 +1,134 @@
+"""The web application: its routes, and what becomes of an error."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from jeeves_reflexion.errors import ExperimentError, ReflexionError, UnknownLessonError
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.web.access import Access, Guard
+from jeeves_reflexion.web.lesson_pages import LessonPages
+from jeeves_reflexion.web.library import Library, StoreGoneError
+from jeeves_reflexion.web.live import LessonWatch, live
+from jeeves_reflexion.web.rendering import page
+from jeeves_reflexion.web.run_pages import RunPages
+from jeeves_reflexion.web.runs import Runs
+from vectorstores.base import VectorStoreError
+
+_TOLD: Final = (
+    ReflexionError,
+    VectorStoreError,
+    StoreGoneError,
+    HTTPException,
+    Exception,
+)
+_RETRY: Final = {"Refresh": "5", "Retry-After": "5"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a page shows: lessons and runs, and the name under which lessons are changed there.
+
+    ``address`` is how the lessons' address may be shown; ``open_store`` may block.
+    """
+
+    open_store: Callable[[], VectorLessonStore]
+    address: str
+    namespace: str
+    runs: Path | None = None
+    by: str = "the page"
+
+
+def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lambda: False) -> Guard:
+    """Return the application; ``stopping`` says that the server is to end, so that live pages let go of it."""
+    library = Library(shown.open_store)
+    watch = LessonWatch(library)
+    lessons = LessonPages(library, access.form, by=shown.by)
+    routes = [
+        Route("/", lessons.index),
+        Route("/lesson", lessons.show),
+        Route("/lesson/{operation}", lessons.change, methods=["POST"]),
+        Route("/review", lessons.review),
+        Route("/why", lessons.why),
+    ]
+    runs = None if shown.runs is None else Runs(shown.runs)
+    if runs is not None:
+        pages = RunPages(runs)
+        routes += [Route("/runs", pages.index), Route("/run", pages.show), Route("/story", pages.story)]
+
+    async def changes(request: Request) -> Response:
+        name = request.query_params.get("run")
+        if name is not None and runs is not None:
+            run = await anyio.to_thread.run_sync(runs.get, name)
+            return live(lambda: anyio.to_thread.run_sync(run.current), stopping)
+
+        async def counted() -> int:
+            return watch.changes
+
+        return live(counted, stopping)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch.run)
+            yield
+            group.cancel_scope.cancel()
+        await library.close()
+
+    async def lost(request: Request, error: Exception) -> Response:
+        return await _failed(request, error, library)
+
+    app = Starlette(
+        routes=[
+            *routes,
+            Route("/live", changes),
+            Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
+        ],
+        exception_handlers=dict.fromkeys(_TOLD, lost),
+        lifespan=lifespan,
+    )
+    app.state.about = {
+        "address": shown.address,
+        "namespace": shown.namespace,
+        "has_runs": runs is not None,
+        "form_token": access.form_token,
+    }
+    # Around everything, so that an answer to a fault has the headers too.
+    return Guard(app, access)
+
+
+async def _failed(request: Request, error: Exception, library: Library) -> Response:
+    """Return the page that says what went wrong; the status says of what kind it is."""
+    headers: dict[str, Any] = {}
+    message, status, head = redact(str(error)), 500, "Something went wrong"
+    if isinstance(error, StoreGoneError) or await library.lost(error):
+        status, head = 503, "The lessons can't be reached"
+        # A form must not be sent again by itself: nobody knows whether it was done.
+        headers = _RETRY if request.method == "GET" else {}
+    elif isinstance(error, HTTPException):
+        status, head, message = error.status_code, "That can't be shown", error.detail
+    elif isinstance(error, UnknownLessonError | ExperimentError):
+        status, head = 404, "That is not there"
+    elif isinstance(error, ReflexionError | VectorStoreError):
+        status, head = 422, "That can't be done"
+    elif not message:
+        message = type(error).__name__
+    response = await page(
+        request, "message", status, head=head, message=message, again=status == 503, method=request.method
+    )
+    response.headers.update(headers)
+    return response

@@ -1,0 +1,91 @@
+"""Templates: everything shown is escaped, and what would hide in a text or reorder it is made visible."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import anyio.to_thread
+import jinja2
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from jeeves_reflexion.text import abridge
+from jeeves_reflexion.types import Lift
+
+FOLDER: Final = Path(__file__).parent / "templates"
+_MOST: Final = 8_000
+# Controls, embeddings and overrides of direction, what has no width, tags, and what no page can hold.
+_HIDING: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\ufffe\uffff\U000e0000-\U000e007f]"
+)
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=shown,
+    )
+    made.filters |= {"when": when, "score": score, "lift": lift, "cut": cut, "abridge": abridge}
+    return made
+
+
+async def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
+    """Return a page, rendered in a worker thread."""
+    about = {**request.app.state.about, "path": request.scope["path"], **values}
+    template = _templates().get_template(f"{name}.html")
+    return HTMLResponse(await anyio.to_thread.run_sync(lambda: template.render(about)), status)
+
+
+def number_of(text: str, default: int) -> int:
+    """Return the number that an address or a form has, the default where it has none."""
+    return int(text) if text.isdecimal() and len(text) < 10 else default
+
+
+def shown(value: object) -> object:
+    """Return a text as a page shows it: what hides in it, or reorders it, by its number."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    return _HIDING.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
+def when(at: float) -> str:
+    """Return a time of day here, given in seconds since 1970; "-" for one that is not known."""
+    if not at:
+        return "-"
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def score(value: float | None) -> str:
+    """Return a score, or that there is none."""
+    return "not scored" if value is None else f"{value:.2f}"
+
+
+def lift(value: Lift | None) -> str:
+    """Return a lift in points of score with its interval, and from how many attempts."""
+    if value is None:
+        return "unknown"
+    of = f"{value.n_with} attempts with it, {value.n_without} without"
+    if value.value is None or value.low is None or value.high is None:
+        return f"not enough data ({of})"
+    points, low, high = (f"{100 * each:+.0f}" for each in (value.value, value.low, value.high))
+    return f"{points} points ({low} to {high}; {of})"
+
+
+def cut(text: str) -> str:
+    """Return a text with its beginning and its end where it is too long for a page."""
+    if len(text) <= _MOST:
+        return text
+    half = _MOST // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"

@@ -1,0 +1,146 @@
+"""Who is let in to the page, and what its answers say to the browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from jeeves_reflexion.cli.program import program
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+
+@pytest.fixture
+def client(server):
+    """A browser's session that was let in, without a browser."""
+    with httpx.Client(base_url=server.base) as client:
+        assert client.get(server.url).status_code == 303
+        yield client
+
+
+def form_of(client: httpx.Client, address: str = "/review") -> dict[str, str]:
+    text = client.get(address).text
+    found = re.search(
+        r'action="(/lesson/approve[^"]*)".*?name="form" value="(\w+)".*?name="mark" value="(\w+)"',
+        text,
+        re.DOTALL,
+    )
+    assert found is not None
+    return {"action": found[1], "form": found[2], "mark": found[3]}
+
+
+def test_only_the_token_of_the_start_address_lets_in(server):
+    with httpx.Client(base_url=server.base) as client:
+        for address in (
+            "/",
+            "/review",
+            "/?token=",
+            "/?token=wrong-wrong-wrong-wrong",
+            "/live",
+            "/static/../",
+        ):
+            assert client.get(address).status_code in (401, 404), address
+        let_in = client.get(server.url.replace("/?", "/review?all=1&"))
+        assert let_in.status_code == 303
+        assert let_in.headers["location"] == "/review?all=1"
+        cookie = let_in.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert server.url.partition("token=")[2].lower() not in cookie
+        page = client.get("/")
+        assert page.status_code == 200
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "unsafe" not in page.headers["content-security-policy"]
+        assert page.headers["cache-control"] == "no-store"
+
+
+def test_another_host_is_not_answered(client, server):
+    for host in ("evil.example", "evil.example:80", "localhost.evil.example", ""):
+        assert client.get("/", headers={"host": host}).status_code == 421
+    with httpx.Client(base_url=server.base) as stranger:  # an address is not made of what the header says
+        assert stranger.get("/", headers={"host": "localhost:80/static/?"}).status_code == 421
+    port = client.base_url.port
+    assert client.get("/", headers={"host": f"localhost:{port}"}).status_code == 200
+
+
+def test_a_change_needs_a_form_of_this_page(client, server):
+    asked = form_of(client)
+    fields = {"form": asked["form"], "mark": asked["mark"], "back": "review"}
+    origin = {"origin": server.base}
+    for headers, data, status in (
+        ({}, fields, 403),
+        ({"origin": "http://evil.example"}, fields, 403),
+        ({"origin": "null"}, fields, 403),
+        (origin, {**fields, "form": "0" * 64}, 403),
+        (origin, {"mark": asked["mark"]}, 403),
+        (origin, {**fields, "reason": "x" * 300_000}, 413),
+        (origin, {**fields, "mark": "0"}, 409),
+    ):
+        assert client.post(asked["action"], headers=headers, data=data).status_code == status
+    with httpx.Client(base_url=server.base) as stranger:
+        assert stranger.post(asked["action"], headers=origin, data=fields).status_code == 401
+    assert client.get(asked["action"]).status_code == 405
+    assert form_of(client) == asked  # nothing was changed
+
+
+def test_an_odd_address_is_answered_in_words(client, server):
+    config = (server.folder / "runs" / "first" / "config.json").read_text()
+    opened = json.dumps({**json.loads(config), "design": None})
+    for run, text, journal in (
+        ("damaged", config, '{"kind": "try"}\n'),
+        ("opened", opened, ""),
+        ("odd", "[]", ""),
+    ):
+        folder = server.folder / "runs" / run
+        folder.mkdir()
+        (folder / "config.json").write_text(text)
+        (folder / "journal.jsonl").write_text(journal)
+    for address in (
+        *("/runs", "/run?run=damaged", "/run?run=opened", "/run?run=odd"),
+        *("/lesson?id=%00", "/lesson?id=%ff%fe", "/lesson", "/?after=abc", "/?kind=%00", "/?tool=%00&q=x"),
+        *(
+            "/why?task=x&k=99999999999999999999",
+            "/why?task=x&lesson=none",
+            "/?state=odd",
+            "/?q=%00%01",
+            "/nowhere",
+        ),
+        *(
+            "/run?run=../first",
+            "/run",
+            "/run?run=first&from=-1",
+            "/story?run=first&task=none",
+            "/live?run=none",
+        ),
+    ):
+        answer = client.get(address)
+        assert answer.status_code < 500, address
+        assert "<h1>" in answer.text, address
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "jeeves_reflexion.web.server", raising=False)
+    told = CliRunner().invoke(program, ["ui"])
+    assert told.exit_code == 3
+    assert 'pip install "jeeves-reflexion[web]"' in told.stderr
+
+
+def test_other_machines_are_let_in_only_when_asked(server):
+    def told(*options: str, **environment: str):
+        lessons = ("--lessons", str(server.folder / "lessons"), "--port", "0")
+        return CliRunner().invoke(program, ["ui", *lessons, *options], env=environment)
+
+    for refused, why in (
+        (told("--host", "0.0.0.0"), "--public NAME"),
+        (told(JEEVES_UI_TOKEN="short"), "16 characters"),
+        (told("--host", "host.invalid", "--public", "host.invalid"), "--port"),
+    ):
+        assert refused.exit_code == 3
+        assert why in refused.stderr
