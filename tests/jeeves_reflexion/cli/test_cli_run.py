@@ -189,6 +189,8 @@ def test_a_budget_in_dollars_goes_by_the_prices_of_a_file(run, server, tmp_path)
     assert 0 < len(server.asked) <= 2
     told = json.loads(run("Say something.", "--prices", str(prices), "--max-attempts", "1", "--json").stdout)
     assert told["usage"]["total"]["cost_usd"] == pytest.approx(0.15)
+    whose = run("Say something.", "--model", "openai:tiny", "--prices", str(prices), "--budget-usd", "0.1")
+    assert (whose.exit_code, server.asked[-1]["model"]) == (1, "tiny")
     refused = run("Say something.", "--budget-usd", "0.1")
     assert refused.exit_code == 2
     assert "--budget-usd needs --prices with tiny" in refused.stderr
