@@ -221,14 +221,7 @@ class Session:
     async def emit(self, event: Event) -> None:
         """Hand an event to the listener. A listener that raises is reported in the log and loses nothing."""
         telemetry.told(event)
-        if self.listener is None:
-            return
-        try:
-            waiting = self.listener(event)
-            if inspect.isawaitable(waiting):
-                await waiting
-        except Exception:
-            logger.exception("a listener failed on %s of run %s", event.kind, self.id)
+        await relay(self, event)
 
     async def in_time(self, call: Callable[[], Awaitable[T]], *, grace: float = 0.0) -> T:
         """Make a call that the run's deadline, ``grace`` seconds later, cancels.
@@ -272,6 +265,18 @@ class Session:
             yield
         finally:
             _scope.reset(token)
+
+
+async def relay(session: Session, event: Event) -> None:
+    """Hand an event to a session's listener that another session has emitted: spans have been told of it."""
+    if session.listener is None:
+        return
+    try:
+        waiting = session.listener(event)
+        if inspect.isawaitable(waiting):
+            await waiting
+    except Exception:
+        logger.exception("a listener failed on %s of run %s", event.kind, session.id)
 
 
 def _is_cancelled() -> bool:

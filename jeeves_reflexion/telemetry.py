@@ -206,7 +206,7 @@ def told(event: Event) -> None:
     if span is None:
         return
     if isinstance(event, Evaluated):
-        label = "unscored" if event.score is None else "pass" if event.passed else "fail"
+        label = "pass" if event.passed else "unscored" if event.score is None else "fail"
         score = {} if event.score is None else {_SCORE: event.score}
         why = {_EXPLAINED: event.rationale} if event.rationale and captured() else {}
         about: dict[str, Value] = {_JUDGED: "evaluator", _VERDICT: label, "jeeves.attempt": event.attempt}

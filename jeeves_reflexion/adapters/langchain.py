@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _State(AgentState[Any]):
-    learner_run: NotRequired[Annotated[LearnerRun, UntrackedValue, PrivateStateAttr]]
+    learner_run: NotRequired[Annotated[tuple[LearnerRun, Heard], UntrackedValue, PrivateStateAttr]]
 
 
 class LearnerMiddleware(AgentMiddleware[Any, Any]):
@@ -39,10 +39,11 @@ class LearnerMiddleware(AgentMiddleware[Any, Any]):
 
     async def abefore_agent(self, state: Any, runtime: object) -> dict[str, Any]:  # noqa: ANN401
         """Recall the lessons."""
-        asked = [message for message in state["messages"] if isinstance(message, HumanMessage)]
+        earlier = state["messages"]
+        asked = [message for message in earlier if isinstance(message, HumanMessage)]
         run = LearnerRun(self._learner, self._done)
         await run.begin(str(asked[-1].text) if asked else "")
-        return {"learner_run": run}
+        return {"learner_run": (run, Heard(run.trace, earlier))}
 
     async def awrap_model_call(
         self,
@@ -50,21 +51,18 @@ class LearnerMiddleware(AgentMiddleware[Any, Any]):
         handler: Callable[[Any], Awaitable[Any]],
     ) -> Any:  # noqa: ANN401
         """Call the model with the lessons among its instructions."""
-        run: LearnerRun | None = request.state.get("learner_run")
-        if run is not None and run.lessons:
-            request = request.override(system_message=_instructed(request.system_message, run.lessons))
+        found = request.state.get("learner_run")
+        if found is not None and found[0].lessons:
+            request = request.override(system_message=_instructed(request.system_message, found[0].lessons))
         return await handler(request)
 
     async def aafter_agent(self, state: Any, runtime: object) -> None:  # noqa: ANN401
         """Learn from the run."""
-        run, messages = state.get("learner_run"), state["messages"]
-        if run is None:
+        found: tuple[LearnerRun, Heard] | None = state.get("learner_run")
+        if found is None:
             return
-        asked = max(
-            (place for place, each in enumerate(messages) if isinstance(each, HumanMessage)), default=-1
-        )
-        heard = Heard(run.trace)
-        for message in messages[asked + 1 :]:
+        run, heard = found
+        for message in state["messages"]:
             await heard.message(message)
         await run.end(answer_of(state, run.trace))
 

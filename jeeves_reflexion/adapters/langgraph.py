@@ -86,11 +86,11 @@ class LangChainModel(Adapter):
 
 
 class Heard:
-    """Turns messages, which parent graphs repeat, into steps and usage, each once."""
+    """Turns messages, which parent graphs repeat, into steps and usage, each once; those of before are none."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, earlier: Sequence[BaseMessage] = ()) -> None:
         self._trace = trace
-        self._seen = set[str]()
+        self._seen = {message.id for message in earlier if message.id}
         self._calls = dict[str, tuple[Mapping[str, Any], str]]()
 
     async def update(self, data: Mapping[str, Any]) -> None:
@@ -105,9 +105,9 @@ class Heard:
 
     async def message(self, message: BaseMessage) -> None:
         """Tell of a message that has not been seen yet."""
-        if message.id is not None and message.id in self._seen:
+        if message.id in self._seen:
             return
-        self._seen.add(message.id or "")
+        self._seen |= {message.id} if message.id else set()
         if isinstance(message, AIMessage):
             thought = str(message.text)
             for call in message.tool_calls:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jeeves_reflexion.adapters.base import Trace
+from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Attempt, Task
 
@@ -30,9 +31,15 @@ class LearnerRun:
         self._learner = learner
         self._done = done
         self._begun: tuple[Task, Advice] | None = None
+        self._ended = False
 
     async def begin(self, prompt: str) -> None:
-        """Recall the lessons for a prompt; the first one counts, and an empty one is no task."""
+        """Recall the lessons for a prompt; the first one counts, and an empty one is no task.
+
+        Raises :class:`ConfigurationError` after the end.
+        """
+        if self._ended:
+            raise ConfigurationError("what a learner gave serves one run: ask it anew for each")
         if self._begun is None and prompt.strip():
             task = Task(prompt)
             self._begun = task, await self._learner.recall(task)
@@ -40,6 +47,7 @@ class LearnerRun:
 
     async def end(self, output: object) -> None:
         """Learn from the run, or hand it on."""
+        self._ended = True
         if self._begun is None:
             return
         task, advice = self._begun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import (
@@ -12,6 +13,7 @@ from pydantic_ai import (
     FunctionToolResultEvent,
     ModelResponse,
     RunContext,
+    RunUsage,
     ToolCallPart,
     ToolDefinition,
     UsageLimitExceeded,
@@ -41,10 +43,11 @@ class PydanticAIAgent(Adapter):
         """Run the agent with the lessons among its instructions."""
         instructions = [each for each in (self._instructions, lessons) if each]
         async with self.agent.iter(prompt, instructions=instructions or None, **self._options) as run:
+            before = copy(run.usage)
             try:
                 async for node in run:
                     if Agent.is_call_tools_node(node):
-                        self._charge(trace, run.usage)
+                        _charge(trace, run.usage, before)
                         async with node.stream(run.ctx) as events:
                             await _tell(node.model_response, events, trace)
             except UsageLimitExceeded:
@@ -52,13 +55,15 @@ class PydanticAIAgent(Adapter):
                 return ""
             return run.result.output if run.result is not None else ""
 
-    def _charge(self, trace: Trace, usage: Any) -> None:  # noqa: ANN401 - their RunUsage
-        so_far = trace.usage
-        trace.used(
-            usage.requests - so_far.calls,
-            usage.input_tokens - so_far.input_tokens,
-            usage.output_tokens - so_far.output_tokens,
-        )
+
+def _charge(trace: Trace, usage: RunUsage, before: RunUsage) -> None:
+    """Charge what was used since the last time; ``before`` is what other runs that share it had used."""
+    so_far = trace.usage
+    trace.used(
+        usage.requests - before.requests - so_far.calls,
+        usage.input_tokens - before.input_tokens - so_far.input_tokens,
+        usage.output_tokens - before.output_tokens - so_far.output_tokens,
+    )
 
 
 async def _tell(response: ModelResponse, events: Any, trace: Trace) -> None:  # noqa: ANN401 - a stream of theirs
@@ -101,9 +106,9 @@ class LearnerCapability(AbstractCapability[Any]):
         """Recall, run, learn."""
         asked = [ctx.prompt] if isinstance(ctx.prompt, str) else ctx.prompt or ()
         await self._run.begin(joined(*(part for part in asked if isinstance(part, str))))
+        before = copy(ctx.usage)
         result = await handler()
-        usage = result.usage
-        self._run.trace.used(usage.requests, usage.input_tokens, usage.output_tokens)
+        _charge(self._run.trace, result.usage, before)
         if not isinstance(result.output, DeferredToolRequests):
             await self._run.end(result.output)
         return result

@@ -11,7 +11,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from jeeves_reflexion.errors import SessionError
 from jeeves_reflexion.events import Event
-from jeeves_reflexion.session import Session
+from jeeves_reflexion.session import Session, relay
 from jeeves_reflexion.types import RunResult, T
 
 
@@ -50,7 +50,7 @@ async def run_streaming(
     stream = EventStream[T](receive)
 
     async def forward(event: Event) -> None:
-        await session.emit(event)
+        await relay(session, event)
         await send.send(event)
 
     async def drive() -> None:

@@ -23,7 +23,7 @@ from jeeves_reflexion.events import (
     TextStreamed,
     Warned,
 )
-from jeeves_reflexion.session import Session
+from jeeves_reflexion.session import Session, relay
 from jeeves_reflexion.summary import ENDS, counted, shortened, tokens_of
 from jeeves_reflexion.text import visible
 from jeeves_reflexion.types import Usage
@@ -178,6 +178,6 @@ def traced(session: Session) -> Session:
 
     async def both(event: Event) -> None:
         trace(event)
-        await session.emit(event)
+        await relay(session, event)
 
     return session.listening(both)

@@ -15,7 +15,7 @@ from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.sections import says_nothing
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.session import Inbox, Listener, Session, logger
+from jeeves_reflexion.session import Inbox, Listener, Session, logger, relay
 from jeeves_reflexion.text import fence, read_prompt, render_steps
 from jeeves_reflexion.types import Attempt, Step, Task
 from jeeves_reflexion.values import check_whole, is_number
@@ -119,7 +119,7 @@ class Coach:
         return replace(self._outer, listener=listener, inbox=self._inbox)
 
     async def _heard(self, event: Event) -> None:
-        await self._outer.emit(event)
+        await relay(self._outer, event)
         if not isinstance(event, StepTaken):
             return
         self._steps.append(event.step)

@@ -17,7 +17,7 @@ from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
 from jeeves_reflexion.redaction import redacting
-from jeeves_reflexion.session import Listener, Session, logger
+from jeeves_reflexion.session import Listener, Session, logger, relay
 from jeeves_reflexion.tasknotes.execution import Stopped, TaskRun, failing
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore
@@ -161,7 +161,7 @@ class Ensemble:
 
         async def tell(event: Event) -> None:
             for each in sessions:  # each in its own call, so that one that fails keeps it from no other
-                await each.emit(event)
+                await relay(each, event)
 
         return redacting(session.listening(tell))
 

@@ -386,6 +386,12 @@ class Conformance:
             await self.framework.adapted(Script(LOOKS))(Task("What is in row 3?"), Session())
 
 
+def silent_learner() -> Learner:
+    """Return a learner without lessons, for middleware whose verdict comes later."""
+    store = VectorLessonStore(InMemoryVectorStore(HashingEmbedder()))
+    return Learner(lesson_store=store, reflector=lambda task, trials: LESSON)
+
+
 async def beside_a_learner(run: Callable[[Script, Learner, Done | None, str], Awaitable[object]]) -> None:
     """Hold middleware to what it promises; ``run`` does one run of an agent with it and returns the answer."""
     script, judged = Script(LOOKS), list[tuple[str, str, tuple[Step, ...], int]]()

@@ -136,6 +136,30 @@ def test_a_sample_that_ended_early_says_why_and_one_without_a_score_is_left_to_a
     assert "the endpoint is gone" in (found.attempt.error or "")
 
 
+def test_a_list_of_logs_is_read_whole(tmp_path: Path) -> None:
+    logs = [run(generate(), Model(calls=False), tmp_path / name, log_format="json") for name in "ab"]
+    (tmp_path / "logs").write_text(f"[{','.join(Path(log.location).read_text() for log in logs)}]")
+    assert len(read_transcripts([str(tmp_path / "logs")])) == 2
+
+
+@scorer(metrics=[mean()])
+def points() -> Any:
+    async def score(state: Any, target: Any) -> Score:
+        return Score(value=7)
+
+    return score
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [({"scorer": points()}, "say 7"), ({"dataset": [Sample(input="", id=3)]}, "prompt is empty")],
+)
+def test_a_sample_that_cannot_be_read_is_named(tmp_path: Path, task: dict[str, Any], said: str) -> None:
+    log = run(generate(), Model(calls=False), tmp_path, task=task)
+    with pytest.raises(ConfigurationError, match=rf"\.eval, sample 3: .*{said}"):
+        read_transcripts([log.location])
+
+
 def test_a_damaged_log_is_an_error_that_names_it(tmp_path: Path) -> None:
     log = run(chain(generate()), Model(calls=False), tmp_path)
     half = Path(log.location).read_bytes()[:200]

@@ -19,11 +19,13 @@ from conformance import (
     Turn,
     beside_a_learner,
     blocks,
+    silent_learner,
 )
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, hook_config
 from langchain.agents.structured_output import ProviderStrategy
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -32,7 +34,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
-from jeeves_reflexion import ConfigurationError, Learner, Session, Task
+from jeeves_reflexion import Attempt, ConfigurationError, Learner, Session, Task
 from jeeves_reflexion.adapters import adapt
 from jeeves_reflexion.adapters.langchain import LearnerMiddleware
 
@@ -96,6 +98,24 @@ class TestLangChain(Conformance):
             return state["messages"][-1].text
 
         await beside_a_learner(run)
+
+    async def test_middleware_hears_of_a_whole_run_where_another_one_says_more_for_the_user(self) -> None:
+        class Check(AgentMiddleware[Any, Any]):
+            @hook_config(can_jump_to=["model"])
+            async def aafter_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+                if state["messages"][-1].text != "40":
+                    return None
+                return {"messages": [HumanMessage("Add the unit.")], "jump_to": "model"}
+
+        kept = list[tuple[Task, Attempt[Any], Any]]()
+        script = Script((LOOKS[0], Turn("40"), Turn("40 EUR")))
+        given = LearnerMiddleware(silent_learner(), done=lambda *run: kept.append(run))
+        agent = create_agent(FakeModel(script=script), [tool(script.look)], middleware=[given, Check()])
+        await agent.ainvoke({"messages": [("user", "What is in row 3?")]})
+        [(task, attempt, _)] = kept
+        assert (task.prompt, attempt.output) == ("What is in row 3?", "40 EUR")
+        assert [step.observation for step in attempt.steps] == ["row 3 holds 40"]
+        assert attempt.usage.calls == 3
 
     async def test_a_checkpointer_keeps_attempts_apart(self) -> None:
         script = Script(LOOKS)

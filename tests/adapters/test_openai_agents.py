@@ -22,6 +22,7 @@ from conformance import (
     Turn,
     beside_a_learner,
     blocks,
+    silent_learner,
 )
 from openai.types.responses import (
     ResponseFunctionToolCall,
@@ -112,6 +113,12 @@ class TestOpenAIAgents(Conformance):
             return (await Runner.run(agent, prompt, **learner_options(learner, done=done))).final_output
 
         await beside_a_learner(run)
+
+    async def test_options_for_a_learner_serve_one_run(self) -> None:
+        options = learner_options(silent_learner(), done=lambda *run: None)
+        await Runner.run(OpenAIAgents().agent(Script(LOOKS)), "What is in row 3?", **options)
+        with pytest.raises(ConfigurationError, match="one run"):
+            await Runner.run(OpenAIAgents().agent(Script(LOOKS)), "What is in row 4?", **options)
 
     async def test_the_runners_limit_of_turns_keeps_the_steps(self) -> None:
         agent = adapt(OpenAIAgents().agent(Script(LOOKS)), max_turns=1)

@@ -20,6 +20,7 @@ from conformance import (
     Turn,
     beside_a_learner,
     blocks,
+    silent_learner,
 )
 from pydantic_ai import (
     Agent,
@@ -33,9 +34,9 @@ from pydantic_ai import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.output import PromptedOutput
-from pydantic_ai.usage import RequestUsage, UsageLimits
+from pydantic_ai.usage import RequestUsage, RunUsage, UsageLimits
 
-from jeeves_reflexion import ConfigurationError, Learner, Task
+from jeeves_reflexion import Attempt, ConfigurationError, Learner, Task
 from jeeves_reflexion.adapters import adapt
 from jeeves_reflexion.adapters.pydantic_ai import LearnerCapability
 
@@ -78,6 +79,15 @@ class TestPydanticAI(Conformance):
             return (await PydanticAI().agent(script).run(prompt, capabilities=[capability])).output
 
         await beside_a_learner(run)
+
+    async def test_usage_that_is_shared_is_counted_from_the_beginning_of_a_run(self) -> None:
+        used, kept = RunUsage(requests=5, input_tokens=1000), list[tuple[Task, Attempt[Any], Any]]()
+        capability = LearnerCapability(silent_learner(), done=lambda *run: kept.append(run))
+        await PydanticAI().agent(Script(LOOKS)).run("Row 3?", capabilities=[capability], usage=used)
+        attempts = [kept[0][1]]
+        agent = adapt(PydanticAI().agent(Script(LOOKS)), usage=used)
+        attempts += [await agent(Task("What is in row 3?"), blocks()) for _ in range(2)]
+        assert [(each.usage.calls, each.usage.tokens) for each in attempts] == [(2, 30)] * 3
 
     async def test_options_go_to_the_run(self) -> None:
         script = Script(LOOKS)

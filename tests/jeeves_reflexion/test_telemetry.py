@@ -30,7 +30,7 @@ else:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
 
-from jeeves_reflexion import ReAct, Reflexion, ScriptedModel, open_lessons, telemetry
+from jeeves_reflexion import Evaluation, ReAct, Reflexion, ScriptedModel, open_lessons, telemetry
 from jeeves_reflexion.types import Lesson, Lift, Provenance, Recall, RecalledLesson
 
 SECRET = "The sum of the hidden table is forty, by sk-proj-AbCdEf0123456789AbCdEf."
@@ -67,8 +67,19 @@ class Model(ScriptedModel):
 
 model = Model(answer)
 store = open_lessons("memory://")
-result = Reflexion(ReAct(model, [look, lock]), model=model, lesson_store=store).run_sync("Which row holds the sum?")
-assert result.passed, result.summary()
+loop = Reflexion(ReAct(model, [look, lock]), model=model, lesson_store=store, verbose=True)
+
+
+async def run():
+    async with loop.stream("Which row holds the sum?") as events:
+        async for _ in events:
+            pass
+    assert events.result.passed, events.result.summary()
+    said = Evaluation(None, passed=True)
+    await Reflexion(ReAct(Model(["40"])), evaluator=lambda task, attempt: said, model=model).run("Which sum?")
+
+
+anyio.run(run)
 try:
     Reflexion(lambda prompt: 1 / 0, model=model).run_sync(SECRET)
 except Exception:
@@ -139,11 +150,15 @@ def test_a_run_is_a_tree_of_spans_without_any_text():
     attributes = first["attributes"]
     assert (attributes["jeeves.passed"], attributes["jeeves.attempts"]) == (True, 2)
     labels = [
-        event["attributes"]["gen_ai.evaluation.score.label"]
-        for event in first["events"]
-        if event["name"] == "gen_ai.evaluation.result"
+        [
+            event["attributes"]["gen_ai.evaluation.score.label"]
+            for event in span["events"]
+            if event["name"] == "gen_ai.evaluation.result"
+        ]
+        for span in found
+        if span["name"] == root
     ]
-    assert labels == ["fail", "pass"]
+    assert labels[:2] == [["fail", "pass"], ["pass"]], "each once, also where a stream and a display listen"
     counts = [s["attributes"]["gen_ai.memory.record.count"] for s in found if "memory default" in s["name"]]
     assert sorted(counts) == [0, 1, 1]
     chat = next(span for span in found if span["name"] == "chat scripted")

@@ -90,7 +90,8 @@ def _read(file: str, spans: Spans) -> Iterator[Transcript]:
         if not items or not all(isinstance(each, Mapping) for each in items):
             raise ConfigurationError(f"{place}: it is no JSON object")
         if is_log(items[0]):
-            yield from log_transcripts(json.dumps(items[0]).encode(), place)
+            for each in items:
+                yield from log_transcripts(json.dumps(each).encode(), place)
         elif is_telemetry(items[0]):
             for each in items:
                 spans.add(each, place)

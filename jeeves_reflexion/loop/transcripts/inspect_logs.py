@@ -44,7 +44,10 @@ def log_transcripts(data: bytes, place: str) -> Iterator[Transcript]:
     except Exception as error:  # what Inspect raises for a damaged log is not said anywhere
         raise ConfigurationError(f"{place}: Inspect can't read the log: {described(error)}") from error
     for sample in log.samples or ():
-        yield _transcript(sample, f"{log.eval.eval_id} {sample.id} {sample.epoch}")
+        try:
+            yield _transcript(sample, f"{log.eval.eval_id} {sample.id} {sample.epoch}")
+        except (ConfigurationError, ValueError) as error:  # scores of another scale, an empty input
+            raise ConfigurationError(f"{place}, sample {sample.id}: {error}") from error
 
 
 def _transcript(sample: EvalSample, name: str) -> Transcript:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import Attempt, Evaluation, Step, Task
@@ -64,6 +64,15 @@ class ChatMessage(Given):
     content: str | list[dict[str, Any]] = ""
     tool_calls: list[ToolCall] = []
     tool_call_id: str = ""
+
+    @field_validator("content")
+    @classmethod
+    def _without_calls(cls, given: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+        if isinstance(given, list) and any(part.get("type") in {"tool_use", "tool_result"} for part in given):
+            raise ValueError(
+                "calls of tools are read from tool_calls and messages of the role tool, not from parts"
+            )
+        return given
 
     @property
     def text(self) -> str:
@@ -145,11 +154,16 @@ def conversation(messages: Sequence[ChatMessage], *, failed: Collection[str] = (
     return task_of(messages), Attempt(answers[-1] if answers else "", steps=steps, usage=UNKNOWN_USAGE)
 
 
-def _steps(messages: Sequence[ChatMessage], failed: Collection[str]) -> Iterator[Step]:
-    results = {each.tool_call_id: each.text for each in messages if each.role == "tool"}
+def _steps(messages: Sequence[ChatMessage], failed: Collection[str]) -> list[Step]:
+    steps, waiting = list[Step](), dict[str, list[int]]()
     for message in messages:
-        thought = message.text
-        for call in message.tool_calls:
+        if message.role == "tool" and waiting.get(message.tool_call_id):
+            place = waiting[message.tool_call_id].pop(0)
+            steps[place] = replace(steps[place], observation=message.text)
+        # Some servers give the calls of every turn the same ids, or none: what is said next is of the latest.
+        waiting |= {call.id: [] for call in message.tool_calls}
+        for place, call in enumerate(message.tool_calls):
+            waiting[call.id].append(len(steps))
             action = f"{call.function.name} {call.function.arguments}".strip()
-            yield Step(thought, action, results.get(call.id, ""), failed=call.id in failed)
-            thought = ""
+            steps.append(Step("" if place else message.text, action, failed=call.id in failed))
+    return steps

@@ -116,7 +116,7 @@ def records(value: Mapping[str, Any], place: str) -> Iterator[tuple[Record, bool
             yield Record.model_validate(each), is_span
     except ValidationError as error:
         raise ConfigurationError(f"{place}: {first_problem(error)}") from error
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise ConfigurationError(f"{place}: it is no span that can be read: {error!r}") from error
 
 

@@ -24,6 +24,7 @@ from jeeves_reflexion.types import Evaluation, Task
 
 _RESULT: Final = "gen_ai.evaluation.result"
 _RESPONSE: Final = "gen_ai.response.id"
+_CALL: Final = "gen_ai.tool.call.id"
 _ATTEMPT: Final = "jeeves.attempt"
 _LABELS: Final = {"pass": True, "passed": True, "fail": False, "failed": False}
 
@@ -73,7 +74,7 @@ class Spans:
                 messages = _merged([each for _, each in told])
                 if task_of(messages):
                     verdict = _verdict(list(self._judging(owner, attempts, results, trace)))
-                    task, attempt = conversation(messages, failed=failed)
+                    task, attempt = conversation(messages, failed=failed[trace])
                     attempt = replace(attempt, error=self._error(trace, owner))
                     # Named after its first call: the span of an agent may come later, for it ends last.
                     calls = (span.span for span, _ in told if span.span != owner)
@@ -109,9 +110,13 @@ class Spans:
         )
         return next((str(each) for each in said if each), "the agent failed")
 
-    def _failed_calls(self) -> frozenset[str]:
-        tools = (each for each in self._spans.values() if each.operation == "execute_tool" and each.failed)
-        return frozenset(str(each.attributes.get("gen_ai.tool.call.id", "")) for each in tools)
+    def _failed_calls(self) -> Mapping[str, set[str]]:
+        """Return the ids of calls that failed, by trace."""
+        found = defaultdict[str, set[str]](set)
+        for span in self._spans.values():
+            if span.operation == "execute_tool" and span.failed and (call := span.attributes.get(_CALL)):
+                found[span.trace].add(str(call))
+        return found
 
     def _results(self) -> Mapping[str, list[tuple[Record, _Attributes]]]:
         """Return the verdicts by trace, and by the response that they are of."""

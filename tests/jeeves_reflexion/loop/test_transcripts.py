@@ -286,9 +286,11 @@ def test_spans_without_messages_or_with_half_of_them_are_an_error_that_says_so(r
     [
         '{"resourceSpans": [{"scopeSpans": [{"spans": [{"spanId": 1}]}]}]}',
         '{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "a", "startTimeUnixNano": "soon"}]}]}]}',
+        '{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "a", "startTimeUnixNano": Infinity}]}]}]}',
         '{"resourceSpans": 7}',
         '{"context": {"trace_id": "a"}, "attributes": 7}',
         '[{"context": {"trace_id": "a"}, "attributes": {}}, 7]',
+        '[{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "tool_use"}]}]',
         "[[1]]",
         "[" * 100_000,
     ],
@@ -334,6 +336,38 @@ def test_a_bare_list_of_messages_is_a_conversation(tmp_path):
     (tmp_path / "chat.json").write_text(json.dumps(given, indent=2))
     [found] = read_transcripts([str(tmp_path / "chat.json")])
     assert (found.task.prompt, found.attempt.output) == (ASKED, "40")
+
+
+def called(name: str, number: int) -> dict[str, Any]:
+    function = {"name": "look", "arguments": str(number)}
+    return {"role": "assistant", "tool_calls": [{"id": name, "type": "function", "function": function}]}
+
+
+@pytest.mark.parametrize("name", ["call_0", ""])
+def test_results_belong_to_their_own_turns_where_servers_give_all_calls_one_id(tmp_path, name):
+    first, cut, last = (called(name, number) for number in range(3))
+    one, two = ({"role": "tool", "tool_call_id": name, "content": said} for said in ("one", "two"))
+    given = [{"role": "user", "content": ASKED}, first, one, cut, last, two]
+    (tmp_path / "chat.json").write_text(json.dumps(given))
+    [found] = read_transcripts([str(tmp_path / "chat.json")])
+    steps = [(step.action, step.observation) for step in found.attempt.steps]
+    assert steps == [("look 0", "one"), ("look 1", ""), ("look 2", "two")]
+
+
+def test_a_tool_that_failed_in_one_trace_did_not_fail_in_another(read):
+    def record(tracer: Tracer) -> None:
+        agent(tracer)
+        with tracer.start_as_current_span("chat", attributes={"gen_ai.operation.name": "execute_tool"}) as it:
+            it.set_status(StatusCode.ERROR, "locked")
+        nameless = {"type": "tool_call", "name": "look"}
+        for call in (CALL, nameless):
+            chat(tracer, [said("user", f"{ASKED} {len(call)}")], said("assistant", call))
+
+    assert [[step.failed for step in each.attempt.steps] for each in read(record)] == [
+        [True],
+        [False],
+        [False],
+    ]
 
 
 def test_a_log_of_inspect_without_inspect_names_the_extra(tmp_path):
