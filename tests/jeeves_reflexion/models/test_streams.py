@@ -176,8 +176,10 @@ async def test_a_stream_comes_to_what_comes_without_one(endpoint, streamed, form
     events, whole = FORMS[form]
     endpoint.gives(whole)
     unstreamed = await ask(endpoint, form, stream=False)
-    # One byte at a time, and so in the middle of characters and of line ends.
-    endpoint.gives(streamed(*events, "[DONE]", pieces=1))
+    # One byte at a time, and so in the middle of characters and of line ends, behind a mark of the order of bytes.
+    sent = streamed(*events, "[DONE]", pieces=1)
+    sent.body = f"\ufeff{sent.body}"
+    endpoint.gives(sent)
     answer = await ask(endpoint, form)
     assert answer == unstreamed
     assert answer.opaque == unstreamed.opaque
