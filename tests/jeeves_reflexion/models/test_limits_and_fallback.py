@@ -187,6 +187,23 @@ async def test_the_fallback_is_asked_where_the_model_can_not_answer(caplog, erro
 
 
 @asynchronous
+async def test_of_three_models_each_gets_its_own_back():
+    late, own = (
+        ModelTimeoutError("late"),
+        Completion("c", opaque={"chat": {"content": "c", "reasoning": "c's"}}),
+    )
+    first = ScriptedModel([late] * 3, name="a")
+    second = ScriptedModel([late, "b", late], name="b")
+    third = ScriptedModel([own, own], name="c")
+    model = FallbackModel(FallbackModel(first, fallback=second), fallback=third)
+    told = list(HELLO)
+    for _ in range(3):
+        told.append((await model.complete(told)).message())
+    assert "c's" not in str([each.opaque for call in second.calls for each in call.messages])
+    assert third.calls[1].messages[1].opaque == own.opaque
+
+
+@asynchronous
 async def test_what_came_with_an_answer_goes_back_to_the_model_that_gave_it(endpoint, canned, completed):
     first = ScriptedModel(
         [
