@@ -158,7 +158,7 @@ class JsonEndpoint:
                 message = f"{self.url} answered without {lack}: {said}"
                 raise ModelResponseError(message, status=200, said=said) from None
         assert isinstance(answer, httpx.Response)  # noqa: S101 - a stream comes to an object
-        kind = answer.headers.get("content-type", "no content type")
+        kind = self._service.shown(answer.headers.get("content-type", "no content type"))
         said = self._service.shown(answer.text)
         message = f"{self.url} answered with something that is no JSON object ({kind}): {said}"
         raise ModelResponseError(message, status=answer.status_code, said=said)
