@@ -271,6 +271,15 @@ async def test_calls_of_tools_are_put_together_from_their_parts(endpoint, stream
 
 
 @asynchronous
+async def test_a_whole_answer_whose_stream_stays_open_past_its_time_is_not_lost(
+    endpoint, streamed, monkeypatch
+):
+    monkeypatch.setattr("vectorstores.json_http._AFTER_END", 30.0)
+    endpoint.gives(streamed(*CHAT, pieces=4096, hang=True))
+    assert (await ask(endpoint, timeout=2.0)).text == "".join(TEXT)
+
+
+@asynchronous
 async def test_a_server_that_can_not_count_is_asked_without(endpoint, canned, streamed):
     refusal = canned({"error": {"message": "stream_options: Extra inputs are not permitted"}}, 422)
     endpoint.gives(refusal, streamed(*CHAT))
