@@ -65,5 +65,5 @@ def _can_not_answer(error: ModelError) -> bool:
     if not isinstance(error, ModelResponseError):
         return isinstance(error, ModelTimeoutError | ModelConnectionError)
     about_text = error.code == _FILTERED or TOO_LONG.search(error.said)
-    failed = error.status in {None, 200, 408, 409, 429} or (error.status or 0) >= 500
+    failed = error.status in {None, 200, 402, 408, 409, 429} or (error.status or 0) >= 500
     return error.code in SPENT or (failed and not about_text)

@@ -159,6 +159,7 @@ def handed_on():
         (ModelResponseError("broken", status=503), True),
         (ModelResponseError("answered without choices", status=200), True),
         (ModelRequestError("paid up", status=429, code="insufficient_quota"), True),
+        (ModelRequestError("Insufficient Balance", status=402), True),
         (ModelResponseError("no", status=500, said="the prompt is too long"), False),
         (ModelResponseError("no", status=400, said="too long"), False),
         (ModelResponseError("no", status=200, code="content_filter"), False),
