@@ -191,8 +191,9 @@ class JsonService:
         content, limits = json.dumps(body), self._timeouts.of(streaming=bool(body.get("stream")))
         for _ in range(_MOST_REDIRECTS):
             async with client.stream("POST", url, content=content, timeout=limits) as response:
-                # JSON is UTF-8. A charset that a service names is no help: Python's "hex" is one, and none of texts.
-                response.encoding = "utf-8"
+                # JSON is UTF-8, and a byte order mark is no part of it. A charset that a service names is no help:
+                # Python's "hex" is one, and none of texts.
+                response.encoding = "utf-8-sig"
                 kind = response.headers.get("content-type", "")
                 if reader is not None and response.is_success and kind.startswith("text/event-stream"):
                     await self._read(response, reader)
@@ -343,12 +344,14 @@ def _problem(response: httpx.Response, content: bytes) -> tuple[int, str, bool]:
 
 
 def _error_in(value: object) -> object:
-    """Return the error that an answer or an event of one tells of: its own, or that of the response it brings."""
+    """Return the error that an answer or an event of one tells of: its own, or of what it brings."""
     if not isinstance(value, dict):
         return None
+    choices = value.get("choices")
     return (
         value.get("error")
         or _error_in(value.get("response"))
+        or (_error_in(choices[0]) if isinstance(choices, list) and choices else None)
         or (value if value.get("type") == "error" else None)
     )
 

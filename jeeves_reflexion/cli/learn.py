@@ -11,7 +11,6 @@ from jeeves_reflexion.cli.connections import ProvenModel, model_at, open_or_make
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.lessons.library import Library, over_lessons, short, task_excerpt
 from jeeves_reflexion.cli.options import (
-    EmbedderChoice,
     Endpoint,
     dry_run_option,
     embedder_option,
@@ -40,15 +39,13 @@ from jeeves_reflexion.types import Lesson, Trial
     default=0.8,
     help="The score from 0 to 1 that passes; what passed teaches nothing.",
 )
-@embedder_option
 @endpoint_options
-@over_lessons(dry_run_option)
+@over_lessons(embedder_option, dry_run_option)
 def learn(
     library: Library,
     files: tuple[str, ...],
     model: str,
     threshold: float,
-    embedder: EmbedderChoice,
     endpoint: Endpoint,
 ) -> None:
     """Learn from attempts that were made elsewhere.
@@ -68,7 +65,7 @@ def learn(
         return
     done = _Learned()
     try:
-        anyio.run(_learn, done, library, transcripts, model, threshold, embedder, endpoint)
+        anyio.run(_learn, done, library, transcripts, model, threshold, endpoint)
     except KeyboardInterrupt:
         raise Interrupted(
             f"{counted(len(done.lessons), 'lesson')} learned up to then; the next call goes on where this one stopped"
@@ -101,12 +98,11 @@ async def _learn(
     transcripts: list[Transcript],
     model: str,
     threshold: float,
-    embedder: EmbedderChoice,
     endpoint: Endpoint,
 ) -> None:
     async with (
         model_at(endpoint, model) as answering,
-        open_or_make(library.store_address, library.namespace, embedder) as store,
+        open_or_make(library.store_address, library.namespace, library.embedder) as store,
     ):
         learner = Learner(model=ProvenModel(answering), lesson_store=store, threshold=threshold)
         async for _, trial in learn_transcripts(learner, store, transcripts):

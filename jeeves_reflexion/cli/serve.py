@@ -12,7 +12,6 @@ from jeeves_reflexion.cli.lessons.library import Library
 from jeeves_reflexion.cli.lessons.look import create_option
 from jeeves_reflexion.cli.options import (
     COUNT,
-    EmbedderChoice,
     credit_option,
     debug_option,
     embedder_option,
@@ -72,14 +71,12 @@ def serve() -> None:
     help="Let the client approve, retire, edit and forget. Over HTTP its token says whether it may.",
 )
 @create_option
-@embedder_option
 @credit_option
 @withhold_option
-@gathered("library", Library, lessons_option, namespace_option, debug_option)
+@gathered("library", Library, embedder_option, lessons_option, namespace_option, debug_option)
 def mcp(
     library: Library,
     reach: Reach,
-    embedder: EmbedderChoice,
     *,
     review: bool,
     create: bool,
@@ -103,7 +100,7 @@ def mcp(
         return VectorLessonStore(store.store, settings=settings)
 
     serving = _over_stdio(library, review=review) if reach.http is None else _over_http(library, reach)
-    library.within(lambda store: serving(opened(store)), embedder, create=create)
+    library.within(lambda store: serving(opened(store)), create=create)
 
 
 def _over_stdio(library: Library, *, review: bool) -> Callable[[VectorLessonStore], Awaitable[None]]:

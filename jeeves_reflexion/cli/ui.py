@@ -9,21 +9,20 @@ import anyio
 import click
 
 from jeeves_reflexion.cli.connections import existing, open_existing
+from jeeves_reflexion.cli.lessons.library import Library
 from jeeves_reflexion.cli.options import (
     debug_option,
+    embedder_option,
+    gathered,
     lessons_option,
     namespace_option,
 )
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
-from jeeves_reflexion.loop.lesson_address import default_place
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import one_line
 
 
 @click.command(short_help="Look at lessons and runs in a browser.")
-@lessons_option
-@namespace_option
 @click.option(
     "--runs",
     metavar="FOLDER",
@@ -41,19 +40,24 @@ from jeeves_reflexion.text import one_line
     multiple=True,
     help="Let other machines in, which know this one by NAME; may be repeated.",
 )
-@click.option(
-    "--by", metavar="NAME", default="the page", help="Who changes lessons here; kept in the history."
+@gathered(
+    "library",
+    Library,
+    lessons_option,
+    namespace_option,
+    embedder_option,
+    click.option(
+        "--by", metavar="NAME", default="the page", help="Who changes lessons here; kept in the history."
+    ),
+    debug_option,
 )
-@debug_option
 def ui(
-    address: str | None,
-    namespace: str,
+    library: Library,
     runs: Path | None,
     *,
     host: str,
     port: int,
     names: tuple[str, ...],
-    by: str,
 ) -> None:
     """Show the lessons of an address, and runs, on a page of this machine, until Ctrl-C.
 
@@ -70,10 +74,11 @@ def ui(
         raise ConfigurationError(
             f"--host {host} lets other machines in: say by which name they know this one, with --public NAME"
         )
-    place = address or default_place()
-    if address is not None or runs is None:
-        existing(place)  # a slip is told here, and not by the page
-    shown = Shown(partial(open_existing, place, namespace), redact(place), namespace, runs, one_line(by))
+    address, namespace = library.store_address, library.namespace
+    if library.address is not None or runs is None:
+        existing(address)  # a slip is told here, and not by the page
+    opening = partial(open_existing, address, namespace, library.embedder)
+    shown = Shown(opening, library.shown, namespace, runs, one_line(library.by))
     screen = Screen()
 
     def started(url: str) -> None:

@@ -13,7 +13,6 @@ from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.session import current_scope, logger
 from vectorstores.json_http import SPENT, TOO_LONG
 
-_FORM: Final = "fallback"
 _FILTERED: Final = "content_filter"
 
 
@@ -29,6 +28,8 @@ class FallbackModel(WrappedModel):
     def __init__(self, model: ChatModel, *, fallback: ChatModel) -> None:
         super().__init__(model)
         self._fallback = WrappedModel(fallback)
+        # With its name: one of the models may have a fallback of its own.
+        self._form = f"fallback {fallback.name}"
 
     @property
     def provider(self) -> str:
@@ -58,9 +59,9 @@ class FallbackModel(WrappedModel):
             session, _ = scope
             await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=said))
         # What came with an answer is for the model that gave it: another one would refuse its signatures.
-        own = [replace(each, opaque=each.opaque.get(_FORM, {})) for each in messages]
+        own = [replace(each, opaque=each.opaque.get(self._form, {})) for each in messages]
         completion = await self._fallback.complete(own, **settings)
-        return replace(completion, opaque={_FORM: completion.opaque} if completion.opaque else {})
+        return replace(completion, opaque={self._form: completion.opaque} if completion.opaque else {})
 
 
 def _can_not_answer(error: ModelError) -> bool:
@@ -69,5 +70,5 @@ def _can_not_answer(error: ModelError) -> bool:
     if not isinstance(error, ModelResponseError):
         return isinstance(error, ModelTimeoutError | ModelConnectionError)
     about_text = error.code == _FILTERED or TOO_LONG.search(error.said)
-    failed = error.status in {None, 200, 408, 409, 429} or (error.status or 0) >= 500
+    failed = error.status in {None, 200, 402, 408, 409, 429} or (error.status or 0) >= 500
     return error.code in SPENT or (failed and not about_text)

@@ -124,12 +124,14 @@ class JsonEndpoint:
         retry = self._retry
         stream = new_stream()
 
-        async def ask() -> httpx.Response:
+        async def ask() -> httpx.Response | None:
             nonlocal stream
             stream = new_stream()
             try:
                 return await self._service.post(body, stream)
             except RequestError as failed:
+                if failed.kind == "late" and stream.ended:
+                    return None  # the answer is whole, though its stream stayed open
                 failed.handed_on = stream.handed_on
                 raise
 
@@ -137,7 +139,7 @@ class JsonEndpoint:
             response = await repeated(
                 ask, retries=retry.retries, wait=retry.wait, longest_wait=retry.longest_wait
             )
-            return self._read(stream.body if stream.ended else response, read)
+            return self._read(stream.body if stream.ended or response is None else response, read)
         except RequestError as failed:
             error = self._error(failed)
             error.handed_on = failed.handed_on
@@ -158,7 +160,7 @@ class JsonEndpoint:
                 message = f"{self.url} answered without {lack}: {said}"
                 raise ModelResponseError(message, status=200, said=said) from None
         assert isinstance(answer, httpx.Response)  # noqa: S101 - a stream comes to an object
-        kind = answer.headers.get("content-type", "no content type")
+        kind = self._service.shown(answer.headers.get("content-type", "no content type"))
         said = self._service.shown(answer.text)
         message = f"{self.url} answered with something that is no JSON object ({kind}): {said}"
         raise ModelResponseError(message, status=answer.status_code, said=said)

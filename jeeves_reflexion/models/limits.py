@@ -33,7 +33,8 @@ class Limits:
 
     They hold for all calls of the models that share one object, in all runs and threads of this process; a call that
     would pass a bound waits for its turn, first come, first served. Tokens are estimated before a call, by its texts
-    and the ``max_tokens`` of its sampling, and counted after it where they are reported. A single call that is larger
+    and the ``max_tokens`` of its sampling, and counted after it where they are reported. What a model repeats by itself
+    (:class:`~jeeves_reflexion.models.Retry`) counts as one request. A single call that is larger
     than the bound goes when nothing else did for a minute. Raises :class:`ConfigurationError` for a bound below 1.
     """
 

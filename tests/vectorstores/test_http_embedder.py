@@ -309,6 +309,11 @@ async def test_what_headers_say_is_in_no_error(service, name):
     async with embedder_of(service, api_key="", retries=0, headers={name: value}) as embedder:
         with pytest.raises(EmbeddingError, match="you sent <") as caught:
             await embedder.embed(["a"])
+        assert KEY not in "".join(traceback.format_exception(caught.value))
+        item = {"index": f"you sent <{KEY}>", "embedding": [1.0] * DIM}
+        service.respond = lambda request, number: Reply({"data": [item]})
+        with pytest.raises(EmbeddingError, match="you sent <") as caught:
+            await embedder.embed(["a"])
     assert KEY not in "".join(traceback.format_exception(caught.value))
 
 

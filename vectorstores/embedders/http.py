@@ -271,8 +271,9 @@ class HttpEmbedder:
                 )
             index = item.get("index", number)
             if not isinstance(index, int) or index in seen or not 0 <= index < expected:
+                said = self._service.shown(repr(index))
                 raise EmbeddingError(
-                    f"{self._url} answered with a wrong or repeated index, {index!r}, in data[{number}]"
+                    f"{self._url} answered with a wrong or repeated index, {said}, in data[{number}]"
                 )
             seen.add(index)
             place = f"{self._url}, the embedding of texts[{start + index}]"

@@ -13,6 +13,7 @@ from jeeves_reflexion.cli.options import (
     Endpoint,
     by_option,
     dry_run_option,
+    embedder_option,
     endpoint_options,
     yes_option,
 )
@@ -35,7 +36,7 @@ _REVIEW: Final = (
     help="Ask this model, by its name at the endpoint.  [default: rules that need none]",
 )
 @endpoint_options
-@over_lessons(by_option, yes_option, dry_run_option)
+@over_lessons(embedder_option, by_option, yes_option, dry_run_option)
 def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None:
     """Merge lessons that say the same, and retire those that harm.
 

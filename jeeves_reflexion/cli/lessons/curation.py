@@ -14,6 +14,7 @@ from jeeves_reflexion.cli.options import (
     Number,
     by_option,
     dry_run_option,
+    embedder_option,
     options_of,
     reason_option,
     yes_option,
@@ -68,9 +69,11 @@ def _decision(
 ) -> click.Command:
     """Return the command that decides on each of several lessons; on none of them unless it can be done to all."""
     done = _DONE[decision]
+    # What is let in from quarantine has no vector yet.
+    embedding = [embedder_option] if decision == "approve" else []
 
     @click.command(decision, short_help=short_help, help=text)
-    @options_of(*arguments, over_lessons(by_option, reason_option, yes_option, dry_run_option))
+    @options_of(*arguments, over_lessons(*embedding, by_option, reason_option, yes_option, dry_run_option))
     def command(library: Library, lesson_ids: Sequence[str], *, everything: bool = False) -> None:
         if everything == bool(lesson_ids):
             raise click.UsageError(f"name the lessons to {decision}, or say --all")
@@ -143,7 +146,7 @@ restore = _decision(
 @click.command(short_help="Say a lesson in other words.")
 @lesson_id
 @click.argument("text")
-@over_lessons(by_option, reason_option)
+@over_lessons(embedder_option, by_option, reason_option)
 def edit(library: Library, lesson_id: str, text: str) -> None:
     """Say a lesson in other words; TEXT is checked as any lesson is."""
 
@@ -160,7 +163,7 @@ def edit(library: Library, lesson_id: str, text: str) -> None:
 @click.argument("into", metavar="INTO")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
 @click.option("--text", metavar="TEXT", help="New words for the one that stays.")
-@over_lessons(by_option, reason_option, yes_option, dry_run_option)
+@over_lessons(embedder_option, by_option, reason_option, yes_option, dry_run_option)
 def merge(library: Library, into: str, others: Sequence[str], text: str | None) -> None:
     """Let the lesson INTO speak for others, which are retired; it takes over how often they were learned."""
 
@@ -198,7 +201,7 @@ def merge(library: Library, into: str, others: Sequence[str], text: str | None) 
     help='The change to go back to, as "show" numbers them; 0 is what was before the first.'
     "  [default: the last but one]",
 )
-@over_lessons(by_option, reason_option, dry_run_option)
+@over_lessons(embedder_option, by_option, reason_option, dry_run_option)
 def rollback(library: Library, lesson_id: str, to: int | None) -> None:
     """Make a lesson again what it was after an earlier change; that is a change as well.
 

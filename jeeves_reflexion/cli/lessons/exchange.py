@@ -13,7 +13,6 @@ from jeeves_reflexion.cli.lessons.library import Library, all_lessons, over_less
 from jeeves_reflexion.cli.lessons.look import create_option
 from jeeves_reflexion.cli.options import (
     COUNT,
-    EmbedderChoice,
     by_option,
     dry_run_option,
     embedder_option,
@@ -101,15 +100,13 @@ def _export_lines(library: Library, target: str, *, overwrite: bool) -> None:
     help="Let new lessons be recalled at once.  [default: they wait for review]",
 )
 @create_option
-@embedder_option
-@over_lessons(by_option, yes_option, dry_run_option)
+@over_lessons(embedder_option, by_option, yes_option, dry_run_option)
 @click.pass_context
 def import_(
     ctx: click.Context,
     /,
     library: Library,
     source: Path,
-    embedder: EmbedderChoice,
     *,
     approve: bool,
     create: bool,
@@ -137,7 +134,7 @@ def import_(
     question = f"Import {counted(number, 'lesson')}{'' if approve else '; new ones wait for review'}"
     if library.agreed(f"{question}?", answer):
         change = Change("import", f"from {source.name}", library.by)
-        merged = library.within(lambda store: make_import(store, plan, change), embedder, create=create)
+        merged = library.within(lambda store: make_import(store, plan, change), create=create)
         also = f", {merged} of them equal to lessons that are there" if merged else ""
         done = f"imported {counted(number, 'lesson')}{also}{'' if approve else '; new ones wait for review'}"
         library.give({"dry_run": False, **answer, "merged": merged}, done)

@@ -48,28 +48,25 @@ class Found:
         return "quarantine" if self.held else self.lesson.state
 
 
+@dataclass
 class Library(Answers):
     """The lessons of one address and namespace, opened for each piece of work and closed after it."""
+
+    embedder: EmbedderChoice = "auto"
 
     @staticmethod
     def default_address() -> str:
         """Return ``JEEVES_LESSONS``, else a folder among the user's data."""
         return default_place()
 
-    def within(
-        self,
-        work: Callable[[VectorLessonStore], Awaitable[T]],
-        embedder: EmbedderChoice = "auto",
-        *,
-        create: bool = False,
-    ) -> T:
+    def within(self, work: Callable[[VectorLessonStore], Awaitable[T]], *, create: bool = False) -> T:
         """Open the store, do something with it, and close it; with ``create`` a store is made where there is none."""
         open_store = open_or_make if create else open_existing
 
         async def opened() -> T:
             async with (
                 store_errors("use the lessons"),
-                open_store(self.store_address, self.namespace, embedder) as store,
+                open_store(self.store_address, self.namespace, self.embedder) as store,
             ):
                 return await work(store)
 

@@ -22,7 +22,6 @@ from jeeves_reflexion.cli.lessons.library import (
 )
 from jeeves_reflexion.cli.options import (
     COUNT,
-    EmbedderChoice,
     EmbedderName,
     by_option,
     debug_option,
@@ -71,7 +70,7 @@ def list_(library: Library, limit: int, state: LessonState | None, *, everything
 @click.command(short_help="The active lessons nearest to a text.")
 @click.argument("text")
 @top_k_option(default=5, help="How many.")
-@over_lessons()
+@over_lessons(embedder_option)
 def search(library: Library, text: str, k: int) -> None:
     """Find the active lessons nearest to TEXT, the nearest first."""
     found = library.within(lambda store: store.search(text, k=k))
@@ -123,20 +122,15 @@ def _entry_row(entry: Entry) -> dict[str, str]:
 @click.option("--task", metavar="TEXT", required=True, help="The task that it is recalled for.")
 @kind_option
 @create_option
-@embedder_option
-@over_lessons(by_option)
-def add(
-    library: Library, text: str, task: str, kind: str | None, embedder: EmbedderChoice, *, create: bool
-) -> None:
+@over_lessons(embedder_option, by_option)
+def add(library: Library, text: str, task: str, kind: str | None, *, create: bool) -> None:
     """Store TEXT, one sentence of advice, as a lesson for tasks like --task.
 
     It is checked and redacted as any lesson is. A text that gives orders waits in quarantine, for approve or reject.
     """
     if not task.strip():
         raise click.UsageError("the task is empty: say what the lesson is to be recalled for")
-    written = library.within(
-        lambda store: store.add(text, task, kind=kind, by=library.by), embedder, create=create
-    )
+    written = library.within(lambda store: store.add(text, task, kind=kind, by=library.by), create=create)
     library.give({"lesson": written}, rows=[row(written, state=written.state)])
 
 
@@ -180,7 +174,7 @@ def forget(library: Library, lesson_ids: Sequence[str]) -> None:
     help="What is to find lessons from now on.",
 )
 @gathered("library", Library, lessons_option, json_option, debug_option)
-def reembed(library: Library, embedder: EmbedderChoice) -> None:
+def reembed(library: Library) -> None:
     """Have everything at an address found by another embedder.
 
     All its namespaces move together. Lessons are found by the old embedder meanwhile. In PostgreSQL they are written as
@@ -188,7 +182,7 @@ def reembed(library: Library, embedder: EmbedderChoice) -> None:
     have the store open have to open it again afterwards.
     """
     existing(library.store_address)
-    new, tenths = embedder_for(embedder, None, library.store_address), set[int]()
+    new, tenths = embedder_for(library.embedder, None, library.store_address), set[int]()
 
     def tell(step: Reembedding) -> None:
         tenth = 10 * step.done // max(step.total, 1)
@@ -198,5 +192,5 @@ def reembed(library: Library, embedder: EmbedderChoice) -> None:
 
     with lesson_store_errors():
         done = anyio.run(partial(move, library.store_address, embedder=new, on_progress=tell))
-    said = f"all {done.total} entries of {library.shown} are found by {embedder} now"
-    library.give({"embedder": embedder, "embedded": done.total}, said)
+    said = f"all {done.total} entries of {library.shown} are found by {library.embedder} now"
+    library.give({"embedder": library.embedder, "embedded": done.total}, said)

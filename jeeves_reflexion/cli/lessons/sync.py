@@ -15,7 +15,6 @@ from jeeves_reflexion.cli.lessons.exchange import plan_answer, show_plan
 from jeeves_reflexion.cli.lessons.library import Library, over_lessons
 from jeeves_reflexion.cli.lessons.look import create_option
 from jeeves_reflexion.cli.options import (
-    EmbedderChoice,
     by_option,
     dry_run_option,
     embedder_option,
@@ -56,12 +55,9 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
             help="Let new lessons that are active there be recalled at once.  [default: they wait for review]",
         ),
         create_option,
-        embedder_option,
-        over_lessons(by_option, yes_option, dry_run_option),
+        over_lessons(embedder_option, by_option, yes_option, dry_run_option),
     )
-    def command(
-        library: Library, other: str, embedder: EmbedderChoice, *, approve: bool, create: bool
-    ) -> None:
+    def command(library: Library, other: str, *, approve: bool, create: bool) -> None:
         there = replace(library, address=other)
         if there.store_address == library.store_address:
             raise click.UsageError("both sides are the same address")
@@ -81,7 +77,7 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
             for each in transfers:
                 change = Change("import", f"from {each.source.shown}", library.by)
                 made = partial(make_import, plan=each.plan, change=change)
-                each.target.within(made, embedder, create=create)
+                each.target.within(made, create=create)
             library.give({"dry_run": False, **answer}, f"carried {counted(number, 'lesson')}{waits}")
 
     return command

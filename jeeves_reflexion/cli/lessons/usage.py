@@ -19,7 +19,7 @@ from jeeves_reflexion.cli.lessons.library import (
     task_excerpt,
 )
 from jeeves_reflexion.cli.lessons.look import kind_option
-from jeeves_reflexion.cli.options import credit_option, top_k_option
+from jeeves_reflexion.cli.options import credit_option, embedder_option, top_k_option
 from jeeves_reflexion.cli.screen import lift_words
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
@@ -137,7 +137,7 @@ def _idle(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str
 @click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
 @top_k_option(default=5, help="How many at most.")
 @credit_option
-@over_lessons()
+@over_lessons(embedder_option)
 def why(
     library: Library, task: str, kind: str | None, tools: tuple[str, ...], k: int, *, credit: bool
 ) -> None:

@@ -207,6 +207,16 @@ def test_lessons_are_found_by_an_embedder_at_an_address(run, cli, server, place,
     assert without.exit_code == 5
     assert "was made with HttpEmbedder('e5'" in without.stderr
     assert "name it with --embedder" in without.stderr
+    (lesson,) = json.loads(cli("lessons", "list", "--json").stdout)["lessons"]
+    for words in (
+        ["search", "a capital"],
+        ["why", "a capital"],
+        ["edit", lesson["id"], "Name the city of its government."],
+        ["rollback", lesson["id"], "--to", "1"],
+        ["consolidate", "-y"],
+    ):
+        result = cli("lessons", *words, "--embedder", address)
+        assert result.exit_code == 0, result.output
     for wrong in (
         server.url,
         f"{server.url}?model=e5&dim=four",

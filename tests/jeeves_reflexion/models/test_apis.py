@@ -226,7 +226,12 @@ async def test_a_bound_of_the_model_is_for_calls_without_one(endpoint, completed
 @table("api", ["chat", "responses"])
 async def test_what_is_added_to_a_body_takes_nothing_away(endpoint, completed, api):
     endpoint.gives(completed() if api == "chat" else answer(MESSAGE))
-    more = {"tools": [{"type": "web_search"}], "text": {"verbosity": "low"}, "include": ["sources"], "top_p": 1}
+    more = {
+        "tools": [{"type": "web_search"}],
+        "text": {"verbosity": "low"},
+        "include": ["sources"],
+        "top_p": 1,
+    }
     async with connect(endpoint, api=api, options=OpenAIOptions(extra=more)) as model:
         await model.complete(HELLO, tools=[TOOL], schema=SCHEMA)
     (body,) = endpoint.requests

@@ -159,6 +159,7 @@ def handed_on():
         (ModelResponseError("broken", status=503), True),
         (ModelResponseError("answered without choices", status=200), True),
         (ModelRequestError("paid up", status=429, code="insufficient_quota"), True),
+        (ModelRequestError("Insufficient Balance", status=402), True),
         (ModelResponseError("no", status=500, said="the prompt is too long"), False),
         (ModelResponseError("no", status=400, said="too long"), False),
         (ModelResponseError("no", status=200, code="content_filter"), False),
@@ -184,6 +185,23 @@ async def test_the_fallback_is_asked_where_the_model_can_not_answer(caplog, erro
                 await model.complete(HELLO)
             assert not other.calls
     assert session.spend.total.calls == asked
+
+
+@asynchronous
+async def test_of_three_models_each_gets_its_own_back():
+    late, own = (
+        ModelTimeoutError("late"),
+        Completion("c", opaque={"chat": {"content": "c", "reasoning": "c's"}}),
+    )
+    first = ScriptedModel([late] * 3, name="a")
+    second = ScriptedModel([late, "b", late], name="b")
+    third = ScriptedModel([own, own], name="c")
+    model = FallbackModel(FallbackModel(first, fallback=second), fallback=third)
+    told = list(HELLO)
+    for _ in range(3):
+        told.append((await model.complete(told)).message())
+    assert "c's" not in str([each.opaque for call in second.calls for each in call.messages])
+    assert third.calls[1].messages[1].opaque == own.opaque
 
 
 @asynchronous

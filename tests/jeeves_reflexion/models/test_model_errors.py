@@ -124,6 +124,11 @@ async def test_a_used_up_quota_is_not_repeated_by_an_embedder_either(endpoint, c
         (error("upstream is down", 401), ModelAuthError, 1),
         (error("upstream is down", 404), ModelRequestError, 1),
         ({**error("upstream is down"), "choices": []}, ModelResponseError, 1),
+        (
+            {"choices": [{"message": {"content": ""}, **error("upstream is down", 502)}]},
+            ModelResponseError,
+            3,
+        ),
     ],
 )
 async def test_an_error_in_a_200_is_an_error(endpoint, body, kind, asked):

@@ -297,6 +297,10 @@ async def test_a_refused_key_names_the_variable_and_hides_the_key(endpoint, cann
     with pytest.raises(ModelAuthError, match="OPENAI_API_KEY") as caught:
         await say_hello(endpoint)
     assert KEY not in str(caught.value)
+    endpoint.gives(canned("a page", headers={"content-type": f"text/{KEY}"}))
+    with pytest.raises(ModelResponseError, match="a page") as caught:
+        await say_hello(endpoint)
+    assert KEY not in str(caught.value)
     assert len(endpoint.requests) == 1
 
 

@@ -176,8 +176,10 @@ async def test_a_stream_comes_to_what_comes_without_one(endpoint, streamed, form
     events, whole = FORMS[form]
     endpoint.gives(whole)
     unstreamed = await ask(endpoint, form, stream=False)
-    # One byte at a time, and so in the middle of characters and of line ends.
-    endpoint.gives(streamed(*events, "[DONE]", pieces=1))
+    # One byte at a time, and so in the middle of characters and of line ends, behind a mark of the order of bytes.
+    sent = streamed(*events, "[DONE]", pieces=1)
+    sent.body = f"\ufeff{sent.body}"
+    endpoint.gives(sent)
     answer = await ask(endpoint, form)
     assert answer == unstreamed
     assert answer.opaque == unstreamed.opaque
@@ -266,6 +268,15 @@ async def test_calls_of_tools_are_put_together_from_their_parts(endpoint, stream
     answer = await ask(endpoint)
     assert [f"{call.id} {call.arguments}" for call in answer.tool_calls] == calls
     assert answer.usage.unreported == 1  # and so it stays
+
+
+@asynchronous
+async def test_a_whole_answer_whose_stream_stays_open_past_its_time_is_not_lost(
+    endpoint, streamed, monkeypatch
+):
+    monkeypatch.setattr("vectorstores.json_http._AFTER_END", 30.0)
+    endpoint.gives(streamed(*CHAT, pieces=4096, hang=True))
+    assert (await ask(endpoint, timeout=2.0)).text == "".join(TEXT)
 
 
 @asynchronous
