@@ -283,7 +283,7 @@ class LessonService:
         """Store a proposed lesson; one equal to another of the same client adds to the support of that one."""
         store = self._open(caller, "propose", namespace)
         check_shape(reflection.lesson)
-        source = Provenance(f"mcp-{uuid.uuid4().hex}", 0, score, agent=caller.name)
+        source = Provenance(uuid.uuid4().hex, 0, score, agent=caller.name)
         return _value(store, await store.record(task, reflection, provenance=source))
 
     # -- reviewing

@@ -10,6 +10,9 @@ import pytest
 from mcp import Client, MCPError
 from mcp_clients import ADVICE, COMMAND, TASK, call, lessons_at, served, stdio
 
+from jeeves_reflexion import Reflection, Task
+from jeeves_reflexion.mcp.service import RIGHTS, Caller, LessonService
+
 pytestmark = pytest.mark.anyio
 
 
@@ -172,6 +175,14 @@ async def test_a_store_that_fails_is_told_without_its_place(tmp_path):
             with pytest.raises(RuntimeError, match="can't be used just now") as told:
                 await call(client, "recall_lessons", task=TASK)
             assert str(tmp_path) not in str(told.value)
+
+
+async def test_each_proposal_of_a_lesson_adds_to_its_support(tmp_path):
+    async with lessons_at(tmp_path) as lessons:
+        service, ada = LessonService(lessons), Caller("ada", ("default",), frozenset(RIGHTS))
+        for number in range(1, 13):
+            stored = await service.propose(ada, Task(TASK), Reflection(ADVICE))
+            assert stored.support == number
 
 
 async def test_over_stdio_reviewing_has_to_be_asked_for(tmp_path):
