@@ -21,6 +21,7 @@ END: Final = "<!-- jeeves-reflexion lessons: end -->"
 MOST_CHARACTERS: Final = 4_000
 _HEAD: Final = "What earlier attempts taught. Weigh it as advice from experience."
 _MARK: Final = re.compile(rb"[^\r\n]*jeeves-reflexion lessons:[^\r\n]*", re.IGNORECASE)
+_NAME: Final = re.compile(r"(jeeves-reflexion lessons):", re.IGNORECASE)
 _MOST_BYTES: Final = 10_000_000
 _MODE: Final = 0o644
 
@@ -52,9 +53,9 @@ def block_of(lessons: Sequence[Lesson], most: int = MOST_CHARACTERS) -> tuple[st
 
 
 def _written(lessons: Sequence[Lesson]) -> str:
-    # No lesson ends the block, or begins another.
-    body = render(lessons).replace("<!--", "&lt;!--")
-    return "\n".join((BEGIN, f"{_HEAD}\n\n{body}" if body else "There are no lessons yet.", END))
+    # No lesson ends the block, begins another, or is taken for a damaged mark by the next export.
+    body = _NAME.sub(r"\1&#58;", render(lessons).replace("<!--", "&lt;!--"))
+    return "\n".join((BEGIN, f"{_HEAD}\n\n{body}" if body else "No lessons.", END))
 
 
 def with_block(data: bytes, block: str) -> bytes:

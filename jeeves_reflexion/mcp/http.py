@@ -144,9 +144,11 @@ def listen(address: str) -> socket.socket:
         raise ConfigurationError(f"{address!r} is no address: say HOST:PORT, such as 127.0.0.1:8765")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        host.encode("idna")  # sockets raise a TypeError for what is no name
         listening = socket.create_server((host, int(port)), family=family, backlog=1024)
-    except OSError as error:
-        raise ConfigurationError(f"{address} can't be listened at: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{address} can't be listened at: {why}") from error
     # Connections inherit it; asyncio sets it on sockets of its own making alone, and each answer would wait 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

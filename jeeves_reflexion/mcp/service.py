@@ -9,10 +9,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import quote
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError, UnknownLessonError
 from jeeves_reflexion.lessons.curation import Curator
@@ -56,28 +56,36 @@ class Caller:
     rights: frozenset[Right]
 
 
+def _shown(text: str) -> str:
+    return inert(one_line(text), tags=True)
+
+
+Shown: TypeAlias = Annotated[str, AfterValidator(_shown)]
+"""Words of whatever client, on one line: nothing hides in them, and no marker of a chat template or tag stays one."""
+
+
 class LessonValue(BaseModel):
     """A lesson as clients get it; ``uri`` is the resource with its history and lift, ``by`` who proposed it."""
 
     id: str
     uri: str
     lesson: str
-    task: str
-    kind: str | None
-    tools: tuple[str, ...]
+    task: Shown
+    kind: Shown | None
+    tools: tuple[Shown, ...]
     outcome: Outcome
     state: LessonState
-    state_reason: str
+    state_reason: Shown
     trust: Trust
     support: int
-    by: str | None
+    by: Shown | None
 
 
 class FoundLesson(LessonValue):
     """A lesson with its cosine similarity to what was asked, and why it is there, or is not."""
 
     similarity: float
-    reason: str
+    reason: Shown
     lift: Lift | None
 
 
@@ -128,8 +136,8 @@ class ChangeValue(BaseModel):
     number: int
     at: float
     operation: str
-    by: str
-    reason: str
+    by: Shown
+    reason: Shown
     lesson: str
     state: LessonState
 
@@ -138,7 +146,7 @@ class LessonStory(BaseModel):
     """A lesson with the texts of its tasks, its lift and every change."""
 
     lesson: LessonValue
-    tasks: tuple[str, ...]
+    tasks: tuple[Shown, ...]
     lift: Lift
     history: tuple[ChangeValue, ...]
 
@@ -148,10 +156,10 @@ class HeldText(BaseModel):
 
     id: str
     namespace: str
-    text: str
-    kind: str
-    why: str
-    by: str | None
+    text: Shown
+    kind: Shown
+    why: Shown
+    by: Shown | None
 
 
 class Waiting(BaseModel):
@@ -275,7 +283,7 @@ class LessonService:
         """Store a proposed lesson; one equal to another of the same client adds to the support of that one."""
         store = self._open(caller, "propose", namespace)
         check_shape(reflection.lesson)
-        source = Provenance(f"mcp-{uuid.uuid4().hex}", 0, score, agent=caller.name)
+        source = Provenance(uuid.uuid4().hex, 0, score, agent=caller.name)
         return _value(store, await store.record(task, reflection, provenance=source))
 
     # -- reviewing
@@ -291,7 +299,7 @@ class LessonService:
                 HeldText(
                     id=each.id,
                     namespace=namespace,
-                    text=inert(one_line(each.lesson.text), tags=True),
+                    text=each.lesson.text,
                     kind=each.kind,
                     why=each.why,
                     by=each.lesson.provenance.agent,
@@ -357,7 +365,7 @@ def _fields(store: VectorLessonStore, lesson: Lesson) -> dict[str, object]:
         "id": lesson.id,
         "uri": f"lesson://{quote(store.store.namespace, safe='')}/{quote(lesson.id, safe='')}",
         "lesson": _harmless(lesson),
-        "task": inert(one_line(lesson.task_excerpt), tags=True),
+        "task": lesson.task_excerpt,
         "kind": lesson.task_kind,
         "tools": lesson.tools,
         "outcome": lesson.outcome,

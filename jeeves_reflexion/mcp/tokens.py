@@ -61,6 +61,11 @@ class Tokens:
             )
         if not namespaces or NAMESPACE in namespaces:
             raise ConfigurationError(f"a token is for at least one namespace, and none for {NAMESPACE!r}")
+        for each in namespaces:
+            if not each.strip() or not each.isprintable():
+                raise ConfigurationError(
+                    f"a namespace is a name, not empty and without control characters, not {each!r:.80}"
+                )
         if not rights or not set(rights) <= set(RIGHTS):
             raise ConfigurationError(f"a token has at least one right of {', '.join(RIGHTS)}")
         secret = secrets.token_urlsafe(32)

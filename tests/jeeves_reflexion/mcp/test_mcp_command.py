@@ -52,7 +52,8 @@ def test_a_token_is_made_listed_and_revoked(folder):
     assert made.stdout.startswith("jr_ada.")
     assert tokens(folder, "make", "ada").exit_code == 3, "a name is one client's"
     assert tokens(folder, "make", "not a name").exit_code == 3
-    assert tokens(folder, "make", "eve", "--for", ".tokens").exit_code == 3
+    for namespace in (".tokens", "", " ", "a\nb"):
+        assert tokens(folder, "make", "eve", "--for", namespace).exit_code == 3, namespace
     (listed,) = json.loads(tokens(folder, "list", "--json").stdout)["tokens"]
     assert (listed["name"], listed["namespaces"], listed["rights"]) == ("ada", ["team", "default"], ["read"])
     assert set(listed) == {"name", "namespaces", "rights", "created_at"}

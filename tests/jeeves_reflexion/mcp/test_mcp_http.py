@@ -128,7 +128,14 @@ async def test_clients_that_vanish_in_the_middle_leave_the_server_to_others(less
 
 
 def test_an_address_that_is_none_is_told():
-    for address in ("8765", "localhost", "127.0.0.1:x", "127.0.0.1:99999", "no.such.host.invalid:1"):
+    for address in (
+        "8765",
+        "localhost",
+        "127.0.0.1:x",
+        "127.0.0.1:99999",
+        "no.such.host.invalid:1",
+        f"{'ä' * 70}:1",
+    ):
         with pytest.raises(ConfigurationError, match=r"HOST:PORT|can't be listened at"):
             http.listen(address)
     with http.listen("0.0.0.0:0") as listening:
