@@ -31,8 +31,7 @@ async def serve(
             timeout_graceful_shutdown=2,
         )
         server = uvicorn.Server(config)
-        name = next(iter(access.names), f"[{host}]" if ":" in host else host)
-        started(f"http://{name}:{bound.getsockname()[1]}/?{urlencode({'token': access.token})}")
+        started(f"http://{access.names[0]}:{bound.getsockname()[1]}/?{urlencode({'token': access.token})}")
         await server.serve(sockets=[bound])
 
 
