@@ -29,6 +29,7 @@ async def serve(
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=2,
+            lifespan="on",  # else a fault of what watches the lessons would be told to nobody
         )
         server = uvicorn.Server(config)
         started(f"http://{access.names[0]}:{bound.getsockname()[1]}/?{urlencode({'token': access.token})}")
