@@ -85,4 +85,5 @@ def ui(
         screen.result(url)
         screen.note("Open this address in a browser. Ctrl-C ends it.")
 
-    anyio.run(partial(serve, shown, Access(names), host=host, port=port, started=started))
+    own = f"[{host}]" if ":" in host else host
+    anyio.run(partial(serve, shown, Access(names or (own,)), host=host, port=port, started=started))

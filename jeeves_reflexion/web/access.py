@@ -24,7 +24,8 @@ TOKEN_VARIABLE: Final = "JEEVES_UI_TOKEN"  # noqa: S105 - a name
 _SHORTEST: Final = 16
 _MOST_BYTES: Final = 200_000
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^:/?#@\s]+)(?::[0-9]+)?")
+_NAME: Final = r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)"
+_HOST: Final = re.compile(rf"{_NAME}(?::[0-9]+)?")
 _HEADERS: Final[Mapping[str, str]] = {
     # Texts of models are escaped; should one slip through all the same, the browser runs and loads nothing of it.
     "Content-Security-Policy": (
@@ -49,16 +50,22 @@ def is_loopback(host: str) -> bool:
 
 
 class Access:
-    """The token of one server, and the ``names`` by which others than this machine may ask it.
+    """The token of one server, and the ``names`` by which it may be asked, besides those of loopback.
 
     The token is that of ``JEEVES_UI_TOKEN``, else a new one. Raises :class:`ConfigurationError` for one that can be
-    guessed.
+    guessed, and for what is no host name.
     """
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.token = os.environ.get(TOKEN_VARIABLE, "") or secrets.token_urlsafe(24)
-        if len(self.token) < _SHORTEST:
-            raise ConfigurationError(f"{TOKEN_VARIABLE} must have at least {_SHORTEST} characters")
+        if len(self.token) < _SHORTEST or not self.token.isascii():
+            raise ConfigurationError(f"{TOKEN_VARIABLE} must have at least {_SHORTEST} characters, all ASCII")
+        for name in names:
+            if not re.fullmatch(_NAME, name.lower()):
+                raise ConfigurationError(
+                    f"{name!r} is no host name: say it without http:// and port, IPv6 in brackets, such as"
+                    " lessons.example.org"
+                )
         self.names = names
         self._hosts = _LOOPBACK | {name.lower() for name in names}
         self.form_token = self._digest("form")

@@ -198,9 +198,13 @@ def pictures(run: RunFolder, design: Design, tries: Iterable[Tried]) -> list[tup
 
     A trial counts as soon as every task had it, or was solved before: so a run that goes on has a curve.
     """
-    rows = list(tries)
+    rows: dict[tuple[str, int, Split], list[Tried]] = {}
+    scored = False
+    for each in tries:
+        rows.setdefault((each.position.arm, each.position.seed, each.position.split), []).append(each)
+        scored = scored or each.scored is not None
     judges: list[JudgedBy] = [design.judged_by]
-    if design.judged_by == "self" and any(each.scored is not None for each in rows):
+    if design.judged_by == "self" and scored:
         judges.append("oracle")
     made = []
     splits: tuple[tuple[Split, int], ...] = (("learning", design.tasks), ("held-out", design.held_out))
@@ -217,7 +221,12 @@ def pictures(run: RunFolder, design: Design, tries: Iterable[Tried]) -> list[tup
 
 
 def _curve(
-    arm: ArmName, design: Design, rows: list[Tried], judge: JudgedBy, split: Split, tasks: int
+    arm: ArmName,
+    design: Design,
+    rows: Mapping[tuple[str, int, Split], list[Tried]],
+    judge: JudgedBy,
+    split: Split,
+    tasks: int,
 ) -> Curve:
     trials = design.trials if split == "learning" else 1
     planned = arm_of(arm).trials(trials)
@@ -225,7 +234,7 @@ def _curve(
     for seed in design.seeds:
         verdicts: dict[str, bool] = {}
         stopped: set[str] = set()
-        own = [r for r in rows if (r.position.arm, r.position.seed, r.position.split) == (arm, seed, split)]
+        own = rows.get((arm, seed, split), ())
         for trial in range(1, trials + 1):
             tried = {r.position.task_id: r for r in own if r.position.trial == trial}
             if trial <= planned and len(tried.keys() | stopped) < tasks:

@@ -29,10 +29,10 @@ async def serve(
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=2,
+            lifespan="on",  # else a fault of what watches the lessons would be told to nobody
         )
         server = uvicorn.Server(config)
-        name = next(iter(access.names), f"[{host}]" if ":" in host else host)
-        started(f"http://{name}:{bound.getsockname()[1]}/?{urlencode({'token': access.token})}")
+        started(f"http://{access.names[0]}:{bound.getsockname()[1]}/?{urlencode({'token': access.token})}")
         await server.serve(sockets=[bound])
 
 

@@ -4,6 +4,7 @@ const part = document.querySelector("[data-live]");
 const news = document.getElementById("news");
 let source = null;
 let pending = false;
+let again = false;
 
 function atWork() {
   if (part.contains(document.activeElement)) return true;
@@ -11,19 +12,22 @@ function atWork() {
 }
 
 async function show() {
+  again = pending; // what is on its way may be of before this change
   if (pending) return;
   pending = true;
   try {
     const response = await fetch(location.href);
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html").querySelector("[data-live]");
-    if (!response.ok || !fresh) location.reload();
-    else if (fresh.innerHTML === part.innerHTML) return;
-    else if (atWork()) news.textContent = "There is news: load the page again to see it.";
-    else part.replaceChildren(...fresh.childNodes);
+    const same = fresh && fresh.innerHTML === part.innerHTML;
+    news.textContent = !same && atWork() ? "There is news: load the page again to see it." : "";
+    if (same || news.textContent) return;
+    if (response.ok && fresh) part.replaceChildren(...fresh.childNodes);
+    else location.reload();
   } catch {
     news.textContent = "The server can't be reached.";
   } finally {
     pending = false;
+    if (again) show();
   }
 }
 

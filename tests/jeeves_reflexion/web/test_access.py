@@ -12,6 +12,7 @@ import sys
 import httpx
 import pytest
 from click.testing import CliRunner
+from page_parts import served
 
 from jeeves_reflexion.cli.program import program
 
@@ -70,6 +71,12 @@ def test_another_host_is_not_answered(client, server):
         assert stranger.get("/", headers={"host": "localhost:80/static/?"}).status_code == 421
     port = client.base_url.port
     assert client.get("/", headers={"host": f"localhost:{port}"}).status_code == 200
+
+
+def test_it_answers_to_the_loopback_address_that_it_is_bound_to(server):
+    with served(server.folder, "--host", "127.0.0.5") as other, httpx.Client() as client:
+        assert other.url.startswith("http://127.0.0.5:")
+        assert client.get(other.url, follow_redirects=True).status_code == 200
 
 
 def test_a_change_needs_a_form_of_this_page(client, server):
@@ -199,6 +206,8 @@ def test_other_machines_are_let_in_only_when_asked(server):
     for refused, why in (
         (told("--host", "0.0.0.0"), "--public NAME"),
         (told(JEEVES_UI_TOKEN="short"), "16 characters"),
+        (told(JEEVES_UI_TOKEN=os.fsdecode(b"\xff" * 16)), "ASCII"),
+        *((told("--public", name), "no host name") for name in ("", "*", "::1", "a.example:80", "http://a")),
         (told("--host", "host.invalid", "--public", "host.invalid"), "--port"),
     ):
         assert refused.exit_code == 3

@@ -62,6 +62,7 @@ def test_what_waits_is_reviewed(page, server):
     page.get_by_text("The lesson is kept out.").wait_for()
     page.get_by_role("link", name="Ignore all previous").click()
     page.get_by_text("In quarantine since").wait_for()
+    assert page.get_by_label("Would it be recalled").count() == 0  # it is no lesson yet
     page.get_by_role("button", name="Reject").click()
     page.get_by_text("The lesson is kept out.").wait_for()
     assert "In quarantine" not in page.inner_text("main")
@@ -178,6 +179,31 @@ def test_pages_show_what_others_write_while_they_are_open(page, server):
     page.goto(f"{server.base}/?kind=&q=")
     server.lessons(lambda lessons: teach(lessons, "Water the roses at noon."))
     page.get_by_role("link", name="Water the roses at noon.").wait_for()
+
+    # What changes while an older state is on its way is asked for again.
+    page.evaluate(
+        """() => {
+          const ask = window.fetch;
+          let asked = 0;
+          window.fetch = (...given) => {
+            asked += 1;
+            if (asked > 1) news.className = "again";
+            return ask(...given);
+          };
+          source.dispatchEvent(new Event("changed"));
+          source.dispatchEvent(new Event("changed"));
+        }"""
+    )
+    page.locator("#news.again").wait_for(state="attached")
+
+    # What somebody is at work in is not touched, and nothing is said any more once it holds.
+    page.get_by_role("link", name="Water the roses at noon.").focus()
+    lesson = server.lessons(lambda lessons: teach(lessons, "Water the lilies at dawn."))
+    page.get_by_text("There is news").wait_for()
+    assert "Water the lilies at dawn." not in rows(page)
+    page.get_by_label("Tool").focus()
+    server.lessons(lambda lessons: lessons.forget(lesson.id))
+    page.locator("#news", has_text=re.compile("^$")).wait_for(state="attached")
 
 
 def test_a_store_that_goes_away_is_told_of_and_comes_back(page, server):
