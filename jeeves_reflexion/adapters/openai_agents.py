@@ -46,6 +46,9 @@ class OpenAIAgentsAgent(Adapter):
         except MaxTurnsExceeded:
             trace.interrupted = "max_turns"
             return trace.output
+        if result.interruptions:  # tools that wait for a person's word
+            trace.interrupted = "user_input"
+            return trace.output
         return result.final_output
 
 

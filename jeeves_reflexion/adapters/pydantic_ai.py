@@ -48,12 +48,17 @@ class PydanticAIAgent(Adapter):
                 async for node in run:
                     if Agent.is_call_tools_node(node):
                         _charge(trace, run.usage, before)
+                        trace.output = joined(node.model_response.text)
                         async with node.stream(run.ctx) as events:
                             await _tell(node.model_response, events, trace)
             except UsageLimitExceeded:
                 trace.interrupted = "max_turns"
-                return ""
-            return run.result.output if run.result is not None else ""
+                return trace.output
+            output = run.result.output if run.result is not None else ""
+            if isinstance(output, DeferredToolRequests):
+                trace.interrupted = "user_input"
+                return trace.output
+            return output
 
 
 def _charge(trace: Trace, usage: RunUsage, before: RunUsage) -> None:

@@ -133,8 +133,6 @@ def open_or_make(
     address: str, namespace: str, choice: EmbedderChoice, settings: LessonSettings | None = None
 ) -> VectorLessonStore:
     """Open a store to recall from and write to; a new one is made where there is none."""
-    if Path(address).is_file():
-        raise ConfigurationError(f"{redact(address)} is a file, not the folder of a lesson store")
     embedder = embedder_for(choice, origin_at(address), address)
     return open_lessons(address, namespace=namespace, embedder=embedder, settings=settings)
 
@@ -162,7 +160,9 @@ def existing(address: str) -> Origin:
 
 
 def origin_at(address: str) -> Origin | None:
-    """Return what the store at an address was made with; None where there is none."""
+    """Return what the store at an address was made with; None where there is none, and one can be made."""
+    if Path(address).is_file():
+        raise ConfigurationError(f"{redact(address)} is a file, not the folder of a lesson store")
     with lesson_store_errors():
         return origin_of(address)
 

@@ -67,7 +67,7 @@ def doctor(
     place = default_place() if address is None else address
     found: dict[str, object] = {"version": f"{__version__}, Python {platform.python_version()}"}
     installed = _extras()
-    found["extras"] = [name for name, there in installed.items() if there] or "none"
+    found["extras"] = [name for name, there in installed.items() if there]
     found["not installed"] = [name for name, there in installed.items() if not there]
     found["embedder"] = _embedder()
     failures: list[Exception] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -64,4 +65,4 @@ def init(folder: Path) -> None:
             file.write(text)
         click.echo(f"wrote {path}")
     click.echo("\nNow see whether lessons help it:")
-    click.echo(f"  {_COMMAND}" if folder == Path() else f"  cd {folder}\n  {_COMMAND}")
+    click.echo(f"  {_COMMAND}" if folder == Path() else f"  cd {shlex.quote(str(folder))}\n  {_COMMAND}")

@@ -128,6 +128,14 @@ class TestOpenAIAgents(Conformance):
         assert len(attempt.steps) == 1
         assert attempt.usage.tokens == 15
 
+    async def test_a_tool_that_waits_for_a_persons_word_interrupts(self) -> None:
+        script = Script(LOOKS)
+        agent = OpenAIAgents().agent(script)
+        agent.tools = [function_tool(script.look, needs_approval=True)]
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert (attempt.output, attempt.interrupted) == ("I look at the table.", "user_input")
+        assert attempt.steps == ()
+
     async def test_a_filter_of_the_users_own_is_kept(self) -> None:
         async def shout(data: CallModelData[Any]) -> ModelInputData:
             return ModelInputData(data.model_data.input, f"{data.model_data.instructions} LOUD")

@@ -24,12 +24,14 @@ from conformance import (
 )
 from pydantic_ai import (
     Agent,
+    DeferredToolRequests,
     ModelMessage,
     ModelRequest,
     ModelResponse,
     ModelRetry,
     RunContext,
     TextPart,
+    Tool,
     ToolCallPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -88,6 +90,17 @@ class TestPydanticAI(Conformance):
         agent = adapt(PydanticAI().agent(Script(LOOKS)), usage=used)
         attempts += [await agent(Task("What is in row 3?"), blocks()) for _ in range(2)]
         assert [(each.usage.calls, each.usage.tokens) for each in attempts] == [(2, 30)] * 3
+
+    async def test_a_tool_that_waits_for_a_persons_word_interrupts(self) -> None:
+        script = Script(LOOKS)
+        agent = Agent(
+            PydanticAI().agent(script).model,
+            tools=[Tool(script.look, requires_approval=True)],
+            output_type=[str, DeferredToolRequests],
+        )
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        assert (attempt.output, attempt.interrupted) == ("I look at the table.", "user_input")
+        assert (attempt.value, attempt.steps) == (None, ())
 
     async def test_options_go_to_the_run(self) -> None:
         script = Script(LOOKS)

@@ -97,7 +97,8 @@ class _Line(Given):
 
     @model_validator(mode="after")
     def _one_form(self) -> _Line:
-        if bool(self.messages) == bool(self.task.strip()):
+        named = bool(self.task.strip())
+        if (self.messages and (named or self.output or self.steps)) or not (self.messages or named):
             raise ValueError("it needs either task and output, or messages")
         if self.messages and not task_of(self.messages):
             raise ValueError("its messages hold no task: none is the user's")

@@ -2,15 +2,16 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 
 
 def test_a_new_project_runs_as_it_is_and_lessons_help_it(cli, process, tmp_path):
-    project = tmp_path / "first"
+    project = tmp_path / "my first"
     said = cli("init", project).stdout
     command = re.search(r"jeeves-reflexion (bench .*)", said)[1].split()
-    assert f"cd {project}" in said
+    assert f"cd {shlex.quote(str(project))}\n" in said
 
     running = process(*command, "--embedder", "hashing", cwd=project)
     out, err = running.communicate(timeout=60)
@@ -57,6 +58,11 @@ def test_doctor_tells_what_fails_by_its_exit_code(cli, dead_url, server, place):
     assert "no lessons yet" in dead.stdout
 
     assert cli("doctor", "--model", "tiny").exit_code == 3  # no key
+
+    place.write_text("mine")
+    file = cli("doctor")
+    assert (file.exit_code, "is a file, not the folder of a lesson store" in file.stdout) == (3, True)
+    place.unlink()
 
     place.mkdir()
     (place / "store.sqlite3").write_text("no database")
