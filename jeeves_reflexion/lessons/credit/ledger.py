@@ -10,7 +10,6 @@ anything is asked of runs, when ``_MOST_UNWRITTEN`` wait, and when the store is 
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,9 +33,10 @@ from jeeves_reflexion.lessons.credit.verdicts import (
 )
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson
-from vectorstores.base import ConflictError, RecordStore, RecordWrite, VectorStore
+from vectorstores.base import ConflictError, InvalidChunkError, RecordStore, RecordWrite, VectorStore
 
 MAX_AGE: Final = 5.0
 """For how many seconds credits are taken as they are, by default."""
@@ -146,8 +146,18 @@ class Ledger:
         return {each: its for each, its in waiting.items() if its[-1].collection == noted[-1].collection}
 
     async def write_recalls(self) -> None:
-        """Write what is noted of recalls and not written yet."""
-        await self._write(dict(self._unwritten))
+        """Write what is noted of recalls and not written yet; one that the store can't hold is told in the log."""
+        waiting = dict(self._unwritten)
+        try:
+            await self._write(waiting)
+        except InvalidChunkError:
+            # One with an id that can't be stored must not keep the others of this process from being written.
+            for recall_id, writes in waiting.items():
+                try:
+                    await self._write({recall_id: writes})
+                except InvalidChunkError as error:
+                    self._unwritten.pop(recall_id, None)
+                    logger.warning("a recall is not noted: %s", error)
 
     async def _write(self, noted: Mapping[str, Sequence[RecordWrite]], *more: RecordWrite) -> None:
         """Write what is noted of recalls, and ``more``, in one transaction."""
@@ -184,8 +194,15 @@ class Ledger:
             )
             if noted:
                 first = entry_of(in_force(verdict, None), counting_of(entry))
-                with contextlib.suppress(ConflictError):  # another call was faster, and wrote the recall too
+                try:
                     await self._write(noted, RecordWrite(OUTCOMES, recall_id, first, must_be_new=True))
+                except ConflictError:  # another call was faster, and wrote the recall too
+                    pass
+                except InvalidChunkError:
+                    await self.write_recalls()
+                    if await self.records.get(RECALLS, recall_id) is None:
+                        raise
+                else:
                     return True
             return (await self._append(recall_id, entry, verdict)) is not None
 
