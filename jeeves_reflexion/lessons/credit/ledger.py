@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -31,7 +31,7 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     entry_of,
     in_force,
 )
-from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.lessons.repository import FORGOTTEN, digest_of, store_errors
 from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import one_line
@@ -164,9 +164,30 @@ class Ledger:
         writes = [*(each for writes in noted.values() for each in writes), *more]
         if writes:
             # Records of lessons lie beside vectors.
-            await cast("VectorStore", self.records).add([], records=writes)
+            await cast("VectorStore", self.records).add([], records=await self._without_forgotten(writes))
         for recall_id in noted:
             self._unwritten.pop(recall_id, None)
+
+    async def _without_forgotten(self, writes: list[RecordWrite]) -> list[RecordWrite]:
+        """Strike what another process forgot while it waited here to be written."""
+        if not (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # as in most stores
+            return writes
+        named = {
+            _id_of(item)
+            for write in writes
+            for part in _NAMING.get(write.collection, ())
+            for item in cast("Mapping[str, Sequence[JSON]]", write.value).get(part, ())
+        }
+        for lesson_id in map(str, named):
+            if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
+                struck = [(write, _NAMING.get(write.collection, ())) for write in writes]
+                writes = [
+                    replace(
+                        write, value=_without(write.value, lesson_id=lesson_id, parts=parts) or write.value
+                    )
+                    for write, parts in struck
+                ]
+        return writes
 
     async def note_outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
