@@ -394,7 +394,8 @@ class VectorLessonStore:
                 await self.ledger.write_recalls()
             except VectorStoreError as error:  # nothing hangs on them any more
                 logger.warning("recalls without an outcome are not noted: %s", error)
-            await self.store.close()
+            finally:
+                await self.store.close()
 
     async def __aenter__(self) -> Self:
         return self
