@@ -346,10 +346,10 @@ class Reflexion(Generic[T]):
     async def note_outcome(self, session: Session, trial: Trial) -> Trial:
         """Tell the lesson store how the attempt went that its lessons were recalled for, also where nobody can say."""
         lessons, recall = self.lessons, trial.recall
-        if lessons is None or recall is None or (trial.exhausted and not trial.evaluation.scored):
+        if lessons is None or recall is None:
             return trial
         try:
-            await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))
+            await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation), grace=STORE_GRACE)
         except (errors.LessonStoreError, errors.BudgetExceededError) as error:
             return await warn(session, trial, str(error))
         return trial
