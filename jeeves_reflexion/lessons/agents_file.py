@@ -53,7 +53,7 @@ def block_of(lessons: Sequence[Lesson], most: int = MOST_CHARACTERS) -> tuple[st
 
 def _written(lessons: Sequence[Lesson]) -> str:
     # No lesson ends the block, or begins another.
-    body = render(lessons).replace("<!--", "&lt;!--")
+    body = re.sub("(?i)(jeeves-reflexion lessons):", r"\1 :", render(lessons).replace("<!--", "&lt;!--"))
     return "\n".join((BEGIN, f"{_HEAD}\n\n{body}" if body else "There are no lessons yet.", END))
 
 
