@@ -1,12 +1,8 @@
-"""Every Python block of these pages runs as pasted, in the order of its page; a script stands in for the model."""
+"""The Python blocks of these pages run as pasted, in the order of their page; a script stands in for the model."""
 
-import ast
-import inspect
 import re
 from pathlib import Path
-from types import CodeType
 
-import anyio
 import pytest
 
 import jeeves_reflexion
@@ -16,21 +12,12 @@ DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-def run(code: CodeType, names: dict[str, object]) -> None:
-    """Run a block, in an event loop of its own where it awaits something at its top level."""
-    if not code.co_flags & inspect.CO_COROUTINE:
-        exec(code, names)
-        return
-
-    async def awaiting() -> None:
-        await eval(code, names)
-
-    anyio.run(awaiting)
-
-
 @pytest.mark.parametrize(
     "page",
-    ["tasknotes", "reflections", "refinement", "experiments", "learner", "models", "tools", "sharing"],
+    [
+        *("tasknotes", "reflections", "refinement", "experiments", "learner", "models", "tools", "sharing"),
+        *("lessons", "recordings", "security"),
+    ],
 )
 def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
     pytest.importorskip("faiss")
@@ -42,4 +29,5 @@ def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
     assert blocks
     names: dict[str, object] = {}
     for block in blocks:
-        run(compile(block, f"{page}.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if "from transformers" not in block:  # wants a classifier, which is the reader's own
+            exec(compile(block, f"{page}.md", "exec"), names)

@@ -24,7 +24,8 @@ def parse_base_url(text: str) -> httpx.URL:
             "base_url must hold neither credentials nor a query but ?api-version=: pass api_key instead"
         )
     if url.scheme not in {"http", "https"} or not url.host:
-        raise ValueError(f"base_url must begin with http:// or https:// and name a host, not {text!r}")
+        # Without the text: it may be a key, or have one in it.
+        raise ValueError("base_url must begin with http:// or https:// and name a host")
     return url
 
 
@@ -53,7 +54,7 @@ def address_and_key(
 
 def address_of(base: httpx.URL, path: str, name: str) -> httpx.URL:
     """Return the address of a service's path; for Azure's resource as a whole, that of the deployment ``name``."""
-    within = base.path.rstrip("/")
+    within = base.raw_path.partition(b"?")[0].decode().rstrip("/")
     if not within and _is_azure(base):
         within = f"/openai/deployments/{quote(name, safe='')}"
     return base.copy_with(raw_path=f"{within}{path}".encode() + (b"?" + base.query if base.query else b""))

@@ -24,6 +24,7 @@ from jeeves_reflexion.loop.lesson_address import open_lessons
 from jeeves_reflexion.models import AnthropicModel, AnthropicOptions, OpenAIModel, OpenAIOptions, Prices
 from jeeves_reflexion.models.anthropic import MAX_TOKENS
 from jeeves_reflexion.models.endpoint import EndpointModel
+from jeeves_reflexion.models.names import kind_and_name
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.redaction import redact
@@ -57,11 +58,11 @@ def key_of(endpoint: Endpoint) -> str | None:
 def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> EndpointModel:
     """Return the model of that name at an endpoint, with the key from the environment.
 
-    ``anthropic:NAME`` is one of Anthropic's. Its price is the one that is given, else the endpoint's. Raises
-    :class:`ModelAuthError` where a key is needed and there is none.
+    ``anthropic:NAME`` is one of Anthropic's, ``openai:NAME`` is ``NAME``. Its price is the one that is given, else the
+    endpoint's. Raises :class:`ModelAuthError` where a key is needed and there is none.
     """
-    anthropic = name.startswith("anthropic:")
-    plain = name.removeprefix("anthropic:")
+    kind, plain = kind_and_name(name)
+    anthropic = kind is AnthropicModel
     asked: dict[str, Any] = {
         "base_url": endpoint.base_url,
         "api_key": key_of(endpoint),
@@ -74,7 +75,7 @@ def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> End
         if anthropic:
             claude = AnthropicOptions(headers=headers, max_tokens=bound or MAX_TOKENS)
             return AnthropicModel(plain, **asked, options=claude)
-        return OpenAIModel(name, **asked, options=OpenAIOptions(headers=headers, max_tokens=bound))
+        return OpenAIModel(plain, **asked, options=OpenAIOptions(headers=headers, max_tokens=bound))
     except ModelAuthError as error:
         variable = "ANTHROPIC_API_KEY" if anthropic else "OPENAI_API_KEY"
         raise ModelAuthError(

@@ -38,6 +38,7 @@ from jeeves_reflexion.loop.factory import LoopOptions
 from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.loop.trace import Trace
+from jeeves_reflexion.models.names import kind_and_name
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Budget, logger
 from jeeves_reflexion.summary import counted
@@ -189,7 +190,7 @@ def run(
     if quiet and options["verbose"]:
         raise click.UsageError("--quiet and --verbose exclude each other")
     asked = (options["model"], options["evaluator_model"] or options["model"])
-    unpriced = {name.removeprefix("anthropic:") for name in asked} - endpoint.prices.keys()
+    unpriced = {kind_and_name(name)[1] for name in asked} - endpoint.prices.keys()
     if options["budget_usd"] is not None and unpriced:
         raise click.UsageError(f"--budget-usd needs --prices with {' and '.join(sorted(unpriced))}")
     # The watch shows warnings as what they are; the log would show them a second time.

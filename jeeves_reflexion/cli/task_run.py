@@ -46,6 +46,7 @@ from jeeves_reflexion.experiments.location import LessonLocation, RunLocation, r
 from jeeves_reflexion.experiments.report import write_report
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models import Prices, RecordedModel
+from jeeves_reflexion.models.names import kind_and_name
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
@@ -111,7 +112,7 @@ def order_of(options: Mapping[str, Any]) -> Order:
     )
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     out = options["out"] or Path("runs") / f"{options['tasks'].stem}-{stamp}"
-    named = (options["model"] or "").removeprefix("anthropic:")
+    _, named = kind_and_name(options["model"] or "")
     known = Prices(*prices) if prices else endpoint.prices.get(named)
     return Order(options, plan, known, out, run_location(options))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -25,7 +25,7 @@ from jeeves_reflexion.lessons.records import MOST_TASKS, Texts, checked, checked
 from jeeves_reflexion.lessons.repository import Revision
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.lessons.store import VectorLessonStore
-from jeeves_reflexion.types import Lesson
+from jeeves_reflexion.types import Lesson, LessonState
 from vectorstores.base import ConflictError
 
 FORMAT: Final = "jeeves-reflexion/lesson"
@@ -195,12 +195,17 @@ async def with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, 
 
 
 async def plan_import(
-    store: VectorLessonStore | None, lines: Iterable[Line], *, approve: bool = False, source: str = ""
+    store: VectorLessonStore | None,
+    lines: Iterable[Line],
+    *,
+    approve: Collection[LessonState] = (),
+    source: str = "",
 ) -> ImportPlan:
     """Say what importing lessons does to a store, None for one that is to be made.
 
-    What is new waits for review, unless you ``approve``; what is retired stays so. Nothing replaces a lesson of higher
-    trust, and a second import changes nothing, whatever the store did to a lesson since.
+    What is new waits for review, unless its state at the source is one that you ``approve``; what is retired stays so.
+    Nothing replaces a lesson of higher trust, and a second import changes nothing, whatever the store did to a lesson
+    since.
     """
     found: dict[str, list[Line]] = {"added": [], "same": [], "changed": [], "refused": []}
     stored: dict[str, Lesson] = {}
@@ -223,8 +228,8 @@ async def plan_import(
                 contradicts=known.contradicts,
             )
         elif lesson.state != "retired":
-            approved = approve and lesson.state == "active"
-            lesson = replace(lesson, state="active" if approved else "proposed", state_reason=reason)
+            state: LessonState = "active" if lesson.state in approve else "proposed"
+            lesson = replace(lesson, state=state, state_reason=reason)
         if store is not None and known is not None and await _has_said(store, known, lesson):
             what, problem = "same", ""
         elif store is not None and known is None and not problem and await _is_counted(store, lesson):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from itertools import zip_longest
-from typing import Protocol
+from typing import Final, Protocol
 
 from jeeves_reflexion.events import (
     AttemptFinished,
@@ -20,6 +20,7 @@ from jeeves_reflexion.events import (
     ModelFailed,
     RunFinished,
     StepTaken,
+    TextStreamed,
     Warned,
 )
 from jeeves_reflexion.session import Session
@@ -27,6 +28,7 @@ from jeeves_reflexion.summary import ENDS, counted, shortened, tokens_of
 from jeeves_reflexion.text import visible
 from jeeves_reflexion.types import Usage
 
+_WIDTH: Final = 80
 _STATED = re.compile(r"\A\s*score\W+[\d.]+\s*(?:\n|\Z)", re.IGNORECASE)
 
 
@@ -49,7 +51,8 @@ class PlainDisplay:
 class Trace:
     """A listener that turns the events of a run into lines.
 
-    ``verbose`` adds the steps, the similarity of each lesson, the judge's reason and calls of models that failed.
+    What the agent's model streams is shown a line at a time. ``verbose`` adds the steps, the similarity of each lesson,
+    the judge's reason and calls of models that failed.
     """
 
     def __init__(self, display: Display | None = None, *, verbose: bool = False) -> None:
@@ -60,9 +63,11 @@ class Trace:
         self._warning = ""
         self._error = ""
         self._usage = Usage()
+        self._streamed = ""
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
+        self._said(event)
         match event:
             case AttemptStarted():
                 self.display.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
@@ -84,6 +89,18 @@ class Trace:
                 self._detailed(event)
             case _:
                 pass  # what an agent says of itself
+
+    def _said(self, event: Event) -> None:
+        """Show the streamed lines that are whole by now, the long ones broken between words."""
+        text = "\n"  # whatever else happens ends a line
+        if isinstance(event, TextStreamed):
+            text = event.text if event.role == "agent" else ""
+        *lines, rest = (self._streamed + text).split("\n")
+        while len(rest) > _WIDTH and (at := rest.rfind(" ", 0, _WIDTH)) > 0:
+            lines, rest = [*lines, rest[:at]], rest[at + 1 :]
+        self._streamed = rest
+        for line in filter(str.strip, lines):
+            self.display.note(f"> {line}", "dim", indent=2)
 
     def _warned(self, message: str) -> None:
         self._warning = message

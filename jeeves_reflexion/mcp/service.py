@@ -201,7 +201,7 @@ class LessonService:
     ) -> Recalled:
         """Return the lessons for a task, and note the recall."""
         store = self._open(caller, "read", namespace)
-        recall = await _recalled(store, task, k)
+        recall = await _recall(store, task, k)
         return Recalled(recall_id=recall.id, lessons=_found(store, recall.offered))
 
     async def explain(
@@ -248,7 +248,7 @@ class LessonService:
     async def begin(self, caller: Caller, task: Task, *, k: int = 3) -> str:
         """Return a prompt for a task, with the lessons that it recalls."""
         store = self._open(caller, "read", None)
-        recall = await _recalled(store, task, k)
+        recall = await _recall(store, task, k)
         block = render([item.lesson for item in recall.offered]) or "(there are no lessons for this task yet)"
         words = read_prompt(None, __package__, "begin_task.md")
         return words.format(lessons=block, recall_id=recall.id, task=task.prompt)
@@ -339,6 +339,14 @@ def reflect_prompt(task: str, happened: str) -> str:
     return read_prompt(None, __package__, "reflect.md").format(task=task, happened=happened)
 
 
+async def _recall(store: VectorLessonStore, task: Task, k: int) -> Recall:
+    """Recall, and have it written before the answer: its outcome may be reported through another server."""
+    recall = await store.recall(task, k=k)
+    async with store_errors("note a recall"):
+        await store.ledger.write_recalls()
+    return recall
+
+
 def _harmless(lesson: Lesson) -> str:
     """A lesson's words, in which no marker of a chat template or tag stays one."""
     return inert(one_line(lesson.text), tags=lesson.trust != "own")
@@ -363,14 +371,6 @@ def _fields(store: VectorLessonStore, lesson: Lesson) -> dict[str, object]:
 
 def _value(store: VectorLessonStore, lesson: Lesson) -> LessonValue:
     return LessonValue.model_validate(_fields(store, store.repository.reader.seen(lesson)))
-
-
-async def _recalled(store: VectorLessonStore, task: Task, k: int) -> Recall:
-    """Recall, and write that at once: the outcome may be reported through another server."""
-    recall = await store.recall(task, k=k)
-    async with store_errors("note a recall"):
-        await store.ledger.write_recalls()
-    return recall
 
 
 def _found(store: VectorLessonStore, items: Sequence[RecalledLesson]) -> tuple[FoundLesson, ...]:

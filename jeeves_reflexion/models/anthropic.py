@@ -129,7 +129,7 @@ class AnthropicModel(EndpointModel):
         kept = {
             name: said for name, said in settings.items() if said is not None and name not in self._refused
         }
-        return {**kept, **self._given.extra}
+        return self._with_extra(kept)
 
     def _choice(self, tools: Sequence[ToolSpec]) -> JSON:
         wanted, parallel = self._given.tool_choice, self._given.parallel_tool_calls

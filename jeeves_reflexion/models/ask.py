@@ -126,6 +126,7 @@ def expected_tokens(
     """Return about how many tokens a request has, rather too many than too few."""
     sent = [message.content for message in messages]
     sent += [json.dumps(message.opaque, default=str) for message in messages if message.opaque]
+    sent += [f"{call.name} {call.arguments}" for message in messages for call in message.tool_calls]
     sent += [json.dumps([tool.description, tool.parameters], default=str) for tool in tools]
     sent.append(json.dumps(schema or {}, default=str))
     return sum(len(text.encode("utf-8", "replace")) for text in sent) // _BYTES_PER_TOKEN

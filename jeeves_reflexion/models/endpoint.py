@@ -38,9 +38,9 @@ class EndpointOptions:
 
     ``max_tokens`` bounds the answers to calls that set no bound of their own. ``tool_choice`` (``"auto"``, ``"none"``,
     ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools. ``extra`` is added to the
-    body of each request, and ``headers`` to its headers, of which no value appears in an error. ``connect_timeout`` is
-    in seconds, and so is ``idle_timeout``, the longest silence within a streamed answer; without, it may be silent for
-    as long as the request may take.
+    body of each request (its lists and objects to those that are there), and ``headers`` to its headers, of which no
+    value appears in an error. ``connect_timeout`` is in seconds, and so is ``idle_timeout``, the longest silence within
+    a streamed answer; without, it may be silent for as long as the request may take.
     """
 
     max_tokens: int | None = None
@@ -151,6 +151,7 @@ class EndpointModel(ABC):
         """
         sampling = self._bounded(sampling or Sampling())
         while True:
+            without = self._refused
             sent = without_system(messages) if "system" in self._refused else messages
             body = {"model": self._name, **self._body(sent, tools, schema, sampling)}
             if self._streams:
@@ -166,6 +167,7 @@ class EndpointModel(ABC):
                 if (
                     error.handed_on
                     or refused is None
+                    or refused in without
                     or (refused in self._given.extra and refused not in WAYS)
                 ):
                     raise
@@ -191,7 +193,22 @@ class EndpointModel(ABC):
             return 0.0
         asked = expected_tokens(messages, tools=tools, schema=schema)
         bound = None if sampling is None else sampling.max_tokens
-        return self._prices.cost(asked, (self._given.max_tokens if bound is None else bound) or 0)
+        # Where a cache is written to, that costs more than to read what was sent.
+        dearest = replace(self._prices, input=max(self._prices.input, self._prices.cache_write or 0.0))
+        return dearest.cost(asked, (self._given.max_tokens if bound is None else bound) or 0)
+
+    def _with_extra(self, body: Mapping[str, JSON]) -> dict[str, JSON]:
+        """Return a body with what the options add: lists and objects grow by theirs, other settings become theirs."""
+        whole = dict(body)
+        for name, more in self._given.extra.items():
+            match whole.get(name), more:
+                case list() as ours, list():
+                    whole[name] = [*ours, *more]
+                case dict() as ours, dict():
+                    whole[name] = {**ours, **more}
+                case _:
+                    whole[name] = more
+        return whole
 
     def _teller(self) -> Tell | None:
         """Return what tells a text to whoever listens to the current run; None where nobody does."""

@@ -31,6 +31,11 @@ class FallbackModel(WrappedModel):
         self._fallback = WrappedModel(fallback)
 
     @property
+    def provider(self) -> str:
+        """What both models say; empty where they differ, for which one answers is not known before."""
+        return super().provider if super().provider == self._fallback.provider else ""
+
+    @property
     def supports_tools(self) -> bool:
         """Whether both models take native tools."""
         return self._model.supports_tools and self._fallback.supports_tools

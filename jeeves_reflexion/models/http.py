@@ -86,7 +86,8 @@ class JsonEndpoint:
         retry: Retry,
     ) -> None:
         for name, seconds in timeouts._asdict().items():
-            if seconds is not None and (not is_number(seconds) or seconds <= 0):
+            unbounded = name == "idle" and seconds is None
+            if not unbounded and (not is_number(seconds) or seconds <= 0):
                 raise ConfigurationError(f"the {name} timeout must be above 0 seconds, not {seconds!r}")
         self.url = url
         self._service = JsonService(

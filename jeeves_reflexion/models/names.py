@@ -18,11 +18,17 @@ def open_model(
     :class:`~jeeves_reflexion.errors.ConfigurationError` for an empty name or a bad address, and
     :class:`~jeeves_reflexion.errors.ModelAuthError` without a key.
     """
-    spec = spec.strip()
-    kind = AnthropicModel if spec.startswith("anthropic:") else OpenAIModel
-    name = spec.removeprefix("anthropic:" if kind is AnthropicModel else "openai:").strip()
+    kind, name = kind_and_name(spec)
     if not name:
         raise ConfigurationError(
             f"the model {spec!r} has no name: write NAME, openai:NAME or anthropic:NAME, such as gpt-4o-mini"
         )
     return kind(name, base_url=base_url, api_key=api_key, timeout=timeout)
+
+
+def kind_and_name(spec: str) -> tuple[type[AnthropicModel | OpenAIModel], str]:
+    """Return whose model ``NAME``, ``openai:NAME`` or ``anthropic:NAME`` is, and its name there."""
+    spec = spec.strip()
+    if spec.startswith("anthropic:"):
+        return AnthropicModel, spec.removeprefix("anthropic:").strip()
+    return OpenAIModel, spec.removeprefix("openai:").strip()

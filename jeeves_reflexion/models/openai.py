@@ -126,7 +126,7 @@ class OpenAIModel(EndpointModel):
         sampling: Sampling,
     ) -> dict[str, JSON]:
         body = self._form.request(messages, tools, schema, sampling, self._refused - {"tools"})
-        return {**body, **self._given.extra, **(self._with_tools(tools) if tools else {})}
+        return {**self._with_extra(body), **(self._with_tools(tools) if tools else {})}
 
     def _with_tools(self, tools: Sequence[ToolSpec]) -> dict[str, JSON]:
         choice = self._given.tool_choice

@@ -11,7 +11,7 @@ from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import Usage
-from jeeves_reflexion.values import is_number
+from jeeves_reflexion.values import checked_settings, is_number
 
 # What LiteLLM's table calls them, in US dollars per token.
 _PER_TOKEN: Final = {
@@ -23,17 +23,24 @@ _PER_TOKEN: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Prices:
     """What a model costs, in US dollars per million tokens.
 
     ``cached_input`` is the price of input that was read from a cache, ``cache_write`` that of input that was written to
-    one; without, either costs what other input does.
+    one; without, either costs what other input does. Raises :class:`ConfigurationError` for a price that is none.
     """
 
     input: float
     output: float
     cached_input: float | None = None
     cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in _PER_TOKEN:
+            price = getattr(self, name)
+            if not 0 <= (price or 0.0) < float("inf"):
+                raise ConfigurationError(f"Prices.{name} must be US dollars of at least 0, not {price!r}")
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int | None = None) -> float:
         """Return the cost of a call in US dollars; ``cached_tokens`` are a part of ``input_tokens``."""

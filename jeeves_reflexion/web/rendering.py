@@ -61,10 +61,12 @@ def shown(value: object) -> object:
 
 
 def when(at: float) -> str:
-    """Return a time of day here, given in seconds since 1970; "-" for one that is not known."""
-    if not at:
-        return "-"
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    """Return a time of day here, given in seconds since 1970; "-" for one that is not known, or in no calendar."""
+    try:
+        known = datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone() if at else None
+    except (OverflowError, ValueError, OSError):
+        known = None
+    return known.strftime("%Y-%m-%d %H:%M") if known else "-"
 
 
 def score(value: float | None) -> str:

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from jeeves_reflexion.errors import ExperimentError
-from jeeves_reflexion.experiments.arms import ArmName
+from jeeves_reflexion.experiments.arms import ArmName, arm_of
 from jeeves_reflexion.experiments.journal import UNREADABLE, Entry, Position
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.report.analysis import Part, Report
@@ -34,7 +34,6 @@ class Tried:
     position: Position
     passed: bool
     scored: bool | None
-    score: float | None
     recalled: int
     learned: bool
     error: bool
@@ -60,7 +59,7 @@ class Design:
         design = config["design"] or {"arms": (), "seeds": (), "trials": 0, "tasks": {}, "held_out": ()}
         held_out = len(design["held_out"])
         return cls(
-            cast("tuple[ArmName, ...]", tuple(design["arms"])),
+            tuple(arm_of(name).name for name in design["arms"]),
             tuple(design["seeds"]),
             int(design["trials"]),
             len(design["tasks"]) - held_out,
@@ -77,6 +76,7 @@ class RunFolder:
     name: str
     path: Path
     tries: dict[Position, Tried] = field(default_factory=dict)
+    _made: float = 0.0
     _read: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -88,7 +88,7 @@ class RunFolder:
         """Return what the run was started with; raises :class:`ExperimentError`."""
         try:
             return Design.of(json.loads((self.path / "config.json").read_bytes()))
-        except (OSError, *UNREADABLE) as error:
+        except (OSError, OverflowError, *UNREADABLE) as error:
             raise ExperimentError(f"the configuration of run {self.name} can't be read: {error}") from error
 
     def state(self) -> tuple[str, float]:
@@ -97,20 +97,19 @@ class RunFolder:
         A run that was killed can't be told from one that goes on: then the time tells.
         """
         path = self.path / "events.jsonl"
+        at = max(_modified(path), _modified(self.path / "journal.jsonl"))
         try:
             with path.open("rb") as file:
                 file.seek(max(_size(path) - _TAIL, 0))
-                last = file.read().splitlines()[-1:]
-            at = max(each.stat().st_mtime for each in (path, self.path / "journal.jsonl") if each.exists())
-            event = json.loads(last[0]) if last else {}
-        except (OSError, ValueError):
-            return "going on", 0.0
-        kind = str(event.get("kind", ""))
-        if kind == "experiment.interrupted":
-            return f"stopped at {event.get('where')}: {event.get('why')}", at
-        if kind == "experiment.finished":
-            said = event.get("interrupted")
-            return f"stopped at {said}" if said else "finished", at
+                written, _, _ = file.read().rpartition(b"\n")  # what follows is being written
+            event = json.loads(written.rpartition(b"\n")[2])
+            if event["kind"] == "experiment.interrupted":
+                return f"stopped at {event['where']}: {event['why']}", at
+            if event["kind"] == "experiment.finished":
+                said = event["interrupted"]
+                return f"stopped at {said}" if said else "finished", at
+        except (OSError, *UNREADABLE):
+            pass  # nothing says that it ended
         return "going on", at
 
     def refresh(self) -> dict[Position, Tried]:
@@ -121,8 +120,9 @@ class RunFolder:
         path = self.path / "journal.jsonl"
         with self._lock:
             try:
-                if _size(path) < self._read:  # it was put in the place of another
-                    self.tries, self._read = {}, 0
+                made = _modified(self.path / "config.json")  # written once
+                if made != self._made or _size(path) < self._read:  # it was put in the place of another
+                    self.tries, self._read, self._made = {}, 0, made
                 with path.open("rb") as file:
                     file.seek(self._read)
                     for line in file:
@@ -174,7 +174,8 @@ class Runs:
         for at, folders, files in os.walk(self.folder):
             depth = len(Path(at).relative_to(self.folder).parts)
             if "config.json" in files and "journal.jsonl" in files:
-                name = Path(at).relative_to(self.folder).as_posix()
+                # A name that is no UTF-8 would stand in no address.
+                name = os.fsencode(Path(at).relative_to(self.folder)).decode(errors="backslashreplace")
                 found.append(self._known.setdefault(name, RunFolder(name, Path(at))))
             folders[:] = [] if depth >= _DEPTH else [each for each in folders if each != "lessons"]
         return sorted(found, key=lambda run: -_modified(run.path / "config.json"))
@@ -204,7 +205,7 @@ def pictures(run: RunFolder, design: Design, tries: Iterable[Tried]) -> list[tup
     made = []
     splits: tuple[tuple[Split, int], ...] = (("learning", design.tasks), ("held-out", design.held_out))
     for judge in judges:
-        for split, tasks in ((name, number) for name, number in splits if number):
+        for split, tasks in ((name, number) for name, number in splits if number and design.arms):
             trials = design.trials if split == "learning" else 1
             success = tuple(_curve(arm, design, rows, judge, split, tasks) for arm in design.arms)
             part = Part(judge, split, tasks, trials, success, (), {})
@@ -218,14 +219,16 @@ def pictures(run: RunFolder, design: Design, tries: Iterable[Tried]) -> list[tup
 def _curve(
     arm: ArmName, design: Design, rows: list[Tried], judge: JudgedBy, split: Split, tasks: int
 ) -> Curve:
+    trials = design.trials if split == "learning" else 1
+    planned = arm_of(arm).trials(trials)
     by_trial: dict[int, list[bool]] = {}
     for seed in design.seeds:
         verdicts: dict[str, bool] = {}
         stopped: set[str] = set()
         own = [r for r in rows if (r.position.arm, r.position.seed, r.position.split) == (arm, seed, split)]
-        for trial in range(1, design.trials + 1):
+        for trial in range(1, trials + 1):
             tried = {r.position.task_id: r for r in own if r.position.trial == trial}
-            if len(tried.keys() | stopped) < tasks:
+            if trial <= planned and len(tried.keys() | stopped) < tasks:
                 break
             for task, row in tried.items():
                 verdicts[task] = row.passed if judge == design.judged_by else bool(row.scored)
@@ -242,7 +245,6 @@ def _tried(position: Position, row: Mapping[str, Any], start: int, size: int) ->
         position,
         bool(result["passed"]),
         None if scored is None else bool(scored["passed"]),
-        result["evaluation"]["score"],
         len((result["recall"] or {}).get("offered", ())),
         result["reflection"] is not None,
         result["attempt"]["error"] is not None,
@@ -252,7 +254,11 @@ def _tried(position: Position, row: Mapping[str, Any], start: int, size: int) ->
 
 
 def _position(row: Mapping[str, Any]) -> Position:
-    return Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
+    position = Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
+    if not isinstance(position.trial, int):
+        raise TypeError(f"{position.trial!r} is no trial")
+    position.arm.encode(), position.task_id.encode()  # else it would stand in no address
+    return position
 
 
 def _size(path: Path) -> int:

@@ -99,6 +99,7 @@ def test_every_example_is_tested() -> None:
         "reflection_code",
         "reflection_validator",
         "reflection_writing",
+        "session_hook",  # run by tests/jeeves_reflexion/mcp
         "structured_reflections",
         "task_notes",
         "workflow_own_steps",  # run by tests/jeeves_reflexion/workflows

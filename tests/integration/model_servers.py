@@ -128,7 +128,8 @@ def serving(command: list[str], port: int, folder: Path) -> Iterator[str]:
     base = f"http://127.0.0.1:{port}/v1"
     log = folder / "server.log"
     with log.open("w") as out:
-        server = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder)
+        offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        server = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder, env=offline)
     try:
         for _ in range(240):
             with contextlib.suppress(httpx.TransportError):

@@ -33,7 +33,7 @@ from jeeves_reflexion.lessons.exchange import (
 )
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.summary import counted
-from jeeves_reflexion.types import Lesson
+from jeeves_reflexion.types import Lesson, LessonState
 
 _SHOWN: Final = 20
 
@@ -122,7 +122,8 @@ def import_(
     lines = import_file(source)
 
     async def planned(store: VectorLessonStore | None) -> ImportPlan:
-        return await plan_import(store, lines, approve=approve, source=source.name)
+        states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
+        return await plan_import(store, lines, approve=states, source=source.name)
 
     new_store = create and origin_at(library.store_address) is None
     plan = anyio.run(planned, None) if new_store else library.within(planned)

@@ -26,6 +26,7 @@ from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.exchange import ImportPlan, Line, lines_of, make_import, plan_import
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.summary import counted
+from jeeves_reflexion.types import LessonState
 
 Way: TypeAlias = Literal["push", "pull"]
 
@@ -97,7 +98,9 @@ def _planned(source: Library, target: Library, *, approve: bool, create: bool) -
         lines = source.within(lines_of)
 
     async def plan(store: VectorLessonStore | None) -> ImportPlan:
-        return await plan_import(store, lines, approve=approve, source=source.shown)
+        # What waits for review there waits here too.
+        states: tuple[LessonState, ...] = ("active",) if approve else ()
+        return await plan_import(store, lines, approve=states, source=source.shown)
 
     if create and origin_at(target.store_address) is None:
         return _Transfer(source, target, anyio.run(plan, None))

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import Attempt, Evaluation, Step, Task
+from jeeves_reflexion.values import UNKNOWN_USAGE
 
 
 class Given(BaseModel):
@@ -114,7 +115,7 @@ def line_transcript(value: Mapping[str, Any], place: str) -> Transcript:
         task, attempt = conversation(read.messages)
     else:
         steps = tuple(Step(**step.model_dump()) for step in read.steps)
-        task, attempt = read.task, Attempt(read.output, steps=steps)
+        task, attempt = read.task, Attempt(read.output, steps=steps, usage=UNKNOWN_USAGE)
     given = read.id or json.dumps([task, attempt.output, [repr(step) for step in attempt.steps]])
     verdict = None if read.score is None else Evaluation(read.score, rationale=read.reason)
     return Transcript(transcript_id(given), Task(task, reference=read.reference), attempt, verdict)
@@ -141,7 +142,7 @@ def conversation(messages: Sequence[ChatMessage], *, failed: Collection[str] = (
     """Return the task of a conversation and the attempt at it; ``failed`` names the calls that failed."""
     answers = [each.text for each in messages if each.role == "assistant" and each.text.strip()]
     steps = tuple(_steps(messages, failed))
-    return task_of(messages), Attempt(answers[-1] if answers else "", steps=steps)
+    return task_of(messages), Attempt(answers[-1] if answers else "", steps=steps, usage=UNKNOWN_USAGE)
 
 
 def _steps(messages: Sequence[ChatMessage], failed: Collection[str]) -> Iterator[Step]:

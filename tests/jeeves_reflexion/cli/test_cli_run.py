@@ -112,6 +112,20 @@ def test_verbose_shows_steps_similarities_and_reasons_as_they_happen(run, server
     ]
 
 
+def test_a_streamed_answer_is_shown_line_by_line_while_it_comes(run, server):
+    parts = ["It is ", "Paris,\nthe capital" + 20 * " of a", " country", None]
+    deltas = [{"content": part} if part else {} for part in parts]
+    chunks = [{"choices": [{"delta": each, "finish_reason": None if each else "stop"}]} for each in deltas]
+    lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
+    server.answers = [(200, "text/event-stream", "".join([*lines, "data: [DONE]\n\n"]))]
+    result = run("What is the capital of France?", "--stream", "--no-lessons")
+    told = [line for line in result.stderr.splitlines() if line.startswith("  > ")]
+    assert told[0] == "  > It is Paris,"
+    assert " ".join(line[4:] for line in told[1:]) == "the capital" + 20 * " of a" + " country"
+    assert all(len(line) <= 84 for line in told)
+    assert result.stdout.startswith("It is Paris,\nthe capital of a")
+
+
 def test_quiet_leaves_the_answer_alone(run):
     result = run("What is the capital of France?", "--quiet")
     assert (result.stdout, result.stderr) == ("Paris\n", "")
@@ -175,6 +189,8 @@ def test_a_budget_in_dollars_goes_by_the_prices_of_a_file(run, server, tmp_path)
     assert 0 < len(server.asked) <= 2
     told = json.loads(run("Say something.", "--prices", str(prices), "--max-attempts", "1", "--json").stdout)
     assert told["usage"]["total"]["cost_usd"] == pytest.approx(0.15)
+    whose = run("Say something.", "--model", "openai:tiny", "--prices", str(prices), "--budget-usd", "0.1")
+    assert (whose.exit_code, server.asked[-1]["model"]) == (1, "tiny")
     refused = run("Say something.", "--budget-usd", "0.1")
     assert refused.exit_code == 2
     assert "--budget-usd needs --prices with tiny" in refused.stderr

@@ -177,7 +177,7 @@ async def test_a_lesson_of_another_store_is_imported_and_supported_by_one(lesson
 
 async def test_what_the_store_made_of_a_lesson_is_no_difference_and_stays(lessons):
     await make_import(
-        lessons, await plan_import(lessons, [Line(1, ONE, ("a",))], approve=True), Change("import")
+        lessons, await plan_import(lessons, [Line(1, ONE, ("a",))], approve=("active",)), Change("import")
     )
     await Curator(lessons.repository).retire("one", reason="harms")
     assert str(await plan_import(lessons, [Line(1, ONE, ("a",))])) == "0 added, 1 same, 0 changed, 0 refused"
@@ -190,7 +190,7 @@ async def test_what_the_store_made_of_a_lesson_is_no_difference_and_stays(lesson
 
 async def imported(lessons, *lines):
     """Import lines without a look, and return what was new, changed, the same and refused in words."""
-    plan = await plan_import(lessons, lines, approve=True)
+    plan = await plan_import(lessons, lines, approve=("active",))
     await make_import(lessons, plan, Change("import"))
     return str(plan)
 
@@ -227,7 +227,7 @@ async def test_new_words_for_a_lesson_that_another_principal_imported_arrive(les
 
 async def test_what_somebody_changed_since_the_plan_is_left_as_it_is(lessons):
     await make_import(
-        lessons, await plan_import(lessons, [Line(1, ONE, ("a",))], approve=True), Change("import")
+        lessons, await plan_import(lessons, [Line(1, ONE, ("a",))], approve=("active",)), Change("import")
     )
     plan = await plan_import(lessons, [Line(1, replace(ONE, text="Shut the drawer."), ("a",))])
     await Curator(lessons.repository).edit("one", "Leave the drawer.")
@@ -303,13 +303,13 @@ async def test_many_lessons_go_in_few_writes_and_a_stopped_import_goes_on(lesson
         return await add(chunks, records=records)
 
     monkeypatch.setattr(lessons.store, "add", counted)
-    plan = await plan_import(lessons, lines, approve=True)
+    plan = await plan_import(lessons, lines, approve=("active",))
     with pytest.raises(ConnectionError):
         await make_import(lessons, plan, Change("import"))
     monkeypatch.undo()
     done = await lessons.count()
     assert 0 < done < 250
-    plan = await plan_import(lessons, lines, approve=True)
+    plan = await plan_import(lessons, lines, approve=("active",))
     assert (len(plan.same), len(plan.added)) == (done + 1, 250 - done), "an equal one is counted already"
     assert await make_import(lessons, plan, Change("import")) == 0
     assert await lessons.count() == 250

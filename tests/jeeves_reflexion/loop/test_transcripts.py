@@ -137,6 +137,7 @@ def verdict(span: Any, **attributes: Any) -> None:
 def test_the_run_of_an_agent_is_one_attempt_with_its_steps(read):
     [found] = read(agent, twice=True)
     assert (found.task.prompt, found.attempt.output, found.evaluation) == (ASKED, "It is 39.", None)
+    assert found.attempt.usage.unreported, "what it used is not known, and not nothing"
     [step] = found.attempt.steps
     assert (step.thought, step.action, step.observation) == ("I look.", 'look {"x": 3}', "row 3 holds 40")
     assert step.failed

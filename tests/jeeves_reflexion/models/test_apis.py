@@ -222,6 +222,32 @@ async def test_a_bound_of_the_model_is_for_calls_without_one(endpoint, completed
     assert [request[setting] for request in endpoint.requests] == [50, 7]
 
 
+@asynchronous
+@table("api", ["chat", "responses"])
+async def test_what_is_added_to_a_body_takes_nothing_away(endpoint, completed, api):
+    endpoint.gives(completed() if api == "chat" else answer(MESSAGE))
+    more = {"tools": [{"type": "web_search"}], "text": {"verbosity": "low"}, "include": ["sources"], "top_p": 1}
+    async with connect(endpoint, api=api, options=OpenAIOptions(extra=more)) as model:
+        await model.complete(HELLO, tools=[TOOL], schema=SCHEMA)
+    (body,) = endpoint.requests
+    assert [tool["type"] for tool in body["tools"]] == ["function", "web_search"]
+    assert (body["text"]["verbosity"], body["top_p"], body["include"][-1]) == ("low", 1, "sources")
+    if api == "responses":
+        assert body["text"]["format"]["schema"] == SCHEMA
+        assert body["include"] == ["reasoning.encrypted_content", "sources"]
+
+
+@asynchronous
+async def test_what_is_refused_again_is_an_error(endpoint, canned):
+    refusal = "Function tools with reasoning_effort are not supported for m in /v1/chat/completions."
+    endpoint.gives(*[canned({"error": {"message": refusal}}, 400)] * 3, canned("", 401))
+    extra = {"tools": [{"type": "web_search"}]}
+    async with connect(endpoint, api="chat", options=OpenAIOptions(extra=extra)) as model:
+        with pytest.raises(ModelResponseError, match="reasoning_effort"):
+            await model.complete(HELLO)
+    assert len(endpoint.requests) == 2
+
+
 @table("bound", [0, -1, 1.5, True])
 def test_a_bound_is_a_whole_number(bound):
     with pytest.raises(ConfigurationError, match="max_tokens"):
@@ -252,6 +278,14 @@ async def test_an_address_of_azure(endpoint, completed, path, asked):
     assert endpoint.paths == [f"{asked}?api-version=2024-10-21"]
     assert endpoint.headers[0]["api-key"] == KEY
     assert "authorization" not in endpoint.headers[0]
+
+
+@asynchronous
+async def test_a_path_stays_as_it_is_written(endpoint, completed):
+    endpoint.gives(completed())
+    async with connect(endpoint, api="chat", base_url=f"{endpoint.url}/\u00fc/a%2Fb") as model:
+        await model.complete(HELLO)
+    assert endpoint.paths == ["/v1/%C3%BC/a%2Fb/chat/completions"]
 
 
 @asynchronous

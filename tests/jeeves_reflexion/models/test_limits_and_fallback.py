@@ -204,6 +204,7 @@ async def test_what_came_with_an_answer_goes_back_to_the_model_that_gave_it(endp
         first._replies += (ModelTimeoutError("late"),)
         await model.complete(told)
         assert model.expected_cost(told) > 0
+        assert (model.provider, FallbackModel(other, fallback=other).provider) == ("", "openai")
     assert "first's" not in str(endpoint.requests)
     assert "second's" in str(endpoint.requests[1])
     assert "second's" not in str([message.opaque.get("chat") for message in first.calls[2].messages])

@@ -569,6 +569,9 @@ def test_other_machines_do(monkeypatch):
 @table(
     ("settings", "problem"),
     [
+        ({"base_url": "user:secret@models.example/v1"}, "must begin with http"),
+        ({"timeout": None}, "total timeout"),
+        ({"options": OpenAIOptions(connect_timeout=None)}, "connect timeout"),
         ({"base_url": "models.example/v1"}, "must begin with http"),
         ({"base_url": "ftp://models.example"}, "must begin with http"),
         ({"base_url": "https://me:secret@models.example/v1"}, "neither credentials"),

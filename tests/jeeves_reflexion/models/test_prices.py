@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -19,7 +20,7 @@ from jeeves_reflexion.models import (
     read_prices,
 )
 from jeeves_reflexion.models.wrapped import WrappedModel
-from jeeves_reflexion.protocols import Message, Sampling
+from jeeves_reflexion.protocols import Message, Sampling, ToolCall
 from jeeves_reflexion.session import Spend
 
 asynchronous = pytest.mark.anyio
@@ -128,6 +129,16 @@ def test_what_a_call_may_cost():
     assert OpenAIModel("m", base_url="http://localhost:1").expected_cost(HELLO) == 0.0
     longer = [Message("assistant", "", opaque={"chat": {"reasoning_content": "y" * 300}})]
     assert model.expected_cost(longer) > 300
+    called = [Message("assistant", "", (ToolCall("c1", "write", "y" * 300),))]
+    assert model.expected_cost(called) > 300
+    cached = OpenAIModel("m", base_url="http://localhost:1", prices=replace(prices, cache_write=6_000_000.0))
+    assert cached.expected_cost([Message("user", "x" * 28)]) == pytest.approx(60.0)
+
+
+@table("price", [float("nan"), float("inf"), -1, "3", None])
+def test_a_price_is_a_number_of_dollars(price):
+    with pytest.raises(ConfigurationError, match=r"Prices\.output"):
+        Prices(1.0, price)
 
 
 def test_prices_are_data_of_the_users(tmp_path):

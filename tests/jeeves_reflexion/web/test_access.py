@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+import os
 import re
+import shutil
 import sys
 
 import httpx
@@ -89,20 +92,40 @@ def test_a_change_needs_a_form_of_this_page(client, server):
     assert form_of(client) == asked  # nothing was changed
 
 
-def test_an_odd_address_is_answered_in_words(client, server):
-    config = (server.folder / "runs" / "first" / "config.json").read_text()
-    opened = json.dumps({**json.loads(config), "design": None})
-    for run, text, journal in (
-        ("damaged", config, '{"kind": "try"}\n'),
-        ("opened", opened, ""),
-        ("odd", "[]", ""),
+def test_an_odd_address_and_a_damaged_run_are_answered_in_words(client, server):
+    first = server.folder / "runs" / "first"
+    config = json.loads((first / "config.json").read_text())
+    line = (first / "journal.jsonl").read_text().splitlines()[0] + "\n"
+    row = json.loads(line)
+    damaged = [
+        (config, '{"kind": "try"}\n', ""),
+        ({**config, "design": None}, "", ""),
+        ([], "", ""),
+        ({**config, "design": {**config["design"], "trials": float("inf")}}, line, ""),
+        ({**config, "design": {**config["design"], "arms": []}}, line, ""),
+        *(({**config, "started": at}, line, "") for at in (1e300, float("nan"))),
+        *((config, json.dumps({**row, "task_id": name}) + "\n", "") for name in (5, "\ud800")),
+        (config, line + json.dumps({**row, "trial": "2"}) + "\n", ""),
+        *((config, line, last) for last in ("[]\n", '"x"\n', "\x00\n")),
+    ]
+    names = [f"odd-{number}" for number in range(len(damaged))] + ["'\"><&?#%2e", os.fsdecode(b"\xff")]
+    for name, (made, journal, events) in zip(
+        names, [*damaged, (config, line, ""), (config, line, "")], strict=True
     ):
-        folder = server.folder / "runs" / run
+        folder = server.folder / "runs" / name
         folder.mkdir()
-        (folder / "config.json").write_text(text)
+        (folder / "config.json").write_text(json.dumps(made))
         (folder / "journal.jsonl").write_text(journal)
+        (folder / "events.jsonl").write_text(events)
+    found = [html.unescape(each) for each in re.findall(r'"(/run\?run=.*?)"', client.get("/runs").text)]
+    assert len(found) > len(names)
+    for address in found:
+        story = address.replace("/run?", "/story?") + "&task=cellar&arm=retry&seed=0"
+        for each in (address, story):
+            answer = client.get(each)
+            assert answer.status_code < 500, each
+            assert "there is no run" not in answer.text, each
     for address in (
-        *("/runs", "/run?run=damaged", "/run?run=opened", "/run?run=odd"),
         *("/lesson?id=%00", "/lesson?id=%ff%fe", "/lesson", "/?after=abc", "/?kind=%00", "/?tool=%00&q=x"),
         *(
             "/why?task=x&k=99999999999999999999",
@@ -122,6 +145,42 @@ def test_an_odd_address_is_answered_in_words(client, server):
         answer = client.get(address)
         assert answer.status_code < 500, address
         assert "<h1>" in answer.text, address
+
+
+def test_an_arm_that_tries_once_keeps_its_figure_and_held_out_tasks_are_tried_once(client, server):
+    first, once = server.folder / "runs" / "first", server.folder / "runs" / "once"
+    once.mkdir()
+    text = (first / "config.json").read_text().replace('"retry"', '"react"')
+    config = json.loads(text)
+    config["design"]["held_out"] = ["cellar"]
+    (once / "config.json").write_text(json.dumps(config))
+    lines = (first / "journal.jsonl").read_text().replace('"arm": "retry"', '"arm": "react"').splitlines()
+    rows = [row for row in map(json.loads, lines) if row["kind"] == "try"]
+    learned = [
+        row for row in rows if row["task_id"] != "cellar" and (row["arm"], row["trial"]) != ("react", 2)
+    ]
+    held = [{**row, "split": "held-out"} for row in rows if row["task_id"] == "cellar" and row["trial"] == 1]
+    for row in held:
+        row["result"]["passed"] = True
+    (once / "journal.jsonl").write_text("".join(json.dumps(row) + "\n" for row in learned + held))
+    learning, held_out = re.findall(r"<figure>.*?</tbody>", client.get("/run?run=once").text, re.DOTALL)
+    assert "not yet" not in learning
+    assert "react, trial 2: 0/1" in learning
+    assert "react, trial 1: 1/1" in held_out
+    assert "trial 2" not in held_out
+
+
+def test_a_run_that_took_the_place_of_another_is_read_anew(client, server):
+    first, second = server.folder / "runs" / "first", server.folder / "runs" / "second"
+    shutil.copytree(first, second)
+    lines = (second / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (second / "journal.jsonl").write_bytes(b"".join(lines[:-1]))
+    assert client.get("/run?run=second").status_code == 200
+    os.utime(second / "config.json", (1.0, 1.0))
+    (second / "journal.jsonl").write_bytes(
+        b"".join([lines[0].replace(b"locked", b"locked for good"), *lines[1:]])
+    )
+    assert client.get("/run?run=second").status_code == 200
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
