@@ -5,7 +5,7 @@ an append-only log of verdicts, so that any number of processes may write, die a
 counts once. Collections: ``recalls`` (by recall id), ``run <id>`` (which recalls a run made) and ``outcomes``
 (verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``). A recall is noted in memory and
 written with its outcome, in one transaction: it costs its attempt nothing. One without an outcome is written before
-anything is asked of runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
+this process asks anything of runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
 """
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ def _pick(run_id: str, recalls: Sequence[RunRecall], attempt: int | None, task_i
     if not recalls:
         raise LessonStoreError(
             f"there is no run {run_id!r} in this store: check the id and the namespace (a run is known by its recalls, "
-            "so one without a lesson store is not)"
+            "so one without a lesson store is not, and one under way elsewhere not before its first outcome)"
         )
     tasks = sorted({each.task_id for each in recalls})
     if task_id is None and len(tasks) > 1:
