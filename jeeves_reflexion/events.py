@@ -218,15 +218,6 @@ class TaskReflectedEvent(Occurrence, kind="tasknotes.reflected"):
     is_first_reflection: bool
 
 
-class NotesRolledBack(Occurrence, kind="tasknotes.rolled_back"):
-    """A version of a task's notes was taken back, because the runs under it went worse; version 0 is none."""
-
-    identity: str
-    old: int
-    new: int
-    reason: str
-
-
 class StepTaken(Occurrence, kind="agent.step"):
     """The base agent took a step."""
 
@@ -294,7 +285,6 @@ Event: TypeAlias = (
     | RefinementFinished
     | NotesApplied
     | TaskReflectedEvent
-    | NotesRolledBack
     | StepTaken
     | ModelCalled
     | ModelFailed

@@ -21,7 +21,7 @@ from jeeves_reflexion.protocols import Memory
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import abridge, one_line
-from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task, Trial
+from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task
 
 LOCK_SECONDS = 10.0
 MOST_BYTES = 10_000_000
@@ -127,23 +127,18 @@ def with_line(block: str, line: str) -> str:
     """
     if finding := screen(line):
         raise LessonRefusedError(f"the line was not taken ({finding.kind}): it {finding.why}", "")
-    return _with_item(block, f"- {inert(one_line(redact(clean_characters(line))))}")
-
-
-def _with_item(block: str, item: str) -> str:
+    item = f"- {inert(one_line(redact(clean_characters(line))))}"
     if item in block.splitlines():
         return block
     return f"{block.rstrip()}\n{item}" if block.strip() else item
 
 
-def with_lesson(block: str, trial: Trial) -> str:
-    """Return a block as the attempt after a trial sees it; what was refused for later runs is not for it."""
-    if trial.lesson is not None:  # the memory took it: it is clean
-        return _with_item(block, f"- {trial.lesson.text}")
-    if trial.reflection is None:
+def with_reflection(block: str, reflection: Reflection | None) -> str:
+    """Return a block as the next attempt of the same run sees it, also where a memory of the user's took all."""
+    if reflection is None:
         return block
     try:
-        return with_line(block, trial.reflection.lesson)
+        return with_line(block, reflection.lesson)
     except LessonRefusedError:  # told where it was to be stored
         return block
 

@@ -133,6 +133,20 @@ async def found_lessons(
         number *= 2
 
 
+async def nearest_lessons(
+    lessons: Repository, query: str, where: Filter | None, *, k: int, pool: int, state: LessonState | None
+) -> list[Candidate]:
+    """Return the lessons of a state, or of any, nearest to a text, at least ``k`` where there are so many."""
+    found = await found_lessons(lessons, query, where, number=k, least=k, floor=-1.0, state=state)
+    if state != "proposed":
+        return found
+    # What another principal wrote lies in the store as active, and is proposed to this reader.
+    near = await found_lessons(lessons, query, where, number=pool, least=0, floor=-1.0, state=None)
+    known = {each.lesson.id for each in found}
+    found += [each for each in near if each.lesson.state == state and each.lesson.id not in known]
+    return sorted(found, key=lambda each: -each.similarity)
+
+
 def credited(
     found: Sequence[Candidate], known: Credits, *, retire: bool, half_life_days: float
 ) -> tuple[list[Candidate], list[RecalledLesson]]:

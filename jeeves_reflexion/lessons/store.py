@@ -42,6 +42,7 @@ from jeeves_reflexion.lessons.retrieval import (
     credited,
     found_lessons,
     likeness_of,
+    nearest_lessons,
     pick,
 )
 from jeeves_reflexion.lessons.settings import LessonSettings, checked_k
@@ -266,14 +267,13 @@ class VectorLessonStore:
         """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched.
 
         With ``state=None`` lessons of any state are found. ``where`` narrows them by metadata, such as
-        ``{"task_kind": "geo", "tool": "search"}``.
+        ``{"task_kind": "geo", "tool": "search"}``. What is proposed because others wrote it is looked for among the
+        nearest ``4 * k`` keys.
         """
         k, narrowed = checked_k(k), lesson_filter(where)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await found_lessons(
-                self.repository, query, narrowed, number=k, least=k, floor=-1.0, state=state
-            )
+            found = await nearest_lessons(self.repository, query, narrowed, k=k, pool=POOL * k, state=state)
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found[:k]]
 
     def _where(self, task: Task) -> Filter | None:
@@ -394,7 +394,8 @@ class VectorLessonStore:
                 await self.ledger.write_recalls()
             except VectorStoreError as error:  # nothing hangs on them any more
                 logger.warning("recalls without an outcome are not noted: %s", error)
-            await self.store.close()
+            finally:
+                await self.store.close()
 
     async def __aenter__(self) -> Self:
         return self

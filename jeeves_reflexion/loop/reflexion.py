@@ -26,7 +26,7 @@ from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
-from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_lesson
+from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
 from jeeves_reflexion.loop.factory import (
     AgentLike,
     Choices,
@@ -237,9 +237,8 @@ class Reflexion(Generic[T]):
         source = Provenance(session.id, trial.number, score, self._model_name, self._agent_name, now)
         kept: Lesson | None = None
         if self.lessons is not None:
-            with replace(session, attempt=trial.number).acting_as(
-                "reflector"
-            ):  # a store may ask a model whether to let the lesson in
+            # A store may ask a model whether to let the lesson in.
+            with replace(session, attempt=trial.number).acting_as("reflector"):
                 lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
@@ -262,7 +261,7 @@ class Reflexion(Generic[T]):
             last = history[-1] if history else None
             if last is None:
                 return None, await read_block(self.memory, self.lessons_block_name)
-            return None, with_lesson(last.block, last)
+            return None, with_reflection(last.block, last.reflection)
         lessons, number = self.lessons, len(history) + 1
         skipped = session.id if self.preset.chain else ""
         recall = await session.in_time(
@@ -347,10 +346,10 @@ class Reflexion(Generic[T]):
     async def note_outcome(self, session: Session, trial: Trial) -> Trial:
         """Tell the lesson store how the attempt went that its lessons were recalled for, also where nobody can say."""
         lessons, recall = self.lessons, trial.recall
-        if lessons is None or recall is None or (trial.exhausted and not trial.evaluation.scored):
+        if lessons is None or recall is None:
             return trial
         try:
-            await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))
+            await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation), grace=STORE_GRACE)
         except (errors.LessonStoreError, errors.BudgetExceededError) as error:
             return await warn(session, trial, str(error))
         return trial

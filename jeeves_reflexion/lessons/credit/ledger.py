@@ -5,16 +5,15 @@ an append-only log of verdicts, so that any number of processes may write, die a
 counts once. Collections: ``recalls`` (by recall id), ``run <id>`` (which recalls a run made) and ``outcomes``
 (verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``). A recall is noted in memory and
 written with its outcome, in one transaction: it costs its attempt nothing. One without an outcome is written before
-anything is asked of runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
+this process asks anything of runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -32,11 +31,12 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     entry_of,
     in_force,
 )
-from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.lessons.repository import FORGOTTEN, digest_of, store_errors
 from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson
-from vectorstores.base import ConflictError, RecordStore, RecordWrite, VectorStore
+from vectorstores.base import ConflictError, InvalidChunkError, RecordStore, RecordWrite, VectorStore
 
 MAX_AGE: Final = 5.0
 """For how many seconds credits are taken as they are, by default."""
@@ -146,17 +146,48 @@ class Ledger:
         return {each: its for each, its in waiting.items() if its[-1].collection == noted[-1].collection}
 
     async def write_recalls(self) -> None:
-        """Write what is noted of recalls and not written yet."""
-        await self._write(dict(self._unwritten))
+        """Write what is noted of recalls and not written yet; one that the store can't hold is told in the log."""
+        waiting = dict(self._unwritten)
+        try:
+            await self._write(waiting)
+        except InvalidChunkError:
+            # One with an id that can't be stored must not keep the others of this process from being written.
+            for recall_id, writes in waiting.items():
+                try:
+                    await self._write({recall_id: writes})
+                except InvalidChunkError as error:
+                    self._unwritten.pop(recall_id, None)
+                    logger.warning("a recall is not noted: %s", error)
 
     async def _write(self, noted: Mapping[str, Sequence[RecordWrite]], *more: RecordWrite) -> None:
         """Write what is noted of recalls, and ``more``, in one transaction."""
         writes = [*(each for writes in noted.values() for each in writes), *more]
         if writes:
             # Records of lessons lie beside vectors.
-            await cast("VectorStore", self.records).add([], records=writes)
+            await cast("VectorStore", self.records).add([], records=await self._without_forgotten(writes))
         for recall_id in noted:
             self._unwritten.pop(recall_id, None)
+
+    async def _without_forgotten(self, writes: list[RecordWrite]) -> list[RecordWrite]:
+        """Strike what another process forgot while it waited here to be written."""
+        if not (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # as in most stores
+            return writes
+        named = {
+            _id_of(item)
+            for write in writes
+            for part in _NAMING.get(write.collection, ())
+            for item in cast("Mapping[str, Sequence[JSON]]", write.value).get(part, ())
+        }
+        for lesson_id in map(str, named):
+            if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
+                struck = [(write, _NAMING.get(write.collection, ())) for write in writes]
+                writes = [
+                    replace(
+                        write, value=_without(write.value, lesson_id=lesson_id, parts=parts) or write.value
+                    )
+                    for write, parts in struck
+                ]
+        return writes
 
     async def note_outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
@@ -184,8 +215,15 @@ class Ledger:
             )
             if noted:
                 first = entry_of(in_force(verdict, None), counting_of(entry))
-                with contextlib.suppress(ConflictError):  # another call was faster, and wrote the recall too
+                try:
                     await self._write(noted, RecordWrite(OUTCOMES, recall_id, first, must_be_new=True))
+                except ConflictError:  # another call was faster, and wrote the recall too
+                    pass
+                except InvalidChunkError:
+                    await self.write_recalls()
+                    if await self.records.get(RECALLS, recall_id) is None:
+                        raise
+                else:
                     return True
             return (await self._append(recall_id, entry, verdict)) is not None
 
@@ -333,7 +371,7 @@ def _pick(run_id: str, recalls: Sequence[RunRecall], attempt: int | None, task_i
     if not recalls:
         raise LessonStoreError(
             f"there is no run {run_id!r} in this store: check the id and the namespace (a run is known by its recalls, "
-            "so one without a lesson store is not)"
+            "so one without a lesson store is not, and one under way elsewhere not before its first outcome)"
         )
     tasks = sorted({each.task_id for each in recalls})
     if task_id is None and len(tasks) > 1:

@@ -18,7 +18,7 @@ _SAID: Final = ("kind", "at", "by", "reason", "before", "counts")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was said of one attempt: by the evaluator, or later by someone (``by``, ``reason``).
+    """What was said of one attempt: by the evaluator, or later by someone; ``by`` and ``reason`` if they are told.
 
     ``score`` is what it says. ``counts`` is the score that counts for the attempt from here on, ``before`` the one that
     did until then; None: none does. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the
@@ -85,11 +85,10 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
-    """Return the record of a verdict; an evaluator's names nobody and gives no reason."""
+    """Return the record of a verdict; an evaluator's says who and why only if somebody told it."""
     said = {name: getattr(verdict, name) for name in ("score", "passed", *_SAID)}
-    if verdict.kind == "evaluator":
-        del said["by"], said["reason"]
-    return {**said, **counting}
+    silent = {"by", "reason"} if verdict.kind == "evaluator" else set()
+    return {**{name: value for name, value in said.items() if value or name not in silent}, **counting}
 
 
 def written_at(record: Record) -> float:

@@ -12,6 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from jeeves_reflexion import (
+    Evaluation,
     LessonSettings,
     LessonStoreError,
     Provenance,
@@ -154,6 +155,21 @@ async def test_lessons_that_say_the_same_by_themselves_are_left_alone(make):
             assert await lessons.get(lesson.id) == lesson
             assert "[forgotten]" not in str(await lessons.repository.entries(lesson.id))
         assert {each.lesson.id for each in (await lessons.recall(TEAPOT, k=5)).offered} <= {same.id, task.id}
+
+
+async def test_an_attempt_that_was_under_way_elsewhere_brings_nothing_of_it_back(make):
+    async with make() as lessons:
+        kept = await learn(lessons, TEAPOT, LEAVE, "mug-run")
+        gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
+        elsewhere = VectorLessonStore(lessons.store)
+        judged, _ = [await elsewhere.recall(TEAPOT, k=2, run_id=run) for run in ("judged", "left")]
+        assert {item.lesson.id for item in judged.offered} == {kept.id, gone.id}
+        assert await lessons.forget(gone.id)
+        assert await elsewhere.outcome(judged.id, Evaluation(1.0))
+        await elsewhere.ledger.write_recalls()
+        left = await everything(lessons)
+        assert (left.count(judged.id), gone.id in left) == (2, False)
+        assert set((await lessons.ledger.credits(max_age=0.0)).tallies) == {kept.id}
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

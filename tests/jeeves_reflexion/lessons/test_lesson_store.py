@@ -397,3 +397,17 @@ async def test_a_store_in_memory_may_be_shared_by_two_lesson_stores():
     under = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
     await VectorLessonStore(under).record(CLEAN, Reflection(SINK), provenance=SOURCE)
     assert await VectorLessonStore(under).count() == 1
+
+
+async def test_a_store_is_closed_though_a_recall_can_not_be_written(make, monkeypatch):
+    lessons = make()
+    await lessons.recall(CLEAN, k=1)
+
+    async def broken(*_, **__):
+        raise RuntimeError("no thread can be started")
+
+    monkeypatch.setattr(lessons.store, "add", broken)
+    with pytest.raises(RuntimeError, match="no thread"):
+        await lessons.close()
+    with pytest.raises(LessonStoreError, match="was closed"):
+        await lessons.count()

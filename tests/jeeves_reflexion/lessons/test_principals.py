@@ -59,6 +59,20 @@ async def offered(store: VectorLessonStore) -> tuple[str, ...]:
     return (await store.recall(TASK, k=50)).texts
 
 
+async def test_what_another_wrote_is_searched_as_it_is_seen(opened):
+    alice, bob = opened("alice"), opened("bob")
+    hers = await write(alice, "Look under the mat before you look in the drawer.")
+    his = await write(opened("bob", propose=True), "Ask the neighbour for the brass key.")
+
+    async def searched(store, state):
+        return {each.lesson.id for each in await store.search(TASK.prompt, state=state)}
+
+    for store, active, proposed in ((alice, {hers.id}, {his.id}), (bob, set(), {hers.id, his.id})):
+        assert await searched(store, "active") == active
+        assert await searched(store, "proposed") == proposed
+        assert await searched(store, None) == {hers.id, his.id}
+
+
 @pytest.mark.parametrize("text", PAST_THE_RULES)
 @pytest.mark.parametrize("claims", ["own", "shared", "imported"])
 async def test_an_attack_that_passes_the_rules_is_not_active_for_who_has_not_accepted_its_writer(

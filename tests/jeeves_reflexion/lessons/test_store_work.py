@@ -94,7 +94,9 @@ async def test_a_recall_is_one_search_and_one_reading_and_its_outcome_one_write(
         assert len(recall.offered) == 5
     calls.clear()
     await lessons.outcome(recall.id, Evaluation(1.0))
-    assert names(calls) == {"add": 1}
+    assert names(calls) == {"scan_records": 1, "add": 1}, (
+        "whether anything was forgotten since, and the write"
+    )
     assert [each.attempt for each in await lessons.ledger.run("run")] == [1, 2, 3]
 
 

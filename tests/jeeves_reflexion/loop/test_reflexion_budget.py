@@ -19,6 +19,7 @@ from jeeves_reflexion import (
     BudgetExceededError,
     Completion,
     ConfigurationError,
+    Evaluation,
     LoopOptions,
     Reflection,
     Reflexion,
@@ -162,6 +163,28 @@ async def test_an_attempt_cut_by_the_deadline_is_neither_judged_nor_learned_from
     result = await limited(Budget(max_seconds=0.05), agent, grader, reflector=writer).run("x")
     assert result.trials[0].attempt.interrupted == "budget"
     assert (grader.attempts, writer.seen, result.passed) == ([], [], False)
+
+
+@table("score", [1.0, None])
+async def test_what_a_run_recalled_is_noted_though_its_time_is_up(score):
+    store = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
+    lessons = VectorLessonStore(store)
+
+    async def agent(prompt: str) -> str:
+        if score is None:
+            await anyio.sleep_forever()
+        return "a"
+
+    async def evaluator(output: str) -> float:
+        time.sleep(0.12)  # noqa: ASYNC251 - it ends when the time is up
+        return 1.0
+
+    budget = Budget(max_seconds=0.1)
+    result = await limited(budget, agent, evaluator, lesson_store=lessons).run("x")
+    (trial,) = result.trials
+    assert (trial.evaluation.score, trial.problems) == (score, ())
+    (noted,) = await VectorLessonStore(store).ledger.run(result.run_id)
+    assert await lessons.outcome(noted.recall_id, Evaluation(0.0)) is (score is None)
 
 
 async def test_a_budget_used_up_before_the_first_attempt_runs_nothing():

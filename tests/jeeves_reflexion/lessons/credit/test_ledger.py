@@ -6,7 +6,7 @@ import json
 
 import anyio.lowlevel
 import pytest
-from ledger_parts import DRAWN, figures, note, recall
+from ledger_parts import DRAWN, figures, note, recall, verdicts
 
 from jeeves_reflexion import Evaluation, LessonStoreError
 from jeeves_reflexion.lessons.credit import tally
@@ -120,6 +120,28 @@ async def test_a_recall_is_written_by_the_time_that_others_may_ask_for_it(ledger
                 await note(ledger, f"other{number}", [])
     assert await elsewhere.run("run") == (RunRecall("r1", 1, "task"),)
     assert await elsewhere.note_outcome("r1", Evaluation(1.0)) is (what != "a score")
+
+
+@pytest.mark.parametrize("bad", [{"run_id": "cut \ud83d"}, {"attempt": float("nan")}])
+async def test_a_recall_that_no_store_takes_keeps_no_other_from_being_written(ledger, records, bad):
+    await note(ledger, "bad", ["a"], **{"run_id": "run", "attempt": 1, **bad})
+    await note(ledger, "r1", ["a"], run_id="run", attempt=2)
+    assert await ledger.note_outcome("r1", Evaluation(1.0)) is True
+    with pytest.raises(LessonStoreError, match="bad"):
+        await ledger.note_outcome("bad", Evaluation(0.0))
+    await note(ledger, "bad again", ["a"], **{"run_id": "run", "attempt": 1, **bad})
+    for number in range(40):
+        await note(ledger, f"other{number}", [], run_id=f"run{number}", attempt=1)
+    await ledger.note_feedback("run39", 0.5, by="ann")
+    assert await of(ledger, "a") == (1, 1.0, 0, 0)
+    assert await Ledger(records).run("run") == (RunRecall("r1", 2, "task"),)
+
+
+async def test_who_reports_an_outcome_and_why_is_kept(ledger):
+    await note(ledger, "r1", ["a"])
+    await ledger.note_outcome("r1", Evaluation(1.0), by="grace", reason="the build is green")
+    (verdict,) = await verdicts(ledger, "r1")
+    assert (verdict.kind, verdict.by, verdict.reason) == ("evaluator", "grace", "the build is green")
 
 
 async def test_noting_a_recall_twice_changes_nothing(ledger):
@@ -244,7 +266,7 @@ async def test_only_what_is_new_is_read(ledger, monkeypatch):
     scan = ledger.records.scan_records
 
     async def counting(collection, *, after=None, limit=100):
-        asked.append(after)
+        asked.extend([after] if collection == OUTCOMES else [])
         return await scan(collection, after=after, limit=limit)
 
     monkeypatch.setattr(ledger.records, "scan_records", counting)
