@@ -230,11 +230,11 @@ async def test_a_stream_that_breaks_off_is_an_error_and_nothing_that_was_heard_i
     broken = streamed(*FORMS[form][0][: said + 1], *last, **more)
     endpoint.gives(broken)
     with pytest.raises(kind) as caught:
-        await ask(endpoint, form, idle=0.2 if how == "silent" else None)
+        await ask(endpoint, form, idle=0.5 if how == "silent" else None)
     assert not caught.value.handed_on
     assert len(endpoint.requests) == (1 if how in ("silent", "half an event") else 3)
     endpoint.gives(broken, FORMS[form][1])
-    async with connect(endpoint, form, idle=0.2 if how == "silent" else None) as model:
+    async with connect(endpoint, form, idle=0.5 if how == "silent" else None) as model:
         with pytest.raises(kind) as caught:
             await listened(model)
     assert caught.value.handed_on
