@@ -62,7 +62,7 @@ def ui(
     """Show the lessons of an address, and runs, on a page of this machine, until Ctrl-C.
 
     The address that is printed has a token: whoever has it may read and change the lessons. JEEVES_UI_TOKEN, of at
-    least 16 characters, is used where it is set. Other machines are let in with --public alone.
+    least 16 ASCII characters, is used where it is set. Other machines are let in with --public alone.
     """
     try:
         from jeeves_reflexion.web.access import Access, is_loopback  # noqa: PLC0415 - optional packages

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Lift
 
@@ -36,7 +37,7 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=shown,
     )
-    made.filters |= {"when": when, "score": score, "lift": lift, "cut": cut, "abridge": abridge}
+    made.filters |= {each.__name__: each for each in (when, score, lift, cut, abridge, counted)}
     return made
 
 
