@@ -9,12 +9,9 @@ import contextlib
 import copy
 import json
 import math
-import re
-import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 import anyio
 import httpx
@@ -23,64 +20,24 @@ from httpx_sse import EventSource
 
 from vectorstores.header_secrets import secrets_of, without
 from vectorstores.service_address import is_loopback
+from vectorstores.service_answers import (
+    EXCERPT,
+    RequestError,
+    asked_wait,
+    excerpt,
+    is_passing,
+    parsed,
+    problem_of,
+)
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
 
 T = TypeVar("T")
 
-EXCERPT: Final = 300
-"""How many characters of an unusable answer an error shows."""
-
-_RETRIED: Final = frozenset({408, 409, 429})
 _MOVED: Final = frozenset({301, 302, 307, 308})
 _MOST_REDIRECTS: Final = 5
 _AFTER_END: Final = 2.0
-SPENT: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
-"""Codes of refusals that last until somebody pays."""
-_PASSING: Final = frozenset(
-    {"rate_limit_exceeded", "rate_limit_error", "server_error", "api_error", "overloaded_error"}
-)
-# Services say so with 429 and 500, too; it is no less long a moment later.
-TOO_LONG: Final = re.compile(
-    r"context.?(?:length|size|window)|prompt is too long|input is too long|request too large for",
-    re.IGNORECASE,
-)
-"""What services say of a text that is too long."""
-
-
-class RequestError(Exception):
-    """A request that came to nothing: the answer was a refusal or garbled, came too late, or nobody could be reached.
-
-    ``status`` is that of a refusal, else 0, ``said`` what it said, and ``code`` the word that it has for it, if any.
-    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so;
-    ``handed_on``, that a part of the answer is in use, so that it must not be asked for again.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        kind: Literal["refused", "garbled", "late", "unreachable"],
-        *,
-        status: int = 0,
-        said: str = "",
-        code: str = "",
-        passing: bool = False,
-        after: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.status = status
-        self.said = said
-        self.code = code
-        self.passing = passing
-        self.after = after
-        self.handed_on = False
-
-    def noted(self, note: str) -> Self:
-        """Return the error with a note behind what it says."""
-        self.args = (f"{self} ({note})",)
-        return self
 
 
 class EventReader(Protocol):
@@ -161,12 +118,12 @@ class JsonService:
                 f"can't talk to {self.url} ({reason}): is the address right, is it running?",
                 "unreachable",
                 passing=not isinstance(error, httpx.UnsupportedProtocol),
-            ) from (error if reason == _excerpt(said) else None)  # a traceback shows it as it is
+            ) from (error if reason == excerpt(said) else None)  # a traceback shows it as it is
         return response
 
     def _check(self, response: httpx.Response, content: bytes) -> None:
         """Raise :class:`RequestError` for an answer, or an event of one, that tells of an error."""
-        status, code, problem = _problem(response, content)
+        status, code, problem = problem_of(response, content)
         if not problem:
             return
         text = content.decode(errors="replace")
@@ -179,8 +136,8 @@ class JsonService:
             status=status,
             said=said,
             code=self.shown(code),
-            passing=_is_passing(response.headers, text, status, code),
-            after=_asked_wait(response.headers),
+            passing=is_passing(response.headers, text, status, code),
+            after=asked_wait(response.headers),
         )
 
     async def _followed(
@@ -243,7 +200,7 @@ class JsonService:
 
     def shown(self, text: str) -> str:
         """Return the beginning of a text of the service, on one line and without secrets."""
-        return _excerpt(self._clean(without(self._secrets, text)[: 20 * EXCERPT]))
+        return excerpt(self._clean(without(self._secrets, text)[: 20 * EXCERPT]))
 
     async def _open(self) -> _Connections:
         connections = self._connections.get()
@@ -323,80 +280,3 @@ def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
     secured = url.scheme == "http" and target.scheme == "https" and target.port is None and url.port is None
     same = (url.scheme, url.port) == (target.scheme, target.port)
     return target if url.host == target.host and not target.userinfo and (same or secured) else None
-
-
-def _problem(response: httpx.Response, content: bytes) -> tuple[int, str, bool]:
-    """Return the status of an answer, the word that it has for its error, and whether it is one.
-
-    Routers put an error of the service behind them into a 200, with its status as the code.
-    """
-    status = response.status_code
-    # Answers may be long (vectors), and few of them hold the word.
-    value = parsed(content) if b'"error"' in content or not response.is_success else None
-    error = _error_in(value)
-    if not error:
-        return status, "", not response.is_success
-    told = error if isinstance(error, dict) else {}
-    codes = [told.get("code"), told.get("type")]
-    if response.is_success:
-        status = next((int(str(code)) for code in codes if re.fullmatch(r"[45]\d\d", str(code))), status)
-    return status, next((code for code in codes if isinstance(code, str) and not code.isdecimal()), ""), True
-
-
-def _error_in(value: object) -> object:
-    """Return the error that an answer or an event of one tells of: its own, or of what it brings."""
-    if not isinstance(value, dict):
-        return None
-    choices = value.get("choices")
-    return (
-        value.get("error")
-        or _error_in(value.get("response"))
-        or (_error_in(choices[0]) if isinstance(choices, list) and choices else None)
-        or (value if value.get("type") == "error" else None)
-    )
-
-
-def _is_passing(headers: httpx.Headers, text: str, status: int, code: str) -> bool:
-    """Whether a request that was answered so may fare better later: 408, 409, 429 and 5xx, or as the service says."""
-    if code in SPENT or TOO_LONG.search(text[: 20 * EXCERPT]):
-        return False
-    told: str = headers.get("x-should-retry", "").strip().lower()
-    if told in {"true", "false"}:
-        return told == "true"
-    return status in _RETRIED or status >= 500 or (status == 200 and code in _PASSING)
-
-
-def parsed(content: bytes) -> object:
-    """Return the JSON value of an answer, or ``None`` where it is none."""
-    try:
-        value: object = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
-def _asked_wait(headers: httpx.Headers) -> float | None:
-    """Return the seconds that a service asks to wait, in milliseconds, seconds or until a date; None if unreadable."""
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return max(milliseconds / 1000, 0.0)
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is None and value is not None:
-        with contextlib.suppress(ValueError):
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-    return None if seconds is None else max(seconds, 0.0)
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return None if math.isnan(number) else number
-
-
-def _excerpt(text: str) -> str:
-    """Return the beginning of a text, on one line."""
-    text = " ".join(text.split())
-    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}..."

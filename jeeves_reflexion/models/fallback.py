@@ -11,7 +11,7 @@ from jeeves_reflexion.events import Warned
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.session import current_scope, logger
-from vectorstores.json_http import SPENT, TOO_LONG
+from vectorstores.service_answers import SPENT, TOO_LONG
 
 _FILTERED: Final = "content_filter"
 

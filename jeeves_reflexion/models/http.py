@@ -24,7 +24,8 @@ from jeeves_reflexion.errors import (
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.values import checked_settings, is_number
-from vectorstores.json_http import SPENT, JsonService, RequestError, Timeouts, parsed, repeated
+from vectorstores.json_http import JsonService, Timeouts, repeated
+from vectorstores.service_answers import SPENT, RequestError, parsed
 
 if TYPE_CHECKING:
     from jeeves_reflexion.models.streams import AnswerStream

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from jeeves_reflexion.models.chat import text_of
 from jeeves_reflexion.types import JSON
-from vectorstores.json_http import parsed
+from vectorstores.service_answers import parsed
 
 Tell: TypeAlias = Callable[[str], Awaitable[None]]
 

@@ -22,14 +22,9 @@ from vectorstores._checks import unit_vector
 from vectorstores.base import EmbeddingError, InvalidChunkError
 from vectorstores.embedders import check_texts, in_parts
 from vectorstores.header_secrets import check_headers
-from vectorstores.json_http import (
-    JsonService,
-    RequestError,
-    Timeouts,
-    parsed,
-    repeated,
-)
+from vectorstores.json_http import JsonService, Timeouts, repeated
 from vectorstores.service_address import address_and_key, address_of, key_headers
+from vectorstores.service_answers import RequestError, parsed
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
