@@ -245,7 +245,7 @@ class Session:
             try:
                 value = await call()
             except anyio.get_cancelled_exc_class() as error:
-                if _is_cancelled():
+                if is_cancelled():
                     raise
                 raise RuntimeError("a cancellation that nobody asked for came out of the call") from error
             except ExceptionGroup as group:
@@ -279,7 +279,7 @@ async def relay(session: Session, event: Event) -> None:
         logger.exception("a listener failed on %s of run %s", event.kind, session.id)
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
     """Whether the current task is being cancelled: by a scope around it, or by asyncio's own ``cancel``."""
     if anyio.current_effective_deadline() == -math.inf:
         return True

@@ -24,6 +24,7 @@ from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, Too
 from jeeves_reflexion.models.near_json import NotJSONError, read_value
 from jeeves_reflexion.protocols import ToolSpec
 from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.session import is_cancelled
 from jeeves_reflexion.text import cut_middle
 from jeeves_reflexion.types import JSON
 
@@ -85,6 +86,10 @@ class Tool:
                 return result
         except BudgetExceededError:
             raise
+        except anyio.get_cancelled_exc_class() as error:
+            if is_cancelled():
+                raise
+            raise ToolError(f"something that {self.name} waited for was cancelled") from error
         except Exception as error:
             said = str(error) if isinstance(error, ToolError) else described(error)
             if isinstance(error, TimeoutError) and scope.cancelled_caught:

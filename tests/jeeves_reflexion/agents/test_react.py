@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import anyio
@@ -161,6 +162,20 @@ async def test_what_goes_wrong_with_a_tool_is_an_observation(wanted, said):
     assert result.output == "ok"
     assert result.steps[0].failed
     assert said in result.steps[0].observation
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.anyio
+async def test_a_cancellation_within_a_tool_is_an_observation() -> None:
+    async def wait() -> str:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        return str(await future)
+
+    model = native(calls(("wait", {}), ("look", {"place": "attic"})), Completion("done"))
+    result = await attempt(ReAct(model, [wait, look]))
+    assert [step.failed for step in result.steps] == [True, False]
+    assert "was cancelled" in result.steps[0].observation
 
 
 @asynchronous
