@@ -127,8 +127,9 @@ def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], 
     from jeeves_reflexion.mcp.service import LessonService  # noqa: PLC0415
     from jeeves_reflexion.mcp.tokens import Tokens  # noqa: PLC0415
 
-    listening = http.listen(str(reach.http))
-    door = http.door_at(listening, reach.allow_host, reach.allow_origin, reach.rate)
+    address = str(reach.http)
+    listening = http.listen(address)
+    door = http.door_at(listening, address, reach.allow_host, reach.allow_origin, reach.rate)
 
     async def serving(lessons: VectorLessonStore) -> None:
         tokens = Tokens(lessons.store)

@@ -161,9 +161,12 @@ def url_of(listening: socket.socket) -> str:
 
 
 def door_at(
-    listening: socket.socket, hosts: Collection[str], origins: Collection[str], per_minute: int
+    listening: socket.socket, address: str, hosts: Collection[str], origins: Collection[str], per_minute: int
 ) -> Door:
-    """Return who is let in at a socket; raises :class:`ConfigurationError` where no name is known to call it by."""
+    """Return who is let in at a socket that listens at ``HOST:PORT``, by this HOST, what it stands for, and ``hosts``.
+
+    Raises :class:`ConfigurationError` where no name is known to call it by.
+    """
     host = str(listening.getsockname()[0])
     if host in ("0.0.0.0", "::") and not hosts:  # noqa: S104 - it is asked for
         raise ConfigurationError(
@@ -171,7 +174,8 @@ def door_at(
         )
     own = f"[{host}]" if ":" in host else host
     names = _LOOPBACK if own in _LOOPBACK else (own,)
-    return Door((*names, *hosts), origins, per_minute)
+    given = address.rpartition(":")[0].lower()  # as clients write it
+    return Door(tuple(dict.fromkeys((*names, given, *hosts))), origins, per_minute)
 
 
 def http_server(app: Starlette) -> uvicorn.Server:

@@ -32,7 +32,7 @@ from jeeves_reflexion.mcp.service import (
 )
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import Outcome, Reflection, Task
-from vectorstores.base import VectorStoreError
+from vectorstores.base import InvalidChunkError, VectorStoreError
 
 INSTRUCTIONS: Final = (
     "A library of lessons from earlier attempts. Call recall_lessons when you begin a task, report_outcome with its"
@@ -221,8 +221,9 @@ def _told(kind: type[Exception] = ToolError) -> Iterator[None]:
     except UnknownLessonError as error:
         raise (ResourceNotFoundError if kind is ResourceError else kind)(str(error)) from error
     except ReflexionError as error:
-        if isinstance(error, LessonStoreError) and isinstance(error.__cause__, VectorStoreError):
-            # It names places of this machine.
+        below = error.__cause__ if isinstance(error, LessonStoreError) else None
+        if isinstance(below, VectorStoreError) and not isinstance(below, InvalidChunkError):
+            # It names places of this machine; what can't be stored is the client's matter.
             logger.warning("%s", error)
             raise kind("the lesson store can't be used just now: try again later") from error
         raise kind(str(error)) from error

@@ -140,5 +140,10 @@ def test_an_address_that_is_none_is_told():
             http.listen(address)
     with http.listen("0.0.0.0:0") as listening:
         with pytest.raises(ConfigurationError, match="--allow-host"):
-            http.door_at(listening, (), (), 1)
-        assert http.door_at(listening, ("lessons.example",), (), 1).hosts == ("0.0.0.0", "lessons.example")
+            http.door_at(listening, "0.0.0.0:0", (), (), 1)
+        assert http.door_at(listening, "0.0.0.0:0", ("lessons.example",), (), 1).hosts == (
+            "0.0.0.0",
+            "lessons.example",
+        )
+    with http.listen("127.0.0.1:0") as listening:
+        assert "ada.local" in http.door_at(listening, "Ada.local:0", (), (), 1).hosts, "as it was asked for"

@@ -238,6 +238,8 @@ async def test_two_clients_at_once_share_lessons_through_postgresql(postgres_dat
             await call(other, "approve", lesson_id=proposed[0]["id"])
             recalled = await call(one, "recall_lessons", task=TASK)
             assert [each["id"] for each in recalled["lessons"]] == [proposed[0]["id"]]
+            with pytest.raises(RuntimeError, match="can't hold the character NUL"):
+                await call(one, "propose_lesson", task=TASK, lesson=ADVICE, kind="a\0b")
 
 
 async def test_an_outcome_may_be_reported_through_another_server(tmp_path):
