@@ -24,7 +24,7 @@ from jeeves_reflexion.web.access import Access, Guard
 from jeeves_reflexion.web.lesson_pages import LessonPages
 from jeeves_reflexion.web.library import Library, StoreGoneError
 from jeeves_reflexion.web.live import LessonWatch, live
-from jeeves_reflexion.web.rendering import page
+from jeeves_reflexion.web.renderer import page
 from jeeves_reflexion.web.run_pages import RunPages
 from jeeves_reflexion.web.runs import Runs
 from vectorstores.base import VectorStoreError

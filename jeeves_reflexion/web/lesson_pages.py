@@ -18,7 +18,7 @@ from jeeves_reflexion.lessons.records import RECALLED, one_each, readable
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.types import JSON, Lesson, LessonState, Outcome, Recall, RecalledLesson, Task
 from jeeves_reflexion.web.library import Library, mark_of
-from jeeves_reflexion.web.rendering import number_of, page
+from jeeves_reflexion.web.renderer import number_of, page
 from vectorstores.base import Filter
 
 _PAGE: Final = 50

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.journal import Entry, Position
-from jeeves_reflexion.web.rendering import number_of, page
+from jeeves_reflexion.web.renderer import number_of, page
 from jeeves_reflexion.web.runs import Design, RunFolder, Runs, Tried, pictures
 
 _PAGE: Final = 100
