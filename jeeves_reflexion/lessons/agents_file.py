@@ -64,7 +64,8 @@ def with_block(data: bytes, block: str) -> bytes:
     Lines end as those of the file do; all else stays, byte for byte. Raises :class:`ConfigurationError` for marks that
     are damaged, doubled, alone or in the wrong order.
     """
-    end = b"\r\n" if b"\r\n" in data else b"\n"
+    # A bare return at the end makes a pair with a new line that is put behind it.
+    end = b"\r\n" if b"\r\n" in data or data.endswith(b"\r") else b"\n"
     new = block.encode().replace(b"\n", end)
     marks = list(_MARK.finditer(data))
     if not marks:

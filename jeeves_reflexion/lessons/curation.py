@@ -182,7 +182,11 @@ class Curator:
         history = await self._repository.history(lesson_id)
         back = rollback_to(history, to)
         if back is None:
-            known = f": it begins with {history[0].number}, and the last is {history[-1].number}" if history else ""
+            known = (
+                f": it begins with {history[0].number}, and the last is {history[-1].number}"
+                if history
+                else ""
+            )
             raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}{known}")
         if back.lesson.text == STRUCK:
             raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")

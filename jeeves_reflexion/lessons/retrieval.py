@@ -7,7 +7,7 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -257,3 +257,31 @@ def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:
 def _recalled(item: Ranked, reason: str) -> RecalledLesson:
     candidate = item.candidate
     return RecalledLesson(candidate.lesson, candidate.similarity, reason, candidate.lift)
+
+
+def set_aside(seen: Iterable[tuple[Lesson, float]], known: Credits | None) -> list[RecalledLesson]:
+    """Return the lessons, given with their similarity, that are not recalled for the state that they are in."""
+    return [
+        RecalledLesson(lesson, score, _why_inactive(lesson), _lift(known, lesson))
+        for lesson, score in seen
+        if lesson.state != "active"
+    ]
+
+
+def too_far(found: Iterable[Candidate], known: Credits | None, *, floor: float) -> list[RecalledLesson]:
+    """Return what was found below the floor of similarity."""
+    reason = f"below the floor of {floor:.2f}"
+    return [
+        RecalledLesson(each.lesson, each.similarity, reason, _lift(known, each.lesson))
+        for each in found
+        if each.similarity < floor
+    ]
+
+
+def _lift(known: Credits | None, lesson: Lesson) -> Lift | None:
+    return None if known is None else known.lift(lesson.id)
+
+
+def _why_inactive(lesson: Lesson) -> str:
+    reason = f": {lesson.state_reason}" if lesson.state_reason else ""
+    return f"{lesson.state}{reason}" if lesson.state == "retired" else f"waits for review{reason}"

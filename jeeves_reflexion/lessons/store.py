@@ -44,6 +44,8 @@ from jeeves_reflexion.lessons.retrieval import (
     likeness_of,
     nearest_lessons,
     pick,
+    set_aside,
+    too_far,
 )
 from jeeves_reflexion.lessons.settings import LessonSettings, checked_k
 from jeeves_reflexion.lessons.traces import forget_traces
@@ -54,7 +56,6 @@ from jeeves_reflexion.types import (
     Evaluation,
     Lesson,
     LessonState,
-    Lift,
     Provenance,
     Recall,
     RecalledLesson,
@@ -253,11 +254,7 @@ class VectorLessonStore:
             hits += await self.store.search(query, k=POOL * k, filter=both(RECALLED, where))
         near = [hit for hit in one_each(hits) if hit.score >= self.settings.min_similarity]
         seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(near)]
-        inactive = [
-            RecalledLesson(lesson, score, _why_inactive(lesson), _lift(known, lesson))
-            for lesson, score in seen
-            if lesson.state != "active"
-        ]
+        inactive = set_aside(seen, known)
         beaten = [replace(item, reason=f"to be {item.reason}") for item in harmful]
         return Recall("", task.id, tuple(offered), (), (*left_out, *far, *beaten, *inactive[:k]))
 
@@ -294,12 +291,7 @@ class VectorLessonStore:
         # Where there is room for all, none is chosen for being unlike the others.
         likeness = await likeness_of(self.repository, near if picking.diversity and k < len(near) else [])
         offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness)
-        below = f"below the floor of {floor:.2f}"
-        far = [
-            RecalledLesson(each.lesson, each.similarity, below, _lift(known, each.lesson))
-            for each in found
-            if each.similarity < floor
-        ]
+        far = too_far(found, known, floor=floor)
         return offered, left_out, harmful, far[:k]
 
     # -- what came of it
@@ -402,12 +394,3 @@ class VectorLessonStore:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _lift(known: Credits | None, lesson: Lesson) -> Lift | None:
-    return None if known is None else known.lift(lesson.id)
-
-
-def _why_inactive(lesson: Lesson) -> str:
-    reason = f": {lesson.state_reason}" if lesson.state_reason else ""
-    return f"{lesson.state}{reason}" if lesson.state == "retired" else f"waits for review{reason}"

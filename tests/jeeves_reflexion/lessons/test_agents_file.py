@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jeeves_reflexion import Lift, Provenance
@@ -20,8 +20,9 @@ around = st.binary(max_size=200).filter(lambda data: b"lessons:" not in data.low
 
 
 @given(around, around)
+@example(b"\r", b"")
 def test_what_stands_around_the_block_stays_byte_for_byte(before, behind):
-    end = b"\r\n" if b"\r\n" in before + behind else b"\n"
+    end = b"\r\n" if b"\r\n" in before + behind or before.endswith(b"\r") else b"\n"
     placed = before + end + BLOCK.encode().replace(b"\n", end) + end + behind
     assert with_block(placed, BLOCK) == placed, "nothing changed"
     other = block_of([replace(ONE, text="Close it.")])[0]
