@@ -64,10 +64,11 @@ def with_block(data: bytes, block: str) -> bytes:
     Lines end as those of the file do; all else stays, byte for byte. Raises :class:`ConfigurationError` for marks that
     are damaged, doubled, alone or in the wrong order.
     """
-    # A bare return at the end makes a pair with a new line that is put behind it.
-    end = b"\r\n" if b"\r\n" in data or data.endswith(b"\r") else b"\n"
-    new = block.encode().replace(b"\n", end)
     marks = list(_MARK.finditer(data))
+    # A bare return at the end makes a pair with the new line that is put behind it.
+    paired = b"\r\n" in data or (not marks and data.endswith(b"\r"))
+    end = b"\r\n" if paired else b"\n"
+    new = block.encode().replace(b"\n", end)
     if not marks:
         gap = b"" if not data else end if data.endswith(b"\n") else end + end
         return data + gap + new + end

@@ -21,6 +21,7 @@ around = st.binary(max_size=200).filter(lambda data: b"lessons:" not in data.low
 
 @given(around, around)
 @example(b"\r", b"")
+@example(b"", b"\r")
 def test_what_stands_around_the_block_stays_byte_for_byte(before, behind):
     end = b"\r\n" if b"\r\n" in before + behind or before.endswith(b"\r") else b"\n"
     placed = before + end + BLOCK.encode().replace(b"\n", end) + end + behind
