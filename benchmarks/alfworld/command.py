@@ -19,6 +19,8 @@ from jeeves_reflexion.cli.bench_options import (
     plan_options,
     recall_options,
     spending_options,
+    track_option,
+    tracked,
 )
 from jeeves_reflexion.cli.options import COUNT, embedder_option
 from jeeves_reflexion.experiments import ARMS, PlainProgress, recall_settings
@@ -80,6 +82,7 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
     help="Where made games are kept.",
 )
 @folder_options
+@track_option
 @spending_options
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
@@ -89,6 +92,7 @@ def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
     """
     check_executor(options)
     setting = _setting(options)
+    track = tracked(options["track"], "alfworld")
     try:
         finished = anyio.run(_run, setting)
     except KeyboardInterrupt:
@@ -96,6 +100,7 @@ def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
             f"Kept: lessons in {lessons_at(setting)}, the log in {setting.out / 'rows.jsonl'}", err=True
         )
         raise
+    track(finished.results, setting.out)
     if options["as_json"]:
         click.echo(json.dumps(_as_json(finished, setting), indent=2))
     else:

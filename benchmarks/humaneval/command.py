@@ -18,6 +18,8 @@ from jeeves_reflexion.cli.bench_options import (
     folder_options,
     plan_options,
     spending_options,
+    track_option,
+    tracked,
 )
 from jeeves_reflexion.cli.options import embedder_option
 from jeeves_reflexion.experiments import ARMS, ArmName, PlainProgress, Results, arm_of
@@ -86,12 +88,15 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
 )
 @embedder_option
 @folder_options
+@track_option
 @spending_options
 @click.option("--json", "as_json", is_flag=True, help="Print figures as JSON.")
 def humaneval(**options: Any) -> None:  # noqa: ANN401 - click hands over what its options made
     """Write functions, try them, learn from their own tests; the hidden tests only score."""
     setting = _setting(options)
+    track = tracked(options["track"], "humaneval")
     results = anyio.run(_run, setting)
+    track(results, setting.out)
     if options["as_json"]:
         click.echo(json.dumps({**run_json(results), "run": str(setting.out)}, indent=2))
     else:

@@ -16,6 +16,7 @@ from jeeves_reflexion.cli.bench_options import (
     plan_options,
     recall_options,
     spending_options,
+    track_option,
 )
 from jeeves_reflexion.cli.options import (
     debug_option,
@@ -73,11 +74,7 @@ GROUP = "jeeves_reflexion.benchmarks"
 @executor_options
 @holdout_option("task")
 @folder_options
-@click.option(
-    "--track",
-    type=click.Choice(["mlflow"]),
-    help="Also write arms, trials and the report to the tracker that MLFLOW_TRACKING_URI names.",
-)
+@track_option
 @spending_options
 @click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")
 @embedder_option

@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jeeves_reflexion.cli.options import COUNT, F, Number, options_of, top_k_option, withhold_option
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.experiments import Results
 
 
 def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -82,6 +85,11 @@ folder_options = options_of(
         help="The run's folder.  [default: a new one below runs/]",
     ),
     click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped."),
+)
+track_option = click.option(
+    "--track",
+    type=click.Choice(["mlflow"]),
+    help="Also write arms, trials and the report to the tracker that MLFLOW_TRACKING_URI names.",
 )
 spending_options = options_of(
     click.option(
@@ -161,3 +169,18 @@ def check_prices(options: Mapping[str, Any]) -> tuple[float, float] | None:
     if (first is None) != (second is None):
         raise click.UsageError("--price-in and --price-out go together")
     return None if first is None else (first, second)
+
+
+def tracked(wanted: str | None, experiment: str) -> Callable[[Results, Path], None]:
+    """Return what writes a run, kept in a folder, to the tracker that is ``wanted``; nothing where none is.
+
+    Call it before anything is spent: a tracker that can't be used is told now.
+    """
+    if wanted is None:
+        return lambda results, folder: None
+    from jeeves_reflexion.experiments import MLflowTracker  # noqa: PLC0415 - not for --help
+
+    tracker = MLflowTracker(experiment)
+    return lambda results, folder: click.echo(
+        f"tracked as run {tracker.write(results, folder)} of MLflow", err=True
+    )

@@ -16,7 +16,7 @@ import anyio
 import click
 
 from jeeves_reflexion.agents import ReAct
-from jeeves_reflexion.cli.bench_options import check_executor, check_folder, check_prices
+from jeeves_reflexion.cli.bench_options import check_executor, check_folder, check_prices, tracked
 from jeeves_reflexion.cli.connections import embedder_for, model_at
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.user_code import load, of_user
@@ -25,7 +25,6 @@ from jeeves_reflexion.evaluators import Judge
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,
-    MLflowTracker,
     PlainProgress,
     Plan,
     Results,
@@ -133,15 +132,14 @@ def run(order: Order, *, as_json: bool) -> int:
             click.echo(json.dumps({"tasks": len(tasks), "estimate": before.as_json()}, indent=2))
         return 0
     # Opened before anything is spent: a wrong address is told now.
-    tracker = None if options["track"] is None else MLflowTracker(options["tasks"].stem)
+    track = tracked(options["track"], options["tasks"].stem)
     try:
         with of_user(*order.users):
             results = anyio.run(_run, order, tasks)
     except KeyboardInterrupt:
         raise Interrupted(f"the run is kept in {order.out}: go on with --resume --out {order.out}") from None
     written = write_report(results, order.out / "report", title=options["tasks"].stem)
-    if tracker is not None:
-        click.echo(f"tracked as run {tracker.write(results, order.out)} of MLflow", err=True)
+    track(results, order.out)
     if as_json:
         answer = {"run": str(order.out), "report": str(written.html), "estimate": before.as_json()}
         click.echo(json.dumps({**answer, **figures(results)}, indent=2))
