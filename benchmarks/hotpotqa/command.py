@@ -20,6 +20,8 @@ from jeeves_reflexion.cli.bench_options import (
     plan_options,
     recall_options,
     spending_options,
+    track_option,
+    tracked,
 )
 from jeeves_reflexion.cli.options import embedder_option
 from jeeves_reflexion.experiments import ARMS, PlainProgress, estimate, recall_settings
@@ -111,6 +113,7 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
 )
 @endpoint_options
 @folder_options
+@track_option
 @click.option(
     "--page", type=click.Path(path_type=Path), help="A folder for the results page, hotpotqa.md and .json."
 )
@@ -120,7 +123,11 @@ def hotpotqa(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
     """Questions that need two pages of Wikipedia, with memory and without."""
     setting = _setting(options)
     _say_estimate(setting, options)
+    track = tracked(options["track"], "hotpotqa")
     runs = anyio.run(_run, setting, options["judges"])
+    for finished in runs:
+        for folder, results in finished.seeds.items():
+            track(results, folder)
     found = {"command": _command(), "runs": [figures(finished) for finished in runs]}
     if options["page"]:
         write_result(options["page"], "hotpotqa", found, page(runs, _command()))

@@ -91,7 +91,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run leaves: every attempt scored, and where its lessons are."""
+    """What a run leaves: every attempt scored, the results and folder of each seed, and where its lessons are."""
 
     setting: Setting
     outcomes: list[Outcome]
@@ -99,6 +99,7 @@ class Finished:
     lessons: list[str]
     interrupted: str = ""
     costs: Mapping[ArmName, Cost] = field(default_factory=dict)
+    seeds: Mapping[Path, Results] = field(default_factory=dict)
 
 
 def spent(costs: Mapping[ArmName, Cost]) -> float:
@@ -119,13 +120,15 @@ async def run(setting: Setting, *, watcher: Watcher | None = None) -> Finished:
     outcomes: list[Outcome] = []
     lessons: dict[str, None] = {}
     costs: dict[ArmName, Cost] = {}
+    seeds: dict[Path, Results] = {}
     interrupted = ""
     for seed in setting.plan.seeds:
         left = less(setting, spent(costs))
         if left is None:
             interrupted = f"the spending limit is reached before seed {seed}"
             break
-        results = await _seed(left, seed, watcher)
+        folder = setting.out / f"seed-{seed}"
+        results = seeds[folder] = await _seed(left, seed, folder, watcher)
         outcomes += outcomes_of(results.rows, setting.gold)
         for arm in results.arms:
             lessons.update(dict.fromkeys(results.lessons(arm)))
@@ -136,13 +139,13 @@ async def run(setting: Setting, *, watcher: Watcher | None = None) -> Finished:
     lines = "".join(json.dumps(row.as_json(), ensure_ascii=False) + "\n" for row in outcomes)
     write = partial((setting.out / "outcomes.jsonl").write_text, lines, encoding="utf-8")
     await anyio.to_thread.run_sync(write)
-    return Finished(setting, outcomes, setting.out / "lessons", list(lessons), interrupted, costs)
+    return Finished(setting, outcomes, setting.out / "lessons", list(lessons), interrupted, costs, seeds)
 
 
-async def _seed(setting: Setting, seed: int, watcher: Watcher | None) -> Results:
+async def _seed(setting: Setting, seed: int, folder: Path, watcher: Watcher | None) -> Results:
     """One seed of a run: its split of the questions, and its folder, which it can be resumed from."""
     plan = replace(setting.plan, seeds=(seed,), split_seed=seed, judged_by=setting.judge)
-    log = RunLog(setting.out / f"seed-{seed}")
+    log = RunLog(folder)
     await log.open(config(setting), resume=setting.resume)
     tasks = [question.task for question in setting.questions]
     results = await play(setting, plan, tasks, log, _open_tools, namespace=NAMESPACE, watcher=watcher)
