@@ -217,8 +217,8 @@ class Reflexion(Generic[T]):
         if history and not self.retry_safe:
             problem = f"{self._agent_name} says retry_safe=False: it can't be run again"
             raise errors.ConfigurationError(problem)
-        session = redacting(session)
         number = len(history) + 1
+        session = redacting(session).at(number)
         started, before = time.monotonic(), session.spend.by_role()
         begun = events.AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts)
         await session.emit(begun)
@@ -239,7 +239,7 @@ class Reflexion(Generic[T]):
         kept: Lesson | None = None
         if self.lessons is not None:
             # A store may ask a model whether to let the lesson in.
-            with replace(session, attempt=trial.number).acting_as("reflector"):
+            with session.at(trial.number).acting_as("reflector"):
                 lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
@@ -325,7 +325,7 @@ class Reflexion(Generic[T]):
 
     async def judge(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
-        session = replace(session, attempt=trial.number)
+        session = session.at(trial.number)
         evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
         if not trial.exhausted:
             try:
@@ -357,7 +357,7 @@ class Reflexion(Generic[T]):
 
     async def reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Ask for a lesson; where none comes of it, say so."""
-        session = replace(session, attempt=trial.number)
+        session = session.at(trial.number)
         wanted = self.options.learn_from_success if trial.passed else True
         if not (self.options.learn and wanted):
             return trial
