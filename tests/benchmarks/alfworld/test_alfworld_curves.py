@@ -41,7 +41,7 @@ def test_the_table_holds_arms_against_controls_by_opening_and_by_type():
     def tries(arm, task, seed):
         for number in (1, 2):
             passed = number == 2 and (arm == "own" or int(task.id) < 2)
-            yield Tried(arm, seed, task, Trial(number, Attempt(""), Evaluation(float(passed), passed=passed)))
+            yield Tried(arm, seed, task, Trial(number, Attempt(""), Evaluation(None), passed=passed))
 
     arms = ("retry", "own")
     rows = [row for arm in arms for task in tasks for seed in (0, 1) for row in tries(arm, task, seed)]
