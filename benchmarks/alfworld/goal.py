@@ -90,7 +90,9 @@ class Goal:
     def verbs_at(self, kind: str) -> tuple[str, ...]:
         """The verbs of the player's own commands at receptacles of a kind, once it holds the thing."""
         putting = ("put", "move") if kind == self.destination else ()
-        return (*putting, self.treatment) if self.treatment and APPLIANCES[self.treatment] == kind else putting
+        return (
+            (*putting, self.treatment) if self.treatment and APPLIANCES[self.treatment] == kind else putting
+        )
 
 
 def parse_goal(text: str) -> Goal:
