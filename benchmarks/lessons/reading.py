@@ -18,19 +18,37 @@ from typing import Any, Final, TypeAlias
 import anyio
 import click
 
-from benchmarks.alfworld.agent import WON, GameAgent, OfflinePlayer, tasks_for, write_lesson
+from benchmarks.alfworld.agent import (
+    LESSONS_BLOCK,
+    WON,
+    GameAgent,
+    OfflinePlayer,
+    lessons_in,
+    tasks_for,
+    write_lesson,
+)
 from benchmarks.alfworld.games import Game, load_games
 from benchmarks.alfworld.goal import parse_goal
 from benchmarks.alfworld.lesson_words import read_advice
 from benchmarks.alfworld.observations import Thing, read_opening
 from benchmarks.alfworld.place_words import join_words, plural, read_places, write_places
+from benchmarks.alfworld.policy import Explorer
 from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.rules_reflector import Findings
 from benchmarks.alfworld.setting import STEP_LIMIT
 from benchmarks.lessons.retrieval_data import read_goals, sentence
 from benchmarks.options import embedder_called
 from benchmarks.report import out_option, percent, points, table, write_result
-from jeeves_reflexion import LessonSettings, Reflection, Reflexion, RewardEvaluator, Session, Task, Trial
+from jeeves_reflexion import (
+    Attempt,
+    LessonSettings,
+    Reflection,
+    Reflexion,
+    RewardEvaluator,
+    Session,
+    Task,
+    Trial,
+)
 from jeeves_reflexion.cli.bench_options import numbers
 from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, run_experiment
 from jeeves_reflexion.experiments.arms import arm_lessons
@@ -144,16 +162,25 @@ async def play(games: Sequence[Game], plan: Plan, runs: Path) -> tuple[list[Task
     ):
         tasks = await tasks_for(pool, games, workers=plan.workers)
         by_id = {game.id: game for game in games}
+        known: dict[tuple[int, int, str, str], Attempt] = {}
+
+        async def attempt(task: Task, session: Session, *, seed: int) -> Attempt:
+            # Engine and player are deterministic: an attempt that would be the same is played once.
+            block = session.blocks.get(LESSONS_BLOCK, "")
+            told = Explorer(task.prompt, lessons=lessons_in(block)).read_lessons
+            key = (seed, session.attempt, task.id, block if told else "")
+            if key not in known:
+                agent = GameAgent(pool, by_id, partial(OfflinePlayer, seed=seed), step_limit=STEP_LIMIT)
+                known[key] = await agent(task, session)
+            return known[key]
+
         for words in ("own", "other"):
 
             def make(arm: ArmName, seed: int, words: str = words) -> Reflexion:
-                def player(task: Task, session: Session) -> OfflinePlayer:
-                    return OfflinePlayer(task, session, seed=seed)
-
                 scope = store.scoped(f"{words}-{arm}-{seed}")
                 other = partial(reworded, wordings=wordings, seed=seed)
                 return Reflexion(
-                    GameAgent(pool, by_id, player, step_limit=STEP_LIMIT),
+                    partial(attempt, seed=seed),
                     evaluator=RewardEvaluator(WON),
                     reflector=write_lesson if words == "own" else other,
                     lesson_store=arm_lessons(arm, scope, tasks, settings=LessonSettings(), seed=seed),
@@ -207,7 +234,7 @@ _PAGE: Final = """{judged}
 @click.command()
 @click.argument("log", type=click.Path(exists=True, path_type=Path))
 @click.option("--games", type=click.Path(exists=True, path_type=Path), required=True, help="Genuine ones.")
-@click.option("--limit", type=click.IntRange(min=1), help="The first few of them.")
+@click.option("--limit", type=click.IntRange(min=1), help="Some of all kinds.")
 @click.option(
     "--seeds", callback=numbers, default="0,1,2", show_default=True, help="Of the player, by commas."
 )
@@ -217,7 +244,8 @@ _PAGE: Final = """{judged}
 @out_option("alfworld_reading.md and .json")
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Measure both; LOG is the file of logged reflections."""
-    games = load_games(options["games"])[: options["limit"]]
+    games = load_games(options["games"])
+    games = games[:: -(-len(games) // (options["limit"] or len(games)))]
     trials, seeds = options["trials"], tuple(options["seeds"])
     plan = Plan(arms=ARMS, trials=trials, seeds=seeds, workers=options["workers"], k=K)
     tasks, results = anyio.run(play, games, plan, options["runs"])
