@@ -26,7 +26,7 @@ from ..humaneval.problems import load_problems
 from ..options import endpoint_options
 from ..report import write_result
 from .analysis import answers, answers_json, answers_table
-from .plan import HYPOTHESES, RUNS, Benchmark, Run, design_table, estimate_table, power_table
+from .plan import HYPOTHESES, RUNS, Benchmark, Run, design_table, estimate_table, played_table, power_table
 from .prompts import digests, prompts, prompts_table
 
 BEGIN, END = "<!-- fixed: begin -->", "<!-- fixed: end -->"
@@ -117,7 +117,13 @@ def run_protocol(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     finally:
         log.close()
     found = answers(out, runs)
-    page = f"# The protocol with {options['model']}\n\n{design_table(runs)}\n\n{answers_table(found)}\n"
+    parts = (
+        f"# The protocol with {options['model']}",
+        design_table(runs),
+        answers_table(found),
+        played_table(runs, out),
+    )
+    page = "\n\n".join(parts) + "\n"
     write_result(out, "protocol", {"model": options["model"], "answers": answers_json(found)}, page)
     click.echo(f"\n{page}")
     if not all(run.done(out) for run in runs):
@@ -148,10 +154,10 @@ def _prices(options: Mapping[str, Any]) -> Prices | None:
         return None if given is None else Prices(*given)
     if given is not None:
         raise click.UsageError("prices come from --prices, or from --price-in and --price-out")
-    table = read_prices(options["prices"])
-    if options["model"] not in table:
-        raise ConfigurationError(f"{options['prices']} has no price of {options['model']}")
-    return table[options["model"]]
+    found = read_prices(options["prices"]).get(options["model"])
+    if found is None:
+        raise ConfigurationError(f"{options['prices']} has no price of --model {options['model']}")
+    return found
 
 
 def _runs(options: Mapping[str, Any]) -> list[Run]:
