@@ -35,6 +35,7 @@ _COMMANDS: dict[Benchmark, click.Command] = {
     "humaneval": humaneval,
     "hotpotqa": hotpotqa,
     "alfworld": alfworld,
+    "transfer": alfworld,
 }
 _PATH = click.Path(exists=True, path_type=Path)
 
@@ -74,7 +75,8 @@ def fixed_part() -> str:
 @main.command("run")
 @click.option("--humaneval", type=_PATH, help="HumanEval.jsonl.gz.")
 @click.option("--hotpotqa", type=_PATH, help="hotpot_dev_distractor_v1.json.")
-@click.option("--alfworld", type=_PATH, help="A folder of games as alfworld-download writes it.")
+@click.option("--alfworld", type=_PATH, help="The folder of valid_unseen as alfworld-download writes it.")
+@click.option("--transfer", type=_PATH, help="The folder of valid_seen, for transfer to other rooms.")
 @endpoint_options
 @click.option("--price-in", metavar="USD", type=Number(min=0), help="Per million input tokens.")
 @click.option("--price-out", metavar="USD", type=Number(min=0), help="Per million output tokens.")
@@ -176,12 +178,12 @@ def _runs(options: Mapping[str, Any]) -> list[Run]:
             click.echo(f"{run.benchmark}: a pilot, for it is not as the protocol has it", err=True)
         runs.append(dataclasses.replace(run, n=n, plan=plan))
     if not runs:
-        raise click.UsageError("no data is named: --humaneval, --hotpotqa or --alfworld")
+        raise click.UsageError(f"no data is named: {', '.join(f'--{name}' for name in _COMMANDS)}")
     return runs
 
 
 def _count(benchmark: Benchmark, data: Path) -> int:
-    if benchmark == "alfworld":
+    if _COMMANDS[benchmark] is alfworld:
         return len(load_games(data))
     return len(load_problems(data) if benchmark == "humaneval" else load_questions(data))
 
@@ -190,7 +192,7 @@ def _played(run: Run, runs: list[Run], options: Mapping[str, Any], prices: Price
     """Play a run by its own command, on what is left of the limit; whether it came to its end."""
     plan, out = run.plan, options["out"]
     command = [
-        "--games" if run.benchmark == "alfworld" else "--data",
+        "--games" if _COMMANDS[run.benchmark] is alfworld else "--data",
         options[run.benchmark],
         "--limit",
         run.n,

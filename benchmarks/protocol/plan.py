@@ -16,7 +16,7 @@ from jeeves_reflexion.models.prices import Prices
 
 from ..report import table
 
-Benchmark: TypeAlias = Literal["humaneval", "hotpotqa", "alfworld"]
+Benchmark: TypeAlias = Literal["humaneval", "hotpotqa", "alfworld", "transfer"]
 Family: TypeAlias = Literal["primary", "secondary"]
 
 LEVEL: Final = 0.05
@@ -86,6 +86,8 @@ _MORE: Final[tuple[ArmName, ...]] = (
     "irrelevant",
     "tabu-retry",
 )  # of HumanEval all is of one kind, and one action
+_TURNS: Final = ("--step-limit", "50", "--repeats", "3")
+_GAME: Final = Expected(80_000, 1_500)
 
 RUNS: Final = (
     Run(
@@ -114,22 +116,35 @@ RUNS: Final = (
         134,
         Plan(_MORE, trials=6, seeds=(0,), k=3),
         "50 turns, thoughts among them; ended by a command repeated 3 times with one answer",
-        ("--step-limit", "50", "--repeats", "3"),
+        _TURNS,
         50,
-        Expected(80_000, 1_500),
+        _GAME,
+    ),
+    Run(
+        "transfer",
+        "all games of valid_seen; half of the rooms is held out",
+        140,
+        Plan(("retry", "selective", "irrelevant"), trials=3, seeds=(0, 1), k=3, holdout=0.5),
+        "as alfworld",
+        (*_TURNS, "--holdout", "0.5"),
+        50,
+        _GAME,
     ),
 )
 
+_PAPERS: Final[tuple[Benchmark, ...]] = ("humaneval", "hotpotqa", "alfworld")
 HYPOTHESES: Final = (
-    *(Hypothesis("primary", run.benchmark, "retry", "reflexion") for run in RUNS),
-    *(Hypothesis("primary", run.benchmark, "last-attempt", "reflexion") for run in RUNS),
-    *(Hypothesis("secondary", run.benchmark, "reflexion", "selective") for run in RUNS),
+    *(Hypothesis("primary", name, "retry", "reflexion") for name in _PAPERS),
+    *(Hypothesis("primary", name, "last-attempt", "reflexion") for name in _PAPERS),
+    *(Hypothesis("secondary", name, "reflexion", "selective") for name in _PAPERS),
     Hypothesis("secondary", "hotpotqa", "tabu-retry", "reflexion"),
     Hypothesis("secondary", "alfworld", "tabu-retry", "reflexion"),
     Hypothesis("secondary", "hotpotqa", "irrelevant", "selective"),
     Hypothesis("secondary", "alfworld", "irrelevant", "selective"),
     Hypothesis("secondary", "hotpotqa", "retry", "selective", "held-out"),
     Hypothesis("secondary", "hotpotqa", "irrelevant", "selective", "held-out"),
+    Hypothesis("secondary", "transfer", "retry", "selective", "held-out"),
+    Hypothesis("secondary", "transfer", "irrelevant", "selective", "held-out"),
 )
 
 # Of how many tasks the paper's second arm gained and lost against its first: what there is to go by.
@@ -174,7 +189,7 @@ def power_table() -> str:
     """Return what the primary comparisons can find, at the level that Holm's rule holds the first of them to."""
     level = LEVEL / sum(each.family == "primary" for each in HYPOTHESES)
     rows = []
-    for run in RUNS:
+    for run in RUNS[: len(_PAPERS)]:
         n = run.n - round(run.n * run.plan.holdout)
         gained, lost, source = _PAPER[run.benchmark]
         found = [f"{100 * detectable(n, share, level=level):.1f}" for share in (0.1, 0.2, 0.3)]
