@@ -27,6 +27,7 @@ from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
+from jeeves_reflexion.lessons.settings import check_of
 from jeeves_reflexion.loop.factory import (
     AgentLike,
     Choices,
@@ -368,10 +369,14 @@ class Reflexion(Generic[T]):
         if reason:
             return await drop(session, trial, reason)
         try:
-            room, single = self.options.lesson_characters, self.options.one_sentence
-            reflector = self.preset.required(self.reflector)
             reflection = await lesson_from(
-                reflector, task, (*history, trial), session, max_characters=room, one_sentence=single
+                self.preset.required(self.reflector),
+                task,
+                (*history, trial),
+                session,
+                max_characters=self.options.lesson_characters,
+                one_sentence=self.options.one_sentence,
+                check=check_of(self.lessons),
             )
         except errors.BudgetExceededError as error:
             return await drop(session, replace(trial, exhausted=str(error)), str(error))
