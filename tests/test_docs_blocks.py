@@ -16,7 +16,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
     "page",
     [
         *("tasknotes", "reflections", "refinement", "experiments", "learner", "models", "tools", "sharing"),
-        *("lessons", "recall", "credit", "review", "recordings", "security"),
+        *("lessons", "recall", "credit", "review", "recordings", "sandbox", "security"),
     ],
 )
 def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
