@@ -31,6 +31,8 @@ def rooms() -> dict[str, list[str]]:
         sources = re.findall(r"from ([\w.]+) import (\w+)", stub.read_text("utf-8")) if stub.exists() else []
         source = {name: path for path, name in sources}
         for name, described in public.items():
+            if name.startswith("__"):
+                continue
             parts = source.get(name, module).split(".")
             room = parts[1] if parts[0] == "jeeves_reflexion" else parts[0]
             if room not in ELSEWHERE and not str(described).startswith("= "):
@@ -44,7 +46,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         asked = "\n\n".join(f"::: {name}" for name in names)
         files.append(File.generated(config, f"api/{room}.md", content=f"# {room}\n\n{asked}\n"))
     for path in sorted({path for page in files.documentation_pages() for path in _linked(page)}):
-        shown = f"# `{path}`\n\n````{path.rpartition('.')[2]}\n{(ROOT / path).read_text(encoding='utf-8')}````\n"
+        shown = (
+            f"# `{path}`\n\n````{path.rpartition('.')[2]}\n{(ROOT / path).read_text(encoding='utf-8')}````\n"
+        )
         page = File.generated(config, f"{path}.md", content=shown, inclusion=InclusionLevel.NOT_IN_NAV)
         files.append(page)
     return files

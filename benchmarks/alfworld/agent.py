@@ -20,6 +20,7 @@ from .games import Game
 from .generator import Progress
 from .policy import Explorer, Move
 from .pool import EnginePool, Episode, Observation
+from .record import read_record
 from .rules_reflector import reflect
 
 LESSONS_BLOCK = "reflexion_lessons"
@@ -140,14 +141,19 @@ async def _answered(episode: Episode, move: Move, last: Observation) -> Observat
 
 
 class OfflinePlayer:
-    """The rule-based explorer as a player; the order of its search is drawn anew for each attempt."""
+    """The rule-based explorer as a player; the order of its search is drawn anew for each attempt.
 
-    def __init__(self, task: Task, session: Session, *, room_for: int, seed: int) -> None:
+    It reads the block of lessons as sentences of advice, and steps in it as the record of its earlier attempts.
+    """
+
+    def __init__(self, task: Task, session: Session, *, seed: int) -> None:
         draw = f"{seed}:{task.id}:{session.attempt}".encode()
+        block = session.blocks.get(LESSONS_BLOCK, "")
+        record = read_record(block)
         self._explorer = Explorer(
             task.prompt,
-            lessons=lessons_in(session.blocks.get(LESSONS_BLOCK, "")),
-            room_for=room_for,
+            lessons=() if record else lessons_in(block),
+            record=record,
             seed=int.from_bytes(hashlib.sha256(draw).digest()[:8]),
         )
 

@@ -127,7 +127,7 @@ async def measure(
     async with EnginePool(setting.workers) as pool:
 
         def agent(seed: int) -> GameAgent:
-            player = partial(OfflinePlayer, room_for=K, seed=seed)
+            player = partial(OfflinePlayer, seed=seed)
             return GameAgent(pool, by_id, player, step_limit=STEP_LIMIT)
 
         table_of_games = Games(agent, await tasks_for(pool, games, workers=setting.workers))

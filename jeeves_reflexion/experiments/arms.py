@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, cast
@@ -30,13 +30,22 @@ from jeeves_reflexion.types import (
     Recall,
     RecalledLesson,
     Reflection,
+    Step,
     Task,
     Trial,
 )
 from vectorstores.base import Filter, VectorStore
 
 ArmName: TypeAlias = Literal[
-    "react", "retry", "last-attempt", "reflexion", "own", "monotonic", "selective", "irrelevant"
+    "react",
+    "retry",
+    "tabu-retry",
+    "last-attempt",
+    "reflexion",
+    "own",
+    "monotonic",
+    "selective",
+    "irrelevant",
 ]
 """A name without its ``k``; at run time also ``selective@1`` and the like (:func:`arm_of`)."""
 
@@ -44,6 +53,7 @@ ARMS: Mapping[ArmName, str] = MappingProxyType(
     {
         "react": "tries once, without any memory: what the agent can do as it is",
         "retry": "tries again without any memory: controls for the chance that lies in another try",
+        "tabu-retry": "sees which actions its attempts took so far, to try others first: controls for mere elimination",
         "last-attempt": "sees its last attempt and no reflection: controls for what reflecting on it adds",
         "reflexion": "recalls only the lessons of its own task, as in the paper",
         "own": "another name of reflexion",
@@ -54,9 +64,9 @@ ARMS: Mapping[ArmName, str] = MappingProxyType(
 )
 
 LAST_ATTEMPT_TOKENS: Final = 2000
-"""So much of the last attempt is shown to the arm ``last-attempt``, for its steps and for its output each."""
+"""So much is shown of the last attempt's steps and of its output, or of the actions of all attempts."""
 
-_WITHOUT_LESSONS: Final = frozenset({"react", "retry", "last-attempt"})
+_WITHOUT_LESSONS: Final = frozenset({"react", "retry", "tabu-retry", "last-attempt"})
 _WITH_K: Final = frozenset({"reflexion", "own", "selective", "irrelevant"})
 _NOT_KIND: Final = "placebo_for_kind"
 
@@ -74,10 +84,11 @@ class Arm:
         """Whether it reflects and keeps lessons."""
         return self.kind not in _WITHOUT_LESSONS
 
-    @property
-    def sees_last_attempt(self) -> bool:
-        """Whether its tries see the attempt before them."""
-        return self.kind == "last-attempt"
+    def shown(self, history: Sequence[Trial]) -> str:
+        """Return what its tries see of a task's failed trials as they were; nothing in most arms."""
+        if not history or self.kind not in _RECORDS:
+            return ""
+        return _RECORDS[self.kind](history)
 
     def trials(self, planned: int) -> int:
         """Return how often it tries a task."""
@@ -188,9 +199,9 @@ def reading_only(loop: Reflexion) -> Reflexion:
     return loop
 
 
-def last_attempt(trial: Trial) -> str:
+def last_attempt(history: Sequence[Trial]) -> str:
     """Return an attempt as the arm ``last-attempt`` shows it: its steps and its output, and that it did not pass."""
-    attempt = trial.attempt
+    attempt = history[-1].attempt
     ended = attempt.error or attempt.interrupted
     parts = [
         "Your last attempt at this task, which did not pass:",
@@ -200,6 +211,21 @@ def last_attempt(trial: Trial) -> str:
     ]
     return "\n".join(part for part in parts if part)
 
+
+def tried_actions(history: Sequence[Trial]) -> str:
+    """Return the actions of all attempts as the arm ``tabu-retry`` shows them: each once, without what came of it."""
+    actions = dict.fromkeys(step.action for trial in history for step in trial.attempt.steps)
+    if not actions:
+        return ""
+    told = render_steps([Step(action=action) for action in actions], LAST_ATTEMPT_TOKENS)
+    return (
+        f"Your attempts at this task so far did not pass; try first what is not among their actions:\n{told}"
+    )
+
+
+_RECORDS: Final[Mapping[str, Callable[[Sequence[Trial]], str]]] = MappingProxyType(
+    {"last-attempt": last_attempt, "tabu-retry": tried_actions}
+)
 
 # -- ways to recall, over a store of lessons that is left as it is
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.checks import Check
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
 from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
 from jeeves_reflexion.lessons.principals import Principal
@@ -63,7 +64,8 @@ class LessonSettings:
     ``principal`` is who opens the store, where several do (else the environment's ``JEEVES_PRINCIPAL``): lessons that
     another one wrote are proposed to it until they are approved, but for those of writers that it ``accepts``.
     ``screen`` judges every text of a lesson that the rules of screening let pass; what it finds, or fails on, waits in
-    quarantine.
+    quarantine. ``check`` is asked by the loop whether a lesson would change an attempt, before it is kept: one that
+    would not goes back to the reflector once, with the reason.
     With ``keep_copies`` every lesson is stored, also one that is equal to a stored one, which otherwise adds to the
     support of that one.
     ``credit`` has lessons ranked and retired by what they did for the attempts that had them.
@@ -77,6 +79,7 @@ class LessonSettings:
     principal: str = field(default_factory=lambda: os.environ.get("JEEVES_PRINCIPAL", ""))
     accepts: Collection[str] = ()
     screen: Screen | None = None
+    check: Check | None = None
     keep_copies: bool = False
     credit: Credit | None = None
     where: Callable[[Task], Filter | None] | None = None
@@ -107,3 +110,9 @@ class LessonSettings:
     def reader(self) -> Principal:
         """Who opens the store, and whom it accepts."""
         return Principal(self.principal, frozenset(self.accepts))
+
+
+def check_of(store: object) -> Check | None:
+    """Return what a store's settings have lessons checked by; None for a store without such settings."""
+    settings = getattr(store, "settings", None)
+    return settings.check if isinstance(settings, LessonSettings) else None

@@ -57,7 +57,7 @@ def test_all_arms_and_no_difference_by_workers(made_games, tmp_path):
         setting = Setting(plan, out, HashingEmbedder(), games_folder=tmp_path / "games", step_limit=12)
         return out, anyio.run(lambda: run(setting, say=lambda _: None)).results
 
-    arms = tuple(arm for arm in ARMS if arm != "last-attempt")  # the player reads nothing but lessons
+    arms = tuple(ARMS)
     out, results = played(arms, 2)
     alone, _ = played(("selective",), 1)
     assert plain(alone) == [row for row in plain(out) if row[0] == "selective"]

@@ -70,22 +70,30 @@ async def test_the_control_arms_have_no_memory_whatever_loop_they_are_given(tmp_
         loop.options = type(loop.options)()
         return loop
 
-    results = await played(tmp_path, Plan(("react", "retry", "last-attempt"), 3), make)
+    results = await played(tmp_path, Plan(("react", "retry", "tabu-retry", "last-attempt"), 3), make)
     assert {row.trial.number for row in results.rows if row.arm == "react"} == {1}
     for row in results.rows:
         assert row.trial.recall is None
         assert row.trial.reflection is None
-        seen = "" if row.arm != "last-attempt" or row.trial.number == 1 else "Your last attempt"
+        shown = {"last-attempt": "Your last attempt at", "tabu-retry": "Your attempts at this task so far"}
+        seen = shown.get(row.arm, "") if row.trial.number > 1 else ""
         assert row.trial.block.startswith(seen)
         assert bool(row.trial.block) == bool(seen)
     react = [point.share.successes for point in results.curve("react").points]
     assert react == [react[0]] * 3
 
 
-async def test_the_last_attempt_is_shown_as_it_was(tmp_path):
-    results = await played(tmp_path, Plan(("last-attempt",), 3), loops(a_store()))
+async def test_the_last_attempt_is_shown_as_it_was_and_the_actions_of_all_alone(tmp_path):
+    results = await played(tmp_path, Plan(("last-attempt", "tabu-retry"), 3), loops(a_store()))
+    tabu = {row.task.id: row.trial for row in results.rows if row.arm == "tabu-retry"}  # the last of each
+    opened = [row for row in results.rows if row.arm == "tabu-retry" and row.trial.number < 3]
+    for row in opened:
+        last = tabu[row.task.id]
+        if row.trial is not last:
+            assert f": open {row.trial.attempt.output}" in last.block
+            assert "Answer" not in last.block
     by_task = {}
-    for row in results.rows:
+    for row in (row for row in results.rows if row.arm == "last-attempt"):
         before = by_task.get(row.task.id)
         if before is not None:
             assert f"Action 1: open {before.attempt.output}" in row.trial.block
@@ -96,7 +104,7 @@ async def test_the_last_attempt_is_shown_as_it_was(tmp_path):
 
 def test_a_long_last_attempt_is_cut_and_says_how_it_ended():
     steps = tuple(Step("", f"look {n}", "dust " * 50) for n in range(500))
-    text = last_attempt(Trial(1, Attempt("", steps, interrupted="max_turns"), Evaluation(0.0)))
+    text = last_attempt([Trial(1, Attempt("", steps, interrupted="max_turns"), Evaluation(0.0))])
     assert len(text) < 10_000
     assert text.endswith("It ended early: max_turns")
 

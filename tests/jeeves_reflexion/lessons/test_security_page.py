@@ -1,4 +1,4 @@
-"""What ``docs/security.md`` and ``docs/privacy.md`` say: the kinds are all there, and each example runs as it stands."""
+"""``docs/privacy.md`` names the kinds of secrets that are found, and the examples of ``docs/security.md`` run."""
 
 from __future__ import annotations
 
