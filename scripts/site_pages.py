@@ -20,6 +20,8 @@ OUTSIDE = re.compile(r"\]\(\.\./((?:examples|tests)/[^)#]+)\)")
 ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):<code>~?([\w.]+)</code>")
 ELSEWHERE = ("errors", "events")
 """Rooms that a page of ``docs/`` shows."""
+WITH = {"drafts": "refinement", "redaction": "lessons", "text": "agents"}
+"""Rooms that share the page of another one."""
 
 
 def rooms() -> dict[str, list[str]]:
@@ -36,8 +38,18 @@ def rooms() -> dict[str, list[str]]:
             parts = source.get(name, module).split(".")
             room = parts[1] if parts[0] == "jeeves_reflexion" else parts[0]
             if room not in ELSEWHERE and not str(described).startswith("= "):
-                found.setdefault(room, []).append(f"{module}.{name}")
-    return found
+                found.setdefault(WITH.get(room, room), []).append(f"{module}.{name}")
+    return dict(sorted(found.items()))
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name the pages of the reference and of results in the navigation."""
+    *_, reference, results = config.nav or []
+    next(entry for entry in reference["Reference"] if "API" in entry)["API"] += [
+        {room: f"api/{room}.md"} for room in rooms()
+    ]
+    results["Results"] += [f"results/{page.name}" for page in sorted((ROOT / "docs/results").glob("*.md"))]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

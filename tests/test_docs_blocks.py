@@ -17,6 +17,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
     [
         *("tasknotes", "reflections", "refinement", "experiments", "learner", "models", "tools", "sharing"),
         *("lessons", "recall", "credit", "review", "recordings", "sandbox", "security"),
+        *("first-agent", "first-experiment", "evaluators", "reflectors", "benchmarks"),
     ],
 )
 def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
