@@ -35,7 +35,7 @@ from .scorer import ExactMatch
 
 OurStatus: TypeAlias = Status | Literal["error"]
 LESSON_CHARACTERS: Final = 10_000
-REMINDER: Final = last_attempt(Trial(1, Attempt(""), Evaluation(None))).strip()
+REMINDER: Final = last_attempt([Trial(1, Attempt(""), Evaluation(None))]).strip()
 """The line above the last attempt, where an attempt is shown the one before it."""
 
 # All of a task's own reflections, near-copies too, as in the paper.
@@ -84,7 +84,7 @@ class LastTrial(Reflexion):
     ) -> Trial:
         """Do one turn of the loop with the last attempt in the block of the lessons."""
         if history:
-            session = replace(session, blocks={self.lessons_block_name: last_attempt(history[-1])})
+            session = replace(session, blocks={self.lessons_block_name: last_attempt(history)})
         return await super().trial(task, history, session, commit=commit)
 
 
