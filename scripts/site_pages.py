@@ -1,7 +1,7 @@
 """What MkDocs adds to the pages of ``docs/``: a reference of every public name, and the files that pages link to.
 
 A hook of ``mkdocs.yml``. Public names are those of ``tests/public_api.json``, a page for each room, and mkdocstrings
-reads their docstrings. A link to an example or a test leads to a page that shows the file.
+reads their docstrings. A link to a file outside of ``docs/`` leads to a page that shows it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = re.compile(r"\]\(\.\./((?:examples|tests)/[^)#]+)\)")
+OUTSIDE = re.compile(r"\]\(\.\./((?:examples|tests|jeeves_reflexion)/[^)#]+)\)")
 ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):<code>~?([\w.]+)</code>")
 ELSEWHERE = ("errors", "events")
 """Rooms that a page of ``docs/`` shows."""
@@ -53,7 +53,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each room, and one for each example or test that a page links to."""
+    """Add a page for each room, and one for each file outside of ``docs/`` that a page links to."""
     for room, names in rooms().items():
         asked = "\n\n".join(f"::: {name}" for name in names)
         files.append(File.generated(config, f"api/{room}.md", content=f"# {room}\n\n{asked}\n"))
@@ -71,7 +71,7 @@ def _linked(page: File) -> list[str]:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Lead links to examples and tests to the pages that show them."""
+    """Lead links to files outside of ``docs/`` to the pages that show them."""
     here = posixpath.dirname(page.file.src_uri) or "."
     return OUTSIDE.sub(lambda found: f"]({posixpath.relpath(found[1], here)}.md)", markdown)
 
