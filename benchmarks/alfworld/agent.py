@@ -28,6 +28,9 @@ WON = "won"
 DIALECT = "dialect"
 """In a task's metadata: how its game calls putting a thing somewhere (:mod:`benchmarks.alfworld.dialect`)."""
 
+ROOM = "room"
+"""In a task's metadata, where games are held out by it: the floor plan of its game."""
+
 THINK = "think: "
 """Begins a turn that is a thought: it goes to no game, and is answered with :data:`HEARD`."""
 
@@ -196,4 +199,12 @@ async def tasks_for(
     return [
         Task(openings[game.id], id=game.id, kind=game.kind, metadata={DIALECT: dialects[game.id]})
         for game in games
+    ]
+
+
+def with_rooms(tasks: Sequence[Task], games: Sequence[Game]) -> list[Task]:
+    """Return the tasks of games with the room of each in their metadata."""
+    return [
+        replace(task, metadata={**task.metadata, ROOM: game.room})
+        for task, game in zip(tasks, games, strict=True)
     ]

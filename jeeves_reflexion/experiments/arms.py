@@ -15,7 +15,7 @@ from jeeves_reflexion.lessons import TransientMemory
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.records import Key, lesson_of
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.lessons.retrieval import Candidate, Ranked
+from jeeves_reflexion.lessons.retrieval import Order
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.loop.reflexion import Reflexion
@@ -45,6 +45,7 @@ ArmName: TypeAlias = Literal[
     "own",
     "monotonic",
     "selective",
+    "others-only",
     "irrelevant",
 ]
 """A name without its ``k``; at run time also ``selective@1`` and the like (:func:`arm_of`)."""
@@ -59,6 +60,7 @@ ARMS: Mapping[ArmName, str] = MappingProxyType(
         "own": "another name of reflexion",
         "monotonic": "sees every lesson written so far, newest first: controls for what picking lessons adds",
         "selective": "recalls the k lessons nearest to its task from a store shared by all tasks",
+        "others-only": "recalls as selective does, its own task's lessons withheld: what those of others are worth",
         "irrelevant": "recalls lessons that were written for another kind of task: the placebo",
     }
 )
@@ -67,7 +69,7 @@ LAST_ATTEMPT_TOKENS: Final = 2000
 """So much is shown of the last attempt's steps and of its output, or of the actions of all attempts."""
 
 _WITHOUT_LESSONS: Final = frozenset({"react", "retry", "tabu-retry", "last-attempt"})
-_WITH_K: Final = frozenset({"reflexion", "own", "selective", "irrelevant"})
+_WITH_K: Final = frozenset({"reflexion", "own", "selective", "others-only", "irrelevant"})
 _NOT_KIND: Final = "placebo_for_kind"
 
 
@@ -131,7 +133,12 @@ def check_kinds(arms: Sequence[ArmName], tasks: Sequence[Task]) -> None:
 
 
 def recall_settings(
-    min_similarity: float, *, withhold: float = 0.0, early: float | None = None, key: Key = "task"
+    min_similarity: float,
+    *,
+    withhold: float = 0.0,
+    early: float | None = None,
+    key: Key = "task",
+    order: Order = "similarity",
 ) -> LessonSettings:
     """Return the settings of a store of lessons; with a share to withhold, recall is an experiment and gives credit.
 
@@ -139,13 +146,20 @@ def recall_settings(
     nothing.
     """
     credit = Credit(Withholding(withhold, early=early)) if withhold or early is not None else None
-    return LessonSettings(key=key, min_similarity=min_similarity, credit=credit)
+    return LessonSettings(key=key, min_similarity=min_similarity, credit=credit, order=order)
 
 
 def withholding_json(settings: LessonSettings) -> dict[str, JSON]:
     """Return which share of recalls each lesson is withheld from, as a run's configuration has it."""
     share = settings.credit.withholding if settings.credit else Withholding(0.0)
     return {"withhold": share.share, "withhold_early": share.early}
+
+
+def order_json(order: Order) -> dict[str, JSON]:
+    """Return the order of recall as a run's configuration has it: left out where it is "similarity", so that runs
+    begun before there were others can go on.
+    """
+    return {} if order == "similarity" else {"order": order}
 
 
 def arm_lessons(
@@ -163,6 +177,10 @@ def arm_lessons(
     settings = replace(settings, credit=None)
     if kind == "monotonic":
         return WholeBlock(VectorLessonStore(store, settings=settings))
+    if kind == "others-only":
+        # Each task keeps its own: of an equal lesson that two tasks taught, one alone would be left.
+        others = replace(settings, where=lambda task: {"task_id": {"$ne": task.id}}, keep_copies=True)
+        return VectorLessonStore(store, settings=others)
     if kind == "irrelevant":
         other = replace(settings, where=_another_kind, min_similarity=-1.0)
         return Placebo(VectorLessonStore(store, settings=other), tasks, seed=seed)
@@ -172,7 +190,8 @@ def arm_lessons(
         where=lambda task: {"task_id": task.id},
         min_similarity=-1.0,
         keep_copies=True,
-        picking=replace(settings.picking, strategy=_newest, diversity=0.0, max_likeness=1.0),
+        order="recency",
+        picking=replace(settings.picking, strategy="nearest", diversity=0.0, max_likeness=1.0),
     )
     return OwnChain(VectorLessonStore(store, settings=own))
 
@@ -233,12 +252,6 @@ _RECORDS: Final[Mapping[str, Callable[[Sequence[Trial]], str]]] = MappingProxyTy
 def _another_kind(decoy: Task) -> Filter:
     """Narrow a recall to lessons of other kinds than that of the task that a decoy stands for."""
     return {"task_kind": {"$ne": decoy.metadata[_NOT_KIND]}}
-
-
-def _newest(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
-    """Order lessons by age, the newest first; a recall strategy."""
-    ordered = sorted(candidates, key=lambda c: _age(c.lesson), reverse=True)
-    return [Ranked(c, c.similarity, "among the last of its task") for c in ordered]
 
 
 def _age(lesson: Lesson) -> tuple[float, int]:

@@ -132,6 +132,16 @@ async def test_the_papers_arm_has_the_last_reflections_of_its_own_task_in_order(
     assert {item.lesson.task_id for item in recall.offered} == {TASKS[1].id}
 
 
+async def test_others_only_withholds_the_tasks_own_lessons_and_no_others():
+    lessons = arm_lessons("others-only", a_store(), TASKS, settings=LessonSettings(min_similarity=-1), seed=0)
+    for task in TASKS[:2]:
+        for text in ("Mind the dog at night.", f"Take the lamp to {task.id}."):
+            await lessons.record(task, Reflection(text), provenance=Provenance("run", 1, 0.0))
+    recall = await lessons.recall(TASKS[0], k=5)
+    assert {item.lesson.task_id for item in recall.offered} == {TASKS[1].id}
+    assert set(recall.texts) == {"Mind the dog at night.", f"Take the lamp to {TASKS[1].id}."}
+
+
 # -- held-out tasks
 
 
@@ -158,6 +168,18 @@ def test_a_larger_share_holds_out_the_same_tasks_and_more(names, seed):
     tasks = [Task("do it", id=name) for name in names]
     held = [{t.id for t in split(tasks, share, seed=seed)[1]} for share in (0.2, 0.5, 0.8)]
     assert held[0] <= held[1] <= held[2]
+
+
+def test_tasks_of_one_room_are_held_out_together():
+    tasks = [Task("do it", id=str(n), metadata={"room": n % 5}) for n in range(20)]
+    for seed in range(5):
+        learning, held_out = split(tasks, 0.4, seed=seed, by="room")
+        assert {task.metadata["room"] for task in learning}.isdisjoint(t.metadata["room"] for t in held_out)
+        assert (len(learning), len(held_out)) == (12, 8)
+    with pytest.raises(ConfigurationError, match="two rooms"):
+        split(tasks[::5], 0.4, by="room")
+    with pytest.raises(ConfigurationError, match="no metadata 'floor'"):
+        split(tasks, 0.4, by="floor")
 
 
 def test_what_cannot_be_split():

@@ -53,6 +53,31 @@ def test_nearest_goes_by_similarity_and_says_so():
     assert [(item.lesson.id, item.reason) for item in left_out] == [("far", "2 better ones")]
 
 
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("similarity", ["old_success", "other", "own_failure"]),
+        ("own_first", ["own_failure", "old_success", "other"]),
+        ("failures_first", ["other", "own_failure", "old_success"]),
+        ("recency", ["own_failure", "other", "old_success"]),
+    ],
+)
+def test_an_order_decides_who_comes_first_and_who_is_left_out(order, expected):
+    kinds = {"old_success": ("t", "success"), "other": ("t", "failed"), "own_failure": (TASK.id, "failed")}
+    candidates = [found(name, 0.9 - 0.1 * at, at=float(at)) for at, name in enumerate(kinds)]
+    candidates = [
+        replace(each, lesson=replace(each.lesson, task_id=task_id, outcome=outcome))
+        for each, (task_id, outcome) in zip(candidates, kinds.values(), strict=True)
+    ]
+    for k in (1, 2, 3):
+        offered, _ = pick(TASK, candidates, k=k, picking=Picking(), likeness=alike(), order=order)
+        assert names(offered) == expected[:k]
+    taught_again = replace(candidates[0].lesson, metadata={"tasks": [TASK.id]})
+    candidates[0] = replace(candidates[0], lesson=taught_again)
+    offered, _ = pick(TASK, candidates, k=1, picking=Picking(), likeness=alike(), order="own_first")
+    assert names(offered) == ["old_success"]
+
+
 def test_what_helped_before_moves_up_and_what_harmed_moves_down():
     lift = Lift(0.3, 0.1, 0.5, 20, 20)
     candidates = [
