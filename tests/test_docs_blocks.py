@@ -15,7 +15,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 @pytest.mark.parametrize(
     "page",
     [
-        *("tasknotes", "reflections", "refinement", "experiments", "learner", "models", "tools", "sharing"),
+        *("tasknotes", "reflections", "refinement", "learner", "models", "tools", "sharing"),
         *("lessons", "recall", "credit", "review", "recordings", "sandbox", "security"),
         *("first-agent", "first-experiment", "evaluators", "reflectors", "benchmarks"),
     ],
