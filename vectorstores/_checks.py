@@ -110,7 +110,9 @@ def check_records(records: Iterable[RecordWrite]) -> list[RecordRow]:
         place = f"records[{index}]"
         if not isinstance(given, RecordWrite):
             raise InvalidChunkError(f"{place}: expected a RecordWrite, got {type(given).__name__}")
-        rows.append(record_row(given.collection, given.key, given.value, place, must_be_new=given.must_be_new))
+        rows.append(
+            record_row(given.collection, given.key, given.value, place, must_be_new=given.must_be_new)
+        )
     return rows
 
 

@@ -25,13 +25,13 @@ def is_heavy(values: Iterable[object], limit: int) -> bool:
         limit -= _NUMBER
         if isinstance(value, str):  # as most are
             limit -= len(value)
-        elif value is None or isinstance(value, (int, float)):  # noqa: UP038 - a third of the time
+        elif value is None or isinstance(value, (int, float)):
             continue
         elif isinstance(value, Chunk):
             waiting += (value.id, value.content, value.embed_text, value.metadata)
         elif isinstance(value, RecordWrite):
             waiting.append(value.value)
-        elif isinstance(value, (dict, list, tuple)):  # noqa: UP038
+        elif isinstance(value, (dict, list, tuple)):
             if len(value) * _NUMBER > limit:
                 return True
             waiting += value

@@ -15,7 +15,7 @@ from .observations import Thing
 from .place_words import list_pattern, read_places, singular
 
 _NEGATION = re.compile(
-    r"n['’]t\b|\b(?:no|not|never|none|nope|nor|neither|nothing|nowhere|cannot|without|rarely|seldom|despite|uhuh|"
+    r"n['\u2019]t\b|\b(?:no|not|never|none|nope|nor|neither|nothing|nowhere|cannot|without|rarely|seldom|despite|uhuh|"
     r"(?:ai|are|ca|could|dare|did|do|does|had|has|have|is|might|must|need|ought|sha|should|was|were|wo|would)nt)\b"
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")

@@ -60,7 +60,7 @@ class Explorer:
         places = list(read_opening(opening))
         random.Random(seed).shuffle(places)
         self._places = tuple(places)
-        self._plan = SearchPlan(places, self._goal.wanted, lessons)
+        self._plan = SearchPlan(places, self._goal, lessons)
         self._record = Record(record)
         self._book = Notebook()
         self._given_up: set[Thing] = set()

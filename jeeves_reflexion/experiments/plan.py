@@ -26,9 +26,9 @@ class Plan:
     """A design: all arms see the same tasks, trials and seeds; ``workers`` change no result.
 
     ``holdout`` is the share of tasks that lessons are not learned from; ``split_seed`` draws them (:func:`split`), of
-    tasks that have the metadata ``holdout_by`` in common all or none. ``judged_by`` says what the evaluator of the loops
-    is, ``cluster`` what the intervals take for one. ``max_cost_usd`` stops the whole run when so much is spent, in a
-    state to resume from.
+    tasks that have the metadata ``holdout_by`` in common all or none. ``judged_by`` says what the evaluator of the
+    loops is, ``cluster`` what the intervals take for one. ``max_cost_usd`` stops the whole run when so much is spent,
+    in a state to resume from.
     """
 
     arms: tuple[ArmName, ...] = ("retry", "selective")
