@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-PRINTED = re.compile(r"<!-- fixed: begin -->.*<!-- fixed: end -->|^\| licence, .*?\n\n", re.DOTALL | re.MULTILINE)
+PRINTED = re.compile(
+    r"<!-- fixed: begin -->.*<!-- fixed: end -->|^\| licence, .*?\n\n", re.DOTALL | re.MULTILINE
+)
 """What a command writes into a page: the runs of the protocol, the table of licences."""
 LINK = re.compile(r"(?<!\!)\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
