@@ -15,8 +15,9 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 @pytest.mark.parametrize(
     "page",
     [
-        *("tasknotes", "reflections", "refinement", "experiments", "learner", "models", "tools", "sharing"),
-        *("lessons", "recall", "credit", "review", "recordings", "security"),
+        *("tasknotes", "reflections", "refinement", "learner", "models", "tools", "sharing"),
+        *("lessons", "recall", "credit", "review", "recordings", "sandbox", "security"),
+        *("first-agent", "first-experiment", "evaluators", "reflectors", "benchmarks"),
     ],
 )
 def test_each_block_of_the_page_runs(page, tmp_path, monkeypatch):
