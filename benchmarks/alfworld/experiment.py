@@ -34,7 +34,16 @@ from .playing import ScopeOf, Table, make_loop, open_tools
 from .pool import EnginePool
 from .setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
 
-__all__ = ["MODEL_STEP_LIMIT", "STEP_LIMIT", "Finished", "Setting", "lasting_place", "lessons_at", "run"]
+__all__ = [
+    "MODEL_STEP_LIMIT",
+    "STEP_LIMIT",
+    "Finished",
+    "Setting",
+    "lasting_place",
+    "lessons_at",
+    "run",
+    "spread",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +150,7 @@ def lessons_at(setting: Setting, log: RunLog | None = None) -> str:
 async def _games(setting: Setting, say: Callable[[str], None]) -> list[Game]:
     if setting.games_folder is not None:
         games = await anyio.to_thread.run_sync(load_games, setting.games_folder)
-        return _spread(games)[: setting.count]
+        return spread(games)[: setting.count]
     count = setting.count or sum(MIX.values())
     say(f"Making {count} games (seed {setting.game_seed}), each won once in the engine to prove it ...")
     return await generate_games(
@@ -153,7 +162,7 @@ async def _games(setting: Setting, say: Callable[[str], None]) -> list[Game]:
     )
 
 
-def _spread(games: Sequence[Game]) -> list[Game]:
+def spread(games: Sequence[Game]) -> list[Game]:
     """Order games so that any first few are of all kinds: the first of each kind, then the second of each, ..."""
     by_kind: dict[str, list[Game]] = {}
     for game in games:

@@ -13,11 +13,10 @@ from .goal import APPLIANCES, Treatment, parse_goal
 from .notebook import Notebook
 from .observations import Thing, read_opening, things_in
 from .record import SEEN, VISITED, Record
-from .search_plan import KIND_BARREN, KIND_SEEN, SEEN_THERE, SUGGESTED, UNKNOWN, SearchPlan
+from .search_plan import KIND_BARREN, KIND_SEEN, SEEN_THERE, UNKNOWN, SearchPlan
 
 _REASONS = {
     SEEN_THERE: "a lesson says it was there",
-    SUGGESTED: "a lesson suggests that place",
     KIND_SEEN: "a lesson says that others of its kind held one",
     UNKNOWN: "I know nothing better",
     KIND_BARREN: "the better places are done, though lessons say its kind held none",
@@ -61,7 +60,7 @@ class Explorer:
         places = list(read_opening(opening))
         random.Random(seed).shuffle(places)
         self._places = tuple(places)
-        self._plan = SearchPlan(places, self._goal.wanted, lessons)
+        self._plan = SearchPlan(places, self._goal, lessons)
         self._record = Record(record)
         self._book = Notebook()
         self._given_up: set[Thing] = set()

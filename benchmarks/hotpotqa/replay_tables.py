@@ -122,10 +122,10 @@ Made by `python -m benchmarks.hotpotqa.replay FILE... --out docs/results`. The l
 lesson store run as they always do; only the model's words and what the tools saw come from the log. It shows that the
 loop counts as the authors did, and says nothing about how well a model does.
 
-All four strategies of the authors' code are played: what each attempt saw is read from the prompt that its model got,
-and held against the log. The authors show 1,600 tokens of the last attempt by dropping long observations, this loop
-drops from its middle; no attempt in these logs is that long. `last_trial_and_reflexion` is in the tests, on a log made
-up for it: the authors' own (`root/last_trial_reflect_cot_context`) was not among the files at hand."""
+Of the four strategies of the authors' code three are reproduced from their logs: what each attempt saw is read from the
+prompt that its model got, and held against the log. The fourth, `last_trial_and_reflexion`, is played in the tests on a
+log made up for it: the authors' own (`root/last_trial_reflect_cot_context`) was not among the files at hand. Of last
+attempts above 1,600 tokens the authors drop long observations, this loop the middle above 2,000; none is so long."""
 
 
 def page(played: Iterable[Played]) -> str:

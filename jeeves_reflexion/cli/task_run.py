@@ -152,7 +152,7 @@ def run(order: Order, *, as_json: bool) -> int:
 def _summary(order: Order, results: Results) -> str:
     """What a person reads at the end."""
     lines = [
-        f"Solved so far, by trial ({results.judged_by}-judged; 95 % Wilson interval, seeds pooled):",
+        f"Solved so far, by trial ({results.judged_by}-judged; 95 % Wilson interval):",
         results.table(),
         "What it took:",
         cost_table({arm: results.cost(arm) for arm in results.arms}),

@@ -17,14 +17,17 @@ from jeeves_reflexion.types import JSON, Task
 JudgedBy: TypeAlias = Literal["oracle", "self"]
 """Who decides that an attempt passed: one who has the gold answer, or the agent's own side without it."""
 
+Cluster: TypeAlias = Literal["task", "prompt"]
+"""What intervals take for one: a task with its seeds, or all tasks that say the same, such as games of one room."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A design: all arms see the same tasks, trials and seeds; ``workers`` change no result.
 
     ``holdout`` is the share of tasks that lessons are not learned from; ``split_seed`` draws them (:func:`split`), of
-    tasks that have the metadata ``holdout_by`` in common all or none.
-    ``judged_by`` says what the evaluator of the loops is. ``max_cost_usd`` stops the whole run when so much is spent,
+    tasks that have the metadata ``holdout_by`` in common all or none. ``judged_by`` says what the evaluator of the
+    loops is, ``cluster`` what the intervals take for one. ``max_cost_usd`` stops the whole run when so much is spent,
     in a state to resume from.
     """
 
@@ -37,6 +40,7 @@ class Plan:
     split_seed: int = 0
     judged_by: JudgedBy = "oracle"
     max_cost_usd: float | None = None
+    cluster: Cluster = "task"
     holdout_by: str | None = None
 
     def __post_init__(self) -> None:

@@ -70,6 +70,7 @@ async def run_experiment(
         held_out=held_out,
         judged_by=plan.judged_by,
         scored=scorer is not None,
+        cluster=plan.cluster,
     )
     watcher = watcher or Watcher()
     try:

@@ -175,18 +175,21 @@ def credited(
 
 async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> Likeness:
     """Read how near lessons are to one another by their own words."""
+    import numpy as np  # noqa: PLC0415 - commands that recall nothing start without it
+
     # The chunk that holds its text: the second where a task comes before it.
     number = 0 if lessons.key == "lesson" else 1
     ids = [chunk_ids(each.lesson.id)[number] for each in candidates]
     found = await lessons.store.get_by_ids(ids, vectors=True) if ids else []
     # None where the lesson was stored to be found by something else.
-    vectors = {
-        chunk.metadata["lesson_id"]: chunk.vector for chunk in found if chunk.metadata.get("holds") == "text"
-    }
+    kept = [chunk for chunk in found if chunk.metadata.get("holds") == "text" and chunk.vector is not None]
+    places = {chunk.metadata["lesson_id"]: place for place, chunk in enumerate(kept)}
+    rows = np.array([chunk.vector for chunk in kept])
+    products: list[list[float]] = (rows @ rows.T).tolist() if kept else []
 
     def likeness(one: str, other: str) -> float:
-        first, second = vectors.get(one), vectors.get(other)
-        return 0.0 if first is None or second is None else float(first @ second)
+        first, second = places.get(one), places.get(other)
+        return 0.0 if first is None or second is None else products[first][second]
 
     return likeness
 

@@ -234,8 +234,14 @@ class VectorLessonStore:
             )
             offered = tuple(item for item in found if item.lesson.id not in draw.withheld)
             recall = Recall(recall_id, task.id, offered, withheld, (*left_out, *retired))
+            expected = None if known is None else known.expected(task.id, task.kind)
             await self.ledger.note_recall(
-                recall, run_id=run_id, attempt=attempt, task_kind=task.kind, draw=draw
+                recall,
+                run_id=run_id,
+                attempt=attempt,
+                task_kind=task.kind,
+                draw=draw,
+                expected=expected,
             )
         return replace(recall, left_out=(*recall.left_out, *far))
 

@@ -17,7 +17,7 @@ from jeeves_reflexion.cli.lessons.curation import (
 from jeeves_reflexion.cli.lessons.exchange import export, import_
 from jeeves_reflexion.cli.lessons.look import add, forget, list_, reembed, search, show
 from jeeves_reflexion.cli.lessons.sync import pull, push, sync
-from jeeves_reflexion.cli.lessons.usage import stats, why
+from jeeves_reflexion.cli.lessons.usage import policy, stats, why
 
 
 @click.group()
@@ -31,7 +31,7 @@ def lessons() -> None:
 
 
 for _command in (
-    *(list_, search, show, why, stats),
+    *(list_, search, show, why, stats, policy),
     *(review, approve, reject, outcome),
     *(add, edit, retire, restore, merge, rollback, consolidate, forget),
     *(export, import_, push, pull, sync, reembed),

@@ -1,10 +1,11 @@
-"""``jeeves-reflexion lessons``: how the library is used and what it does for scores, and what a task would recall."""
+"""``jeeves-reflexion lessons``: how the library is used, what it does for scores, and what would be recalled."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final, cast
 
 import click
@@ -19,10 +20,17 @@ from jeeves_reflexion.cli.lessons.library import (
     task_excerpt,
 )
 from jeeves_reflexion.cli.lessons.look import kind_option
-from jeeves_reflexion.cli.options import credit_option, embedder_option, top_k_option
+from jeeves_reflexion.cli.options import Number, credit_option, embedder_option, top_k_option
 from jeeves_reflexion.cli.screen import lift_words
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
+from jeeves_reflexion.lessons.credit.policies import (
+    LoggedRecall,
+    Policy,
+    PolicyOrder,
+    policy_value,
+    read_log,
+)
 from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
@@ -167,6 +175,38 @@ def why(
             screen.note(f"{what}: {counted(len(items), 'lesson')}", "bold")
         for item in items:
             screen.entry(_row(item, where))
+
+
+@click.command(short_help="What recalling fewer lessons would have scored, from the log.")
+@click.option("--k", type=click.IntRange(min=1), help="Recall at most so many.")
+@click.option("--floor", metavar="SIMILARITY", type=Number(-1, 1), help="Recall nothing less similar.")
+@click.option(
+    "--order",
+    type=click.Choice(["nearest", "newest", "oldest"]),
+    default="nearest",
+    show_default=True,
+    help="Which come first.",
+)
+@over_lessons()
+def policy(library: Library, k: int | None, floor: float | None, order: PolicyOrder) -> None:
+    """Estimate what another k, floor or order would have scored, from recalls that withheld lessons at random.
+
+    Lessons of a run are in its folder: --lessons RUN/lessons --namespace ARM-SEED. Where too few attempts tell, that
+    is an error.
+    """
+
+    async def read(store: VectorLessonStore) -> list[LoggedRecall]:
+        lessons = await all_lessons(store)
+        return await read_log(store.records, {each.id: each.provenance.created_at for each in lessons})
+
+    found = policy_value(library.within(read), Policy(k, floor, order))
+    gain, low, high = (f"{100 * each:+.1f}" for each in (found.gain.value, found.gain.low, found.gain.high))
+    library.give(
+        {"k": k, "floor": floor, "order": order, **asdict(found)},
+        f"{found.value:.3f} an attempt, {found.observed:.3f} as logged: {gain} points ({low} to {high})",
+        note=f"{found.changed} of {found.recalls} recalls would have changed; the attempts that tell of these are worth"
+        f" {found.effective:.0f}",
+    )
 
 
 def _row(item: RecalledLesson, where: str) -> dict[str, str]:

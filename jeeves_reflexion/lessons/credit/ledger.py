@@ -107,9 +107,11 @@ class Ledger:
         attempt: int = 0,
         task_kind: str | None = None,
         draw: Draw = NO_DRAW,
+        expected: float | None = None,
     ) -> None:
         """Note a recall, once, and in the index of its run if it has one; ``draw`` decided what was withheld.
 
+        ``expected`` is the score that the attempt is expected to get, as far as is known before it.
         Ids are without secrets already. What was left out says nothing of the attempt, and is not noted.
         """
         entry: dict[str, JSON] = {
@@ -124,6 +126,8 @@ class Ledger:
             "offered": _items(recall.offered),
             "withheld": _items(recall.withheld),
         }
+        if expected is not None:
+            entry["expected"] = expected
         if draw.shares:
             entry["shares"] = [{"lesson_id": each, "share": share} for each, share in draw.shares.items()]
         mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}

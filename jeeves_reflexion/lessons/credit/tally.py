@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio.to_thread
 
@@ -21,6 +21,7 @@ from jeeves_reflexion.lessons.credit.effects import (
     Prior,
     Stratum,
     Withholding,
+    fifth_of,
     judge,
     lift,
     prior_of,
@@ -38,6 +39,7 @@ from vectorstores.base import RecordPage, RecordStore
 SETTLE_SECONDS: Final = 300.0
 _PAGE: Final = 300  # few enough to be counted in a few milliseconds of the event loop's time
 _LIBRARY: Final = None
+_Tasks: TypeAlias = tuple[str, str | None]  # all tasks of a kind, or one task
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Credits:
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     library: Tally = NO_TALLY
     prior: Prior = Prior()  # noqa: RUF009 - frozen
+    scores: Mapping[_Tasks, tuple[int, float]] = field(default_factory=dict)
 
     def tally(self, lesson_id: str) -> Tally:
         """Return the counts of a lesson."""
@@ -86,6 +89,16 @@ class Credits:
     def scored(self, lesson_id: str) -> int:
         """Return how many scored attempts there are of a lesson that a draw decided, with it and without."""
         return sum(cell.n_with + cell.n_without for cell in self.tally(lesson_id).cells.values())
+
+    def expected(self, task_id: str, task_kind: str | None) -> float:
+        """Return the score to expect of an attempt at a task, by earlier ones: the mean of the task, drawn towards that
+        of its kind by the weight of one attempt, and that towards a half.
+        """
+        mean = 0.5
+        for tasks in (("kind", task_kind), ("task", task_id)):
+            n, total = self.scores.get(tasks, (0, 0.0))
+            mean = (total + mean) / (n + 1)
+        return mean
 
     def judge(self, lesson_id: str) -> Judgement:
         """Say whether a lesson is to be retired, and why."""
@@ -122,6 +135,7 @@ class Tallies:
 
     def __init__(self) -> None:
         self._kept: dict[str | None, Tally] = {}
+        self._scores: dict[_Tasks, tuple[int, float]] = {}
 
     def add(self, verdict: Verdict) -> None:
         """Count a verdict, if anything counts from it on."""
@@ -129,17 +143,20 @@ class Tallies:
             return
         n = 1 if verdict.before is None else 0
         total = verdict.counts - (verdict.before or 0.0)
-        draw = verdict.draw
+        draw, fifth = verdict.draw, fifth_of(verdict.expected)
+        if verdict.task_id is not None:
+            for tasks in (("kind", verdict.task_kind), ("task", verdict.task_id)):
+                attempts, sum_of = self._scores.get(tasks, (0, 0.0))
+                self._scores[tasks] = (attempts + n, sum_of + total)
         drawn = draw.share > 0.0 and not draw.whole
         for lesson_id in verdict.had:
-            compared = drawn and lesson_id not in draw.exempt
-            cell = ((draw.share_of(lesson_id),), Cell(n_with=n, sum_with=total)) if compared else None
-            self._put(lesson_id, cell, n, verdict.recalled_at)
+            compared = Cell(n_with=n, sum_with=total) if drawn and lesson_id not in draw.exempt else None
+            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), compared, n, verdict.recalled_at)
         for lesson_id in verdict.lacked:
-            cell = ((draw.share_of(lesson_id),), Cell(n_without=n, sum_without=total)) if drawn else None
-            self._put(lesson_id, cell, 0, verdict.recalled_at)
+            compared = Cell(n_without=n, sum_without=total) if drawn else None
+            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), compared, 0, verdict.recalled_at)
         if draw.whole_share > 0.0 and verdict.stake:
-            self._put(_LIBRARY, _library_cell(verdict, n, total), 0, verdict.recalled_at)
+            self._put(_LIBRARY, *_library_cell(verdict, n, total), 0, verdict.recalled_at)
 
     def drop(self, lesson_id: str) -> None:
         """Forget a lesson."""
@@ -148,24 +165,24 @@ class Tallies:
     def credits(self) -> Credits:
         """Return what is known now."""
         lessons = {key: tally for key, tally in self._kept.items() if key is not None}
-        return Credits(lessons, self._kept.get(_LIBRARY, NO_TALLY))
+        return Credits(lessons, self._kept.get(_LIBRARY, NO_TALLY), scores=dict(self._scores))
 
-    def _put(self, key: str | None, cell: tuple[Stratum, Cell] | None, offered: int, last: float) -> None:
+    def _put(self, key: str | None, stratum: Stratum, more: Cell | None, offered: int, last: float) -> None:
         tally = self._kept.get(key, NO_TALLY)
         cells = tally.cells
-        if cell is not None:
-            stratum, more = cell
+        if more is not None:
             cells = {**cells, stratum: _sum(cells.get(stratum, Cell()), more)}
         self._kept[key] = Tally(cells, tally.offered + offered, max(tally.last, last))
 
 
-def _library_cell(verdict: Verdict, n: int, total: float) -> tuple[Stratum, Cell] | None:
+def _library_cell(verdict: Verdict, n: int, total: float) -> tuple[Stratum, Cell | None]:
     draw = verdict.draw
-    # Whether none of a recall is withheld depends on all of these: within a stratum, on chance alone.
-    stratum = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *sorted(draw.shares.values()))
+    # Whether none of a recall is withheld depends on all of these but the fifth: within a stratum, on chance alone.
+    alike = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *fifth_of(verdict.expected))
+    stratum = (*alike, *sorted(draw.shares.values()))
     if draw.whole:
         return stratum, Cell(n_without=n, sum_without=total)
-    return None if verdict.lacked else (stratum, Cell(n_with=n, sum_with=total))
+    return stratum, None if verdict.lacked else Cell(n_with=n, sum_with=total)
 
 
 def _sum(a: Cell, b: Cell) -> Cell:

@@ -13,6 +13,7 @@ from vectorstores.base import Record
 
 RECALLS: Final = "recalls"
 OUTCOMES: Final = "outcomes"
+_TASK: Final = ("task_id", "task_kind", "expected")
 _SAID: Final = ("kind", "at", "by", "reason", "before", "counts")
 
 
@@ -23,6 +24,8 @@ class Verdict:
     ``score`` is what it says. ``counts`` is the score that counts for the attempt from here on, ``before`` the one that
     did until then; None: none does. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the
     draw withheld from it, ``stake`` how many there were of both when it was recalled, at ``recalled_at`` (since 1970).
+    ``expected`` is the score that was expected of the attempt when it was recalled; earlier versions noted none, and
+    no task.
     """
 
     kind: Literal["evaluator", "feedback"]
@@ -38,6 +41,9 @@ class Verdict:
     draw: Draw = NO_DRAW
     stake: int = 0
     recalled_at: float = 0.0
+    task_id: str | None = None
+    task_kind: str | None = None
+    expected: float | None = None
 
     @classmethod
     def read(cls, record: Record) -> Verdict:
@@ -45,7 +51,8 @@ class Verdict:
         try:
             entry: Mapping[str, Any] = record.value  # type: ignore[assignment] # what it is not, is told
             known = {name: entry[name] for name in _SAID if name in entry}
-            for name in ("before", "counts"):
+            known |= {name: entry[name] for name in _TASK if name in entry}
+            for name in ("before", "counts", "expected"):
                 known[name] = None if known.get(name) is None else float(known[name])
             return cls(
                 **{"kind": "evaluator", **known},
@@ -80,7 +87,7 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
         "stake": len(had) + len(lacked),
         "recalled_at": recall["at"],
         "draw": recall["draw"],
-        **{name: recall[name] for name in ("shares",) if name in recall},
+        **{name: recall[name] for name in ("shares", *_TASK) if name in recall},
     }
 
 

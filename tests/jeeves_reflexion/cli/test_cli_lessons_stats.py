@@ -86,6 +86,16 @@ def test_stats_of_a_used_library(cli, used):
     assert re.search(f"scored attempts +{RECALLS - 2}\n", result.stdout)
 
 
+def test_policy_estimates_what_was_tried_by_chance_and_refuses_the_rest(cli, used):
+    # The older lesson is the good one; the other cost half a point where it was offered.
+    answer = json.loads(cli("lessons", "policy", "--k", "1", "--order", "oldest", "--json").stdout)
+    assert answer["gain"]["low"] < 0.5 * 0.6 * 0.8 < answer["gain"]["high"]
+    assert (answer["recalls"], answer["observed"] + answer["gain"]["value"]) == (RECALLS - 2, answer["value"])
+    assert " as logged: +0.0 points (+0.0 to +0.0)" in cli("lessons", "policy").stdout
+    refused = cli("lessons", "policy", "--k", "3")
+    assert (refused.exit_code, "never tried" in refused.stderr) == (5, True)
+
+
 def test_stats_without_data_say_so(cli, fill):
     fill([("What is the capital of France?", "Name the city, not the country.")])
     result = cli("lessons", "stats")

@@ -108,3 +108,27 @@ async def test_feedback_the_next_day_counts_instead_of_the_verdict(make):
         assert (noted.recall_id, noted.before, noted.score) == (recall.id, 1.0, 0.0)
         with pytest.raises(LessonStoreError, match="there is no run 'unknown'"):
             await lessons.feedback("unknown", 0.0)
+
+
+async def test_attempts_are_compared_with_those_that_were_expected_to_score_alike(make):
+    other = Task("put a hot egg in the garbage can", kind="heat")
+    async with make(credit=credit(0.5, retire=False), min_similarity=-1.0) as lessons:
+        lesson = await lessons.record(TASK, Reflection(SINK), provenance=SOURCE)
+        for n in range(6):
+            for task, score in ((TASK, 1.0), (other, 0.0)):
+                recall = await lessons.recall(task, k=1, run_id=f"r{n}", attempt=1)
+                await lessons.outcome(recall.id, Evaluation(score))
+        page = await lessons.records.scan_records("outcomes", limit=99)
+        found = [(each.value["task_id"], each.value["expected"]) for each in page.records]
+        # By earlier attempts alone: the first of a task stands for nothing but a half.
+        assert sorted(each for task, each in found if task == TASK.id)[:2] == [0.5, (1 + (1 + 0.5) / 2) / 2]
+        assert sorted(each for task, each in found if task == other.id)[-2:] == [0.5 / 2 / 2, 0.5]
+        known = await lessons.ledger.credits(max_age=0)
+        assert {
+            stratum: cell.sum_with + cell.sum_without
+            for stratum, cell in known.tally(lesson.id).cells.items()
+        } == {
+            (0.5, 2.0): 1.0,
+            (0.5, 4.0): 5.0,
+            (0.5, 0.0): 0.0,
+        }

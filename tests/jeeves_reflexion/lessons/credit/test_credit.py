@@ -79,6 +79,21 @@ def test_strata_keep_a_change_of_the_agent_from_looking_like_an_effect():
     assert lift({(0.0,): pooled}).high < 0
 
 
+def test_what_was_expected_of_attempts_takes_their_difficulty_out_of_the_noise():
+    # The lesson saves a tenth of the attempts at hard tasks; easy ones succeed, whatever is recalled.
+    hard, easy = Cell(400, 60.0, 100, 3.0), Cell(400, 396.0, 100, 99.0)
+    apart, together = {(0.2, 0.0): hard, (0.2, 4.0): easy}, {(0.2,): Cell(800, 456.0, 200, 102.0)}
+    assert lift(apart).value == pytest.approx(lift(together).value)
+    assert standard_error(lift(apart)) < 0.5 * standard_error(lift(together))
+    assert (judge(apart).kind, judge(together).kind) == ("helps", "keep")
+
+
+def test_a_stratum_without_any_difference_is_not_taken_for_certainty():
+    found = lift({(0.2, 4.0): Cell(20, 20.0, 5, 5.0), (0.2, 0.0): Cell(3, 0.0, 1, 0.0)})
+    assert found.value == 0.0
+    assert found.high - found.low > 0.1
+
+
 def test_a_harmful_lesson_is_retired_with_the_reason_in_words():
     verdict = judge(HARMFUL)
     assert verdict.kind == "retire"
