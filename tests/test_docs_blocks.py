@@ -12,8 +12,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-ELSEWHERE = {"adapters", "middleware", "agents", "postgresql-roles"}
-"""Pages on agents have a test of their own; the other one wants a server with roles."""
+ELSEWHERE = {"adapters", "middleware", "agents", "first-experiment", "postgresql-roles"}
+"""These have tests of their own, but the last one, which wants a server with roles."""
 PAGES = {page.stem: BLOCK.findall(page.read_text(encoding="utf-8")) for page in sorted(DOCS.glob("*.md"))}
 
 
