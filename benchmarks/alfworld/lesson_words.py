@@ -62,31 +62,26 @@ def read_advice(text: str, goal: Goal, kinds: Collection[str]) -> tuple[Advice, 
 def _read_sentence(
     clauses: Sequence[str], lists: Sequence[tuple[Thing, ...]], goal: Goal
 ) -> Iterator[Advice]:
-    for number, clause in enumerate(clauses):
-        beside = [
-            other
-            for other in (*clauses[number + 1 : number + 2], *clauses[max(number - 1, 0) : number])
-            if "\x00" not in other and _nouns(other, goal)
-        ]
-        for listed in _LISTED.finditer(clause):
-            nouns = _nouns(clause, goal)
-            if nouns:
-                about, thing = clause, min(nouns, key=lambda noun: abs(noun[0] - listed.start()))[1]
-            elif beside:
-                about, thing = beside[0], _nouns(beside[0], goal)[0][1]
-            else:
-                continue
+    nouns = [_nouns(clause, goal) for clause in clauses]
+    for here, clause in enumerate(clauses):
+        beside = [n for n in (here + 1, here - 1) if 0 <= n < len(clauses) and "\x00" not in clauses[n]]
+        about = next((n for n in (here, *beside) if nouns[n]), -1)
+        for listed in _LISTED.finditer(clause) if about >= 0 else ():
+            start = listed.start() if about == here else 0
+            thing = min(nouns[about], key=lambda noun: abs(noun[0] - start))[1]
             if thing not in goal.wanted:
                 continue
-            last = max(at for at, noun in _nouns(about, goal) if noun == thing)
-            absent = _negated(about, last) or _negated(clause, listed.start())
-            said = f"{clause} {about}"
-            places = tuple(
-                place
-                for place in lists[int(listed[1])]
-                if absent or not any(re.search(rf"\b{verb}", said) for verb in goal.verbs_at(place.kind))
-            )
+            last = max(at for at, noun in nouns[about] if noun == thing)
+            absent = _negated(clauses[about], last) or _negated(clause, listed.start())
+            places = lists[int(listed[1])]
+            if not absent:
+                said = f"{clause} {clauses[about]}"
+                places = tuple(place for place in places if not _brings(said, goal, place.kind))
             yield Advice(thing, absent, places)
+
+
+def _brings(said: str, goal: Goal, kind: str) -> bool:
+    return any(re.search(rf"\b{verb}", said) for verb in goal.verbs_at(kind))
 
 
 def _nouns(clause: str, goal: Goal) -> list[tuple[int, str]]:

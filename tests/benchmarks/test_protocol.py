@@ -62,7 +62,8 @@ def data(tmp_path, request):
     except (ConfigurationError, MissingDependencyError):
         return options
     request.getfixturevalue("made_games")
-    return [*options, "--alfworld", str(request.getfixturevalue("made_folder"))]
+    made = str(request.getfixturevalue("made_folder"))
+    return [*options, "--alfworld", made, "--transfer", made]
 
 
 def reply(body):
