@@ -119,12 +119,8 @@ def run_protocol(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     finally:
         log.close()
     found = answers(out, runs)
-    parts = (
-        f"# The protocol with {options['model']}",
-        design_table(runs),
-        answers_table(found),
-        played_table(runs, out),
-    )
+    title = f"# The protocol with {options['model']}{'' if set(runs) <= set(RUNS) else ': a pilot'}"
+    parts = (title, design_table(runs), answers_table(found), played_table(runs, out))
     page = "\n\n".join(parts) + "\n"
     write_result(out, "protocol", {"model": options["model"], "answers": answers_json(found)}, page)
     click.echo(f"\n{page}")

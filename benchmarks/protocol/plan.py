@@ -228,18 +228,8 @@ def played_table(runs: Sequence[Run], out: Path) -> str:
     for run in runs:
         found = run.results(out)
         costs = [cost for each in found for cost in each["costs"].values()]
-        tries, errors = (sum(each[name] for each in found) for name in ("tries", "tries_with_errors"))
-        calls, *tokens = (
-            sum(cost[name] for cost in costs) for name in ("calls", "input_tokens", "output_tokens")
-        )
-        rows.append(
-            (
-                run.benchmark,
-                f"{tries:,}",
-                f"{errors:,}",
-                f"{calls:,}",
-                f"{sum(tokens):,}",
-                f"{run.spent(out):,.2f}",
-            )
-        )
-    return table(("benchmark", "tries", "with an error", "calls", "tokens", "USD, where known"), rows)
+        amounts = [sum(each[name] for each in found) for name in ("tries", "tries_with_errors")]
+        amounts += [sum(cost[name] for cost in costs) for name in ("calls", "input_tokens", "output_tokens")]
+        usd = "-" if any(cost["cost_usd"] is None for cost in costs) else f"{run.spent(out):,.2f}"
+        rows.append((run.benchmark, *(f"{amount:,}" for amount in amounts), usd))
+    return table(("benchmark", "tries", "with an error", "calls", "tokens in", "tokens out", "USD"), rows)
