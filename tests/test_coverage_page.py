@@ -4,7 +4,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
 from tables import table
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +42,7 @@ def numbers(ids: str, kind: str = "") -> list[int]:
     return [number for first, last in spans for number in range(int(first), int(last or first) + 1)]
 
 
-@pytest.mark.parametrize("seed", COUNTS)
+@table("seed", COUNTS)
 def test_every_requirement_has_one_line(seed):
     cells = re.findall(r"^((?:[A-Z]\d\d(?: to |, )?)+) \|", SEEDS[seed], re.MULTILINE)
     for kind, count in COUNTS[seed].items():
@@ -58,7 +57,7 @@ def test_the_files_that_the_page_names_are_there():
         assert functions_in(file), f"there is no {file} with a test below tests/"
 
 
-@pytest.mark.parametrize("seed", NAMED)
+@table("seed", NAMED)
 def test_every_requirement_whose_tests_are_not_named_has_one_of_its_name(seed):
     cells = re.findall(r"^([^|\n]+) \| [^|\n]+ \| [^|\n]+ \| `test_", SEEDS[seed], re.MULTILINE)
     cells += re.findall(r"^([^|\n]+) \| [^|\n]+ \| `test_", SEEDS[seed], re.MULTILINE)

@@ -1,9 +1,10 @@
 """Read out of a lesson where things are, by the names of places that it says, and by negation.
 
 No wording is known beforehand. A place is of that thing which its clause names (or the clause beside it, if that names
-no place), and the thing is there unless a negation comes before one of the two: the words of VADER (Hutto and Gilbert
-2014) with the scope of NLTK's ``mark_negation``, from the word to the end of its clause. What the player itself does to
-a thing somewhere ("put it in cabinet 1", "clean it with sinkbasin 1") says nothing of where the thing was.
+no place), and the thing is there unless a negation comes before one of the two. The words of negation are those of
+NLTK's ``mark_negation`` and of VADER (Hutto and Gilbert 2014); as in the former, each reaches to the end of its clause.
+What the player itself does to a thing somewhere ("put it in cabinet 1", "clean it with sinkbasin 1") says nothing of
+where the thing was.
 """
 
 import re
@@ -15,8 +16,8 @@ from .observations import Thing
 from .place_words import list_pattern, read_places, singular
 
 _NEGATION = re.compile(
-    r"n['\u2019]t\b|\b(?:no|not|never|none|nope|nor|neither|nothing|nowhere|cannot|without|rarely|seldom|despite|uhuh|"
-    r"(?:ai|are|ca|could|dare|did|do|does|had|has|have|is|might|must|need|ought|sha|should|was|were|wo|would)nt)\b"
+    r"n['\u2019]t\b|\b(?:no|not|never|none|noone|nope|nor|neither|nothing|nowhere|cannot|without|rarely|seldom|despite|uhuh|"
+    r"uhuh|(?:ai|are|ca|could|dare|did|do|does|had|has|have|is|might|must|need|ought|sha|should|was|were|wo|would)nt)\b"
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 _CLAUSE = re.compile(r"[,:;]\s+|\s+and\s+")

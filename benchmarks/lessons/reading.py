@@ -113,6 +113,11 @@ def judged(log: Path, kinds: frozenset[str]) -> dict[str, Counts]:
     return parts
 
 
+def other_wordings() -> list[dict[str, str]]:
+    """Return the twelve other ways to say a lesson."""
+    return _rows(_CORPORA / "alfworld_wordings.jsonl")
+
+
 def reworded(task: Task, trials: Sequence[Trial], *, wordings: Sequence[Wording], seed: int) -> Reflection:
     """Say what the reflector says in another wording, drawn for each attempt."""
     last = trials[-1]
@@ -154,7 +159,7 @@ _LISTS: Final = {"words": write_places, "names": _names, "ranges": _ranges}
 
 async def play(games: Sequence[Game], plan: Plan, runs: Path) -> tuple[list[Task], dict[str, Results]]:
     """Play all arms with the reflector's own words and with others; the search orders are the same."""
-    wordings = _rows(_CORPORA / "alfworld_wordings.jsonl")
+    wordings = other_wordings()
     results: dict[str, Results] = {}
     async with (
         EnginePool(plan.workers) as pool,
