@@ -185,7 +185,8 @@ and finds large harm later; it was not built.
 
 Outcomes of the real engine: {games} genuine games (valid_seen, drawn by seed 0), 16 commands, the offline player in
 {orders} search orders of each game, without a lesson and with one. Recalls are drawn from these: a game at random, won
-with the share of orders in which it was. The lesson of a line is another one for each game. In brackets the true effect.
+with the share of orders in which it was. The lesson of a line is another one for each game. In brackets the true
+effect.
 
 {alfworld}
 
