@@ -121,7 +121,7 @@ class Batch:
             with anyio.CancelScope(shield=True):
                 await run.log.tell_all([{**event, **position.as_json()} for event in made.events])
                 await run.log.keep(try_line(position, made.entry))
-                self.done[task.id] = made.entry
+                self.done[task.id] = made.entry.held(run.past.lessons)  # the journal has it whole
         run.watcher.tried(self._row(task))
 
     async def _check_begun(self) -> None:

@@ -213,6 +213,7 @@ def pick(
         ranked = _by_utility(ranked, picking.utility_weight)
     ranked = sorted(ranked, key=lambda item: _turn(order, task, item.candidate.lesson))
     lessons = [item.candidate.lesson for item in ranked]
+    turns = [_turn(order, task, lesson) for lesson in lessons]
     words = {each.id: (normalised(each.text).split(), _NUMBER.findall(each.text)) for each in lessons}
     chosen: list[int] = []
     reasons: dict[int, str] = {}
@@ -224,8 +225,7 @@ def pick(
             break
         # The first choice has nothing to differ from: it is the best, at any diversity.
         weight = picking.diversity if chosen else 0.0
-        first = _turn(order, task, lessons[left[0]])
-        turn = [each for each in left if _turn(order, task, lessons[each]) == first]
+        turn = [each for each in left if turns[each] == turns[left[0]]]
         at = max(
             turn, key=lambda each: ((1 - weight) * ranked[each].relevance - weight * nearness[each], -each)
         )

@@ -78,7 +78,7 @@ _BY_NEED = {
 _NEEDS = Needles(_BY_NEED)
 _ROUNDS = 8
 _SHORTEST = 16
-"""No pattern takes fewer letters that stand alone for a secret."""
+"""No pattern takes fewer letters and underscores that stand alone for a secret."""
 
 _Span = tuple[int, int, str]
 
@@ -90,8 +90,8 @@ def redact(text: str) -> str:
     each. A text without secrets takes one round, others two or three. One that still shows something new after
     ``_ROUNDS`` was made for that, and is hidden as a whole, so that the time stays linear.
     """
-    if len(text) < _SHORTEST and (not text or (text.isascii() and text.isalpha())):
-        return text  # a word of a few letters, as most fields of a record are
+    if len(text) < _SHORTEST and (not text or (text.isascii() and text.replace("_", "").isalpha())):
+        return text  # a word of a few letters, as most fields of a record and their names are
     for _ in range(_ROUNDS):
         read, places = _as_read(text)
         found = sorted(_found(read), key=lambda span: span[:2])

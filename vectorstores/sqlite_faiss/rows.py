@@ -245,13 +245,10 @@ def vectors_of(batch: Sequence[tuple[int, bytes, int | None]], dim: int) -> Floa
     return vectors
 
 
-def count_chunks(connection: sqlite3.Connection, namespace: str, where: Node | None) -> int:
-    """Count the chunks that are admitted."""
-    if where is None:
-        sql = "SELECT count(*) FROM chunks WHERE namespace = ?"
-        return int(connection.execute(sql, (namespace,)).fetchone()[0])
-    batches = metadata_of(connection, "namespace = ?", (namespace,))
-    return sum(where.matches(metadata) for batch in batches for _, metadata in batch)
+def count_chunks(connection: sqlite3.Connection, namespace: str) -> int:
+    """Count the chunks of a namespace."""
+    sql = "SELECT count(*) FROM chunks WHERE namespace = ?"
+    return int(connection.execute(sql, (namespace,)).fetchone()[0])
 
 
 def scan_chunks(
