@@ -79,7 +79,7 @@ async def measure(tasks: int, arms: Sequence[ArmName], workers: int) -> Clock:
                 kept = store if arm == "selective" else None
                 return Reflexion(agent, evaluator=judge, reflector=reflect, lesson_store=kept)
 
-            plan = Plan(arms=arms, trials=3, workers=workers)
+            plan = Plan(arms=tuple(arms), trials=3, workers=workers)
             await run_experiment(plan, given, loop, log=log, watcher=clock)
     return clock
 
