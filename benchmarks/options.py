@@ -87,10 +87,8 @@ def expected_of(options: Mapping[str, Any]) -> Expected | None:
     return None if tokens is None else Expected(*tokens)
 
 
-def plan_of(
-    options: Mapping[str, Any], *, judged_by: JudgedBy = "oracle", holdout_by: str | None = None
-) -> Plan:
-    """Return the plan that the options make; tasks of one ``holdout_by`` in their metadata are held out together."""
+def plan_of(options: Mapping[str, Any], *, judged_by: JudgedBy = "oracle") -> Plan:
+    """Return the plan that the options make."""
     return Plan(
         options["arms"],
         options["trials"],
@@ -98,7 +96,6 @@ def plan_of(
         options["workers"],
         options["k"],
         holdout=options.get("holdout", 0.0),
-        holdout_by=holdout_by,
         judged_by=judged_by,
         max_cost_usd=options["max_cost"],
     )

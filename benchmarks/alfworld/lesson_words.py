@@ -1,9 +1,10 @@
 """Read out of a lesson where things are, by the names of places that it says, and by negation.
 
 No wording is known beforehand. A place is of that thing which its clause names (or the clause beside it, if that names
-no place), and the thing is there unless a negation comes before one of the two: the words of VADER (Hutto and Gilbert
-2014) with the scope of NLTK's ``mark_negation``, from the word to the end of its clause. What the player itself does to
-a thing somewhere ("put it in cabinet 1", "clean it with sinkbasin 1") says nothing of where the thing was.
+no place), and the thing is there unless a negation comes before one of the two. The words of negation are those of
+NLTK's ``mark_negation`` and of VADER (Hutto and Gilbert 2014); as in the former, each reaches to the end of its clause.
+What the player itself does to a thing somewhere ("put it in cabinet 1", "clean it with sinkbasin 1") says nothing of
+where the thing was.
 """
 
 import re
@@ -15,8 +16,8 @@ from .observations import Thing
 from .place_words import list_pattern, read_places, singular
 
 _NEGATION = re.compile(
-    r"n['\u2019]t\b|\b(?:no|not|never|none|nope|nor|neither|nothing|nowhere|cannot|without|rarely|seldom|despite|uhuh|"
-    r"(?:ai|are|ca|could|dare|did|do|does|had|has|have|is|might|must|need|ought|sha|should|was|were|wo|would)nt)\b"
+    r"n['\u2019]t\b|\b(?:no|not|never|none|noone|nope|nor|neither|nothing|nowhere|cannot|without|rarely|seldom|despite|uhuh|"
+    r"uhuh|(?:ai|are|ca|could|dare|did|do|does|had|has|have|is|might|must|need|ought|sha|should|was|were|wo|would)nt)\b"
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 _CLAUSE = re.compile(r"[,:;]\s+|\s+and\s+")
@@ -62,31 +63,26 @@ def read_advice(text: str, goal: Goal, kinds: Collection[str]) -> tuple[Advice, 
 def _read_sentence(
     clauses: Sequence[str], lists: Sequence[tuple[Thing, ...]], goal: Goal
 ) -> Iterator[Advice]:
-    for number, clause in enumerate(clauses):
-        beside = [
-            other
-            for other in (*clauses[number + 1 : number + 2], *clauses[max(number - 1, 0) : number])
-            if "\x00" not in other and _nouns(other, goal)
-        ]
-        for listed in _LISTED.finditer(clause):
-            nouns = _nouns(clause, goal)
-            if nouns:
-                about, thing = clause, min(nouns, key=lambda noun: abs(noun[0] - listed.start()))[1]
-            elif beside:
-                about, thing = beside[0], _nouns(beside[0], goal)[0][1]
-            else:
-                continue
+    nouns = [_nouns(clause, goal) for clause in clauses]
+    for here, clause in enumerate(clauses):
+        beside = [n for n in (here + 1, here - 1) if 0 <= n < len(clauses) and "\x00" not in clauses[n]]
+        about = next((n for n in (here, *beside) if nouns[n]), -1)
+        for listed in _LISTED.finditer(clause) if about >= 0 else ():
+            start = listed.start() if about == here else 0
+            thing = min(nouns[about], key=lambda noun: abs(noun[0] - start))[1]
             if thing not in goal.wanted:
                 continue
-            last = max(at for at, noun in _nouns(about, goal) if noun == thing)
-            absent = _negated(about, last) or _negated(clause, listed.start())
-            said = f"{clause} {about}"
-            places = tuple(
-                place
-                for place in lists[int(listed[1])]
-                if absent or not any(re.search(rf"\b{verb}", said) for verb in goal.verbs_at(place.kind))
-            )
+            last = max(at for at, noun in nouns[about] if noun == thing)
+            absent = _negated(clauses[about], last) or _negated(clause, listed.start())
+            places = lists[int(listed[1])]
+            if not absent:
+                said = f"{clause} {clauses[about]}"
+                places = tuple(place for place in places if not _brings(said, goal, place.kind))
             yield Advice(thing, absent, places)
+
+
+def _brings(said: str, goal: Goal, kind: str) -> bool:
+    return any(re.search(rf"\b{verb}", said) for verb in goal.verbs_at(kind))
 
 
 def _nouns(clause: str, goal: Goal) -> list[tuple[int, str]]:

@@ -17,11 +17,12 @@ from ..report import write_result
 from .checking import OwnTestRunner
 from .command import humaneval
 from .evaluator import docstring_source, read_tests
+from .figures import confusion_table
 from .own_tests import OwnTest
 from .problems import load_problems, load_samples
 from .report import score_table
 from .scoring import SECONDS, HiddenTests, score
-from .verdicts import CANONICAL, LOGGED, Judges, judge, verdicts_json, verdicts_page, verdicts_table
+from .verdicts import CANONICAL, LOGGED, Judges, verdicts_json, verdicts_page
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -93,14 +94,13 @@ def judge_command(
     async def tests(task: Task) -> Sequence[OwnTest]:
         return await docstring_source(task) if kept is None else kept.get(task.id, [])
 
-    judges = Judges(HiddenTests(), tests, OwnTestRunner())
-    problems = load_problems(data)[: how.pop("limit")]
-    found = anyio.run(partial(judge, problems, samples, judges, **how))
-    text = verdicts_table(found)
-    click.echo(text)
+    judges, problems = Judges(HiddenTests(), tests, OwnTestRunner()), load_problems(data)[: how.pop("limit")]
+    found = anyio.run(partial(judges.judge, problems, samples, **how))
+    click.echo(confusion_table(found))
     if out is not None:
-        source = "the examples in their docstrings" if kept is None else "the asserts that a model wrote"
-        write_result(out, "humaneval_verdicts", verdicts_json(found), verdicts_page(found, source, how))
+        source = "the examples in the docstrings" if kept is None else "the asserts that a model wrote"
+        page = verdicts_page(found, judges.drawn, source, how)
+        write_result(out, "humaneval_verdicts", verdicts_json(found, judges.drawn), page)
 
 
 main.add_command(humaneval, "run")

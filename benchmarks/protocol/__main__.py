@@ -26,7 +26,7 @@ from ..humaneval.problems import load_problems
 from ..options import endpoint_options
 from ..report import write_result
 from .analysis import answers, answers_json, answers_table
-from .plan import HYPOTHESES, RUNS, Benchmark, Run, design_table, estimate_table, power_table
+from .plan import HYPOTHESES, RUNS, Benchmark, Run, design_table, estimate_table, played_table, power_table
 from .prompts import digests, prompts, prompts_table
 
 BEGIN, END = "<!-- fixed: begin -->", "<!-- fixed: end -->"
@@ -35,6 +35,7 @@ _COMMANDS: dict[Benchmark, click.Command] = {
     "humaneval": humaneval,
     "hotpotqa": hotpotqa,
     "alfworld": alfworld,
+    "transfer": alfworld,
 }
 _PATH = click.Path(exists=True, path_type=Path)
 
@@ -74,7 +75,8 @@ def fixed_part() -> str:
 @main.command("run")
 @click.option("--humaneval", type=_PATH, help="HumanEval.jsonl.gz.")
 @click.option("--hotpotqa", type=_PATH, help="hotpot_dev_distractor_v1.json.")
-@click.option("--alfworld", type=_PATH, help="A folder of games as alfworld-download writes it.")
+@click.option("--alfworld", type=_PATH, help="The folder of valid_unseen as alfworld-download writes it.")
+@click.option("--transfer", type=_PATH, help="The folder of valid_seen, for transfer to other rooms.")
 @endpoint_options
 @click.option("--price-in", metavar="USD", type=Number(min=0), help="Per million input tokens.")
 @click.option("--price-out", metavar="USD", type=Number(min=0), help="Per million output tokens.")
@@ -117,7 +119,9 @@ def run_protocol(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     finally:
         log.close()
     found = answers(out, runs)
-    page = f"# The protocol with {options['model']}\n\n{design_table(runs)}\n\n{answers_table(found)}\n"
+    title = f"# The protocol with {options['model']}{'' if set(runs) <= set(RUNS) else ': a pilot'}"
+    parts = (title, design_table(runs), answers_table(found), played_table(runs, out))
+    page = "\n\n".join(parts) + "\n"
     write_result(out, "protocol", {"model": options["model"], "answers": answers_json(found)}, page)
     click.echo(f"\n{page}")
     if not all(run.done(out) for run in runs):
@@ -148,10 +152,10 @@ def _prices(options: Mapping[str, Any]) -> Prices | None:
         return None if given is None else Prices(*given)
     if given is not None:
         raise click.UsageError("prices come from --prices, or from --price-in and --price-out")
-    table = read_prices(options["prices"])
-    if options["model"] not in table:
-        raise ConfigurationError(f"{options['prices']} has no price of {options['model']}")
-    return table[options["model"]]
+    found = read_prices(options["prices"]).get(options["model"])
+    if found is None:
+        raise ConfigurationError(f"{options['prices']} has no price of --model {options['model']}")
+    return found
 
 
 def _runs(options: Mapping[str, Any]) -> list[Run]:
@@ -170,12 +174,12 @@ def _runs(options: Mapping[str, Any]) -> list[Run]:
             click.echo(f"{run.benchmark}: a pilot, for it is not as the protocol has it", err=True)
         runs.append(dataclasses.replace(run, n=n, plan=plan))
     if not runs:
-        raise click.UsageError("no data is named: --humaneval, --hotpotqa or --alfworld")
+        raise click.UsageError(f"no data is named: {', '.join(f'--{name}' for name in _COMMANDS)}")
     return runs
 
 
 def _count(benchmark: Benchmark, data: Path) -> int:
-    if benchmark == "alfworld":
+    if _COMMANDS[benchmark] is alfworld:
         return len(load_games(data))
     return len(load_problems(data) if benchmark == "humaneval" else load_questions(data))
 
@@ -184,7 +188,7 @@ def _played(run: Run, runs: list[Run], options: Mapping[str, Any], prices: Price
     """Play a run by its own command, on what is left of the limit; whether it came to its end."""
     plan, out = run.plan, options["out"]
     command = [
-        "--games" if run.benchmark == "alfworld" else "--data",
+        "--games" if _COMMANDS[run.benchmark] is alfworld else "--data",
         options[run.benchmark],
         "--limit",
         run.n,

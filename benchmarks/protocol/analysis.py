@@ -74,7 +74,11 @@ def _found(each: Hypothesis, done: Mapping[Benchmark, Sequence[Path]]) -> Answer
     if folders is None:
         return Answer(each, None)
     first, second = (standing(folders, arm, each.split) for arm in (each.first, each.second))
-    return Answer(each, paired_difference(first, second))
+    # What is drawn for transfer is rooms: the folder of a game ends with the number of its room.
+    rooms = {task: task.partition("/")[0].rpartition("-")[2] for task in first}
+    return Answer(
+        each, paired_difference(first, second, clusters=rooms if each.benchmark == "transfer" else None)
+    )
 
 
 def answers_table(found: Sequence[Answer]) -> str:

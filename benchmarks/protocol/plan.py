@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from jeeves_reflexion import Task
 from jeeves_reflexion.experiments import ArmName, Estimate, Expected, Plan, Split, estimate
@@ -16,7 +16,7 @@ from jeeves_reflexion.models.prices import Prices
 
 from ..report import table
 
-Benchmark: TypeAlias = Literal["humaneval", "hotpotqa", "alfworld"]
+Benchmark: TypeAlias = Literal["humaneval", "hotpotqa", "alfworld", "transfer"]
 Family: TypeAlias = Literal["primary", "secondary"]
 
 LEVEL: Final = 0.05
@@ -46,22 +46,23 @@ class Run:
             return [out / self.benchmark]
         return [out / self.benchmark / self.plan.judged_by / f"seed-{seed}" for seed in self.plan.seeds]
 
+    def results(self, out: Path) -> list[dict[str, Any]]:
+        """Return what its runs left in ``results.json``, as far as they came."""
+        files = [folder / "results.json" for folder in self.folders(out)]
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+
     def done(self, out: Path) -> bool:
         """Whether it was played to its end."""
-        return all(found is not None and found["complete"] for found in self._results(out))
+        found = self.results(out)
+        return len(found) == len(self.folders(out)) and all(each["complete"] for each in found)
 
     def spent(self, out: Path) -> float:
         """Return what its finished parts have cost in US dollars; what is unknown counts nothing."""
-        found = [each for each in self._results(out) if each is not None]
-        return sum(cost["cost_usd"] or 0.0 for each in found for cost in each["costs"].values())
+        return sum(cost["cost_usd"] or 0.0 for each in self.results(out) for cost in each["costs"].values())
 
     def estimate(self, prices: Prices | None) -> Estimate:
         """Return what it takes at most."""
         return estimate(self.plan, [Task(str(n)) for n in range(self.n)], self.each, prices)
-
-    def _results(self, out: Path) -> list[dict[str, dict[str, dict[str, float | None]]] | None]:
-        files = [folder / "results.json" for folder in self.folders(out)]
-        return [json.loads(file.read_text(encoding="utf-8")) if file.exists() else None for file in files]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ _MORE: Final[tuple[ArmName, ...]] = (
     "irrelevant",
     "tabu-retry",
 )  # of HumanEval all is of one kind, and one action
+_TURNS: Final = ("--step-limit", "50", "--repeats", "3")
+_GAME: Final = Expected(80_000, 1_500)
 
 RUNS: Final = (
     Run(
@@ -113,22 +116,35 @@ RUNS: Final = (
         134,
         Plan(_MORE, trials=6, seeds=(0,), k=3),
         "50 turns, thoughts among them; ended by a command repeated 3 times with one answer",
-        ("--step-limit", "50", "--repeats", "3"),
+        _TURNS,
         50,
-        Expected(80_000, 1_500),
+        _GAME,
+    ),
+    Run(
+        "transfer",
+        "all games of valid_seen; half of the rooms is held out",
+        140,
+        Plan(("retry", "selective", "irrelevant"), trials=3, seeds=(0, 1), k=3, holdout=0.5),
+        "as alfworld",
+        (*_TURNS, "--holdout", "0.5"),
+        50,
+        _GAME,
     ),
 )
 
+_PAPERS: Final[tuple[Benchmark, ...]] = ("humaneval", "hotpotqa", "alfworld")
 HYPOTHESES: Final = (
-    *(Hypothesis("primary", run.benchmark, "retry", "reflexion") for run in RUNS),
-    *(Hypothesis("primary", run.benchmark, "last-attempt", "reflexion") for run in RUNS),
-    *(Hypothesis("secondary", run.benchmark, "reflexion", "selective") for run in RUNS),
+    *(Hypothesis("primary", name, "retry", "reflexion") for name in _PAPERS),
+    *(Hypothesis("primary", name, "last-attempt", "reflexion") for name in _PAPERS),
+    *(Hypothesis("secondary", name, "reflexion", "selective") for name in _PAPERS),
     Hypothesis("secondary", "hotpotqa", "tabu-retry", "reflexion"),
     Hypothesis("secondary", "alfworld", "tabu-retry", "reflexion"),
     Hypothesis("secondary", "hotpotqa", "irrelevant", "selective"),
     Hypothesis("secondary", "alfworld", "irrelevant", "selective"),
     Hypothesis("secondary", "hotpotqa", "retry", "selective", "held-out"),
     Hypothesis("secondary", "hotpotqa", "irrelevant", "selective", "held-out"),
+    Hypothesis("secondary", "transfer", "retry", "selective", "held-out"),
+    Hypothesis("secondary", "transfer", "irrelevant", "selective", "held-out"),
 )
 
 # Of how many tasks the paper's second arm gained and lost against its first: what there is to go by.
@@ -173,7 +189,7 @@ def power_table() -> str:
     """Return what the primary comparisons can find, at the level that Holm's rule holds the first of them to."""
     level = LEVEL / sum(each.family == "primary" for each in HYPOTHESES)
     rows = []
-    for run in RUNS:
+    for run in RUNS[: len(_PAPERS)]:
         n = run.n - round(run.n * run.plan.holdout)
         gained, lost, source = _PAPER[run.benchmark]
         found = [f"{100 * detectable(n, share, level=level):.1f}" for share in (0.1, 0.2, 0.3)]
@@ -204,3 +220,16 @@ def estimate_table(runs: Sequence[Run], prices: Prices | None) -> str:
 def _estimate_row(name: str, n: int, calls: int, most: Estimate) -> tuple[object, ...]:
     usd = "-" if most.cost_usd is None else f"{most.cost_usd:,.2f}"
     return (name, n, f"{most.tries:,}", f"{calls:,}", f"{most.tokens:,}", usd)
+
+
+def played_table(runs: Sequence[Run], out: Path) -> str:
+    """Return what was played: tries, those that ended in an error and so count as not solved, and what it took."""
+    rows = []
+    for run in runs:
+        found = run.results(out)
+        costs = [cost for each in found for cost in each["costs"].values()]
+        amounts = [sum(each[name] for each in found) for name in ("tries", "tries_with_errors")]
+        amounts += [sum(cost[name] for cost in costs) for name in ("calls", "input_tokens", "output_tokens")]
+        usd = "-" if any(cost["cost_usd"] is None for cost in costs) else f"{run.spent(out):,.2f}"
+        rows.append((run.benchmark, *(f"{amount:,}" for amount in amounts), usd))
+    return table(("benchmark", "tries", "with an error", "calls", "tokens in", "tokens out", "USD"), rows)

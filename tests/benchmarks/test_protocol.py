@@ -62,7 +62,8 @@ def data(tmp_path, request):
     except (ConfigurationError, MissingDependencyError):
         return options
     request.getfixturevalue("made_games")
-    return [*options, "--alfworld", str(request.getfixturevalue("made_folder"))]
+    made = str(request.getfixturevalue("made_folder"))
+    return [*options, "--alfworld", made, "--transfer", made]
 
 
 def reply(body):
@@ -103,6 +104,7 @@ def test_all_of_it_can_be_tried_stopped_and_gone_on_with(data, tmp_path):
         resumed = run(*pilot, *model, "--out", tmp_path / "run", "--resume")
         assert resumed.exit_code == 0, resumed.output
         assert len(asked) == 2 * calls
+        assert "# The protocol with tiny: a pilot" in resumed.stdout
     first, second = (json.loads((tmp_path / name / "protocol.json").read_text()) for name in ("whole", "run"))
     assert first == second
     played = [run.benchmark for run in RUNS if f"--{run.benchmark}" in data]

@@ -52,6 +52,7 @@ _FLOOR_PART: Final = 0.25
 _ERROR_PART: Final = 0.6
 _FIFTHS: Final = 5
 _PRIOR_FROM: Final = 10
+_PRIOR_STEPS: Final = 4
 _LEAST_SPREAD: Final = 0.02
 _DAY: Final = 86400.0
 _NOTHING_KNOWN: Final[Mapping[str, int]] = {}
@@ -268,17 +269,28 @@ def standard_error(lift: Lift) -> float | None:
     return (lift.high - lift.low) / (2 * Z95)
 
 
+def _middle(lift: Lift) -> tuple[float, float] | None:
+    """The middle of a lift's interval and its standard error; None without data."""
+    error = standard_error(lift)
+    return (
+        ((lift.low + lift.high) / 2, error)
+        if lift.low is not None and lift.high is not None and error
+        else None
+    )
+
+
 def shrunken(lift: Lift, prior: Prior) -> Lift:
     """Return the lift to reckon with: the data's, drawn towards the prior's mean the more the less data there is.
 
-    Mean and 95 % interval of the posterior of a normal effect with a normal prior. They hold for lessons that were
-    selected by their data too, and whenever one looks, as far as the prior is right.
+    The data's is the middle of the interval, which is what its width is the error of: of few scores the plain
+    difference lies farther out. Mean and 95 % interval of the posterior of a normal effect with a normal prior. They
+    hold for lessons that were selected by their data too, and whenever one looks, as far as the prior is right.
     """
-    error = standard_error(lift)
-    if lift.value is None or not error:
+    if (found := _middle(lift)) is None:
         return lift
+    value, error = found
     data, before = 1 / error**2, 1 / prior.spread**2
-    mean, spread = (data * lift.value + before * prior.mean) / (data + before), Z95 / math.sqrt(data + before)
+    mean, spread = (data * value + before * prior.mean) / (data + before), Z95 / math.sqrt(data + before)
     return Lift(mean, mean - spread, mean + spread, lift.n_with, lift.n_without)
 
 
@@ -289,19 +301,26 @@ def utility(lift: Lift, prior: Prior) -> float:
 
 
 def prior_of(lifts: Iterable[Lift]) -> Prior:
-    """Return the prior that a library's own lifts make (DerSimonian and Laird 1986); the default below ten of them."""
-    known = [
-        (each.value, error) for each in lifts if each.value is not None and (error := standard_error(each))
-    ]
+    """Return the prior that a library's own lifts make, by moments; the default below ten of them.
+
+    DerSimonian and Kacker 2007, which comes near to Paule and Mandel 1982.
+    """
+    known = [found for each in lifts if (found := _middle(each)) is not None]
     if len(known) < _PRIOR_FROM:
         return Prior()
-    weights = [1 / error**2 for _, error in known]
-    total = math.fsum(weights)
-    mean = math.fsum(w * value for w, (value, _) in zip(weights, known, strict=True)) / total
-    excess = math.fsum(w * (value - mean) ** 2 for w, (value, _) in zip(weights, known, strict=True))
-    excess -= len(known) - 1
-    spread = math.sqrt(max(excess, 0.0) / (total - math.fsum(w * w for w in weights) / total))
-    return Prior(mean, max(spread, _LEAST_SPREAD))
+    mean, variance = 0.0, 0.0
+    # The first turn is DerSimonian and Laird's. What does nothing is known best where scores are split by what was
+    # expected: weights that know nothing of the spread would take the library for such lessons alone.
+    for _ in range(_PRIOR_STEPS):
+        weights = [1 / (error**2 + variance) for _, error in known]
+        total, squares = math.fsum(weights), math.fsum(w * w for w in weights)
+        mean = math.fsum(w * value for w, (value, _) in zip(weights, known, strict=True)) / total
+        excess = math.fsum(
+            w * ((value - mean) ** 2 - error**2 * (1 - w / total))
+            for w, (value, error) in zip(weights, known, strict=True)
+        )
+        variance = max(excess, 0.0) / (total - squares / total)
+    return Prior(mean, max(math.sqrt(variance), _LEAST_SPREAD))
 
 
 def freshness(idle_seconds: float, *, half_life_days: float = HALF_LIFE_DAYS) -> float:
