@@ -110,7 +110,8 @@ comes much later than a better rank (last table).
 
 {libraries} libraries of four lessons (seed {seed}). Three are recalled together for each hard task (solved without
 them in {hard}): the *cause* (+20 points), an *idle* companion (0) and a *harmful* one (-10). The
-fourth, idle too, is recalled by itself for easy tasks ({easy}). So many attempts at hard tasks, and as many at easy ones.
+fourth, idle too, is recalled by itself for easy tasks ({easy}). So many attempts at hard tasks, and as many at
+easy ones.
 *Withholding*: each lesson is withheld from {share:.0%} of its recalls; ranked by its lift. *Counters*: +1 for a lesson
 that a success had and -1 for a failure, as the helpful and harmful counts of ACE (Zhang et al. 2025, arXiv 2510.04618);
 there a model that reads the attempt tags the lessons, which could do better or worse than the outcome. *Q-value*:
