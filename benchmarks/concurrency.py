@@ -52,6 +52,8 @@ class Endpoint:
 
     share: float
     seed: int
+    delay: float = 0.0
+    """Seconds before each answer."""
     answered: Counter[str] = field(default_factory=Counter)
     """By the name of the task and what it was asked for: the answers that were sent whole."""
     spoilt: Counter[str] = field(default_factory=Counter)
@@ -79,6 +81,7 @@ class Endpoint:
 
     async def _answer(self, stream: anyio.abc.SocketStream, body: dict[str, Any]) -> bool:
         """Answer a request; false where the connection ends with it."""
+        await anyio.sleep(self.delay)
         kind, text = _reply(body["messages"])
         message = {"role": "assistant", "content": text}
         usage = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}
@@ -139,9 +142,9 @@ class Count:
         return self.ended == self.passed == self.runs and once and not self.mixed and not self.again
 
 
-async def measure(runs: int, share: float, seed: int, address: str) -> Count:
-    """Do the runs at once."""
-    count, endpoint = Count(runs), Endpoint(share, seed)
+async def measure(runs: int, share: float, seed: int, address: str, delay: float = 0.0) -> Count:
+    """Do the runs at once, with a model that takes ``delay`` seconds for each answer."""
+    count, endpoint = Count(runs), Endpoint(share, seed, delay)
     chance = random.Random(seed)
     names = [f"report-{chance.getrandbits(48):012x}" for _ in range(runs)]
     async with _listening(endpoint) as url, open_lessons(address, embedder=HashingEmbedder()) as store:
@@ -221,10 +224,11 @@ def _place(store: str) -> Iterator[str]:
 @click.option("--faults", type=click.FloatRange(0, 1), default=0.05, show_default=True, help="Share spoilt.")
 @click.option("--store", type=click.Choice(["folder", "postgres"]), default="folder", show_default=True)
 @click.option("--seed", default=1, show_default=True)
-def main(runs: int, faults: float, store: str, seed: int) -> None:
+@click.option("--delay", default=0.0, show_default=True, help="Seconds that the model takes for an answer.")
+def main(runs: int, faults: float, store: str, seed: int, delay: float) -> None:
     """Do many runs at once, and count what was lost, doubled or mixed up."""
     with _place(store) as address:
-        count = anyio.run(measure, runs, faults, seed, address)
+        count = anyio.run(measure, runs, faults, seed, address, delay)
     lost = [count.runs - count.passed, count.runs - count.lessons]
     click.echo(f"{machine()}; {store}, {faults:.0%} of the answers spoilt, seed {seed}\n")
     heads = [

@@ -12,15 +12,25 @@ from typing import Any, TypeVar
 
 import click
 
-from jeeves_reflexion import ConfigurationError, OpenAIModel
+from jeeves_reflexion import ConfigurationError, OpenAIModel, ReflexionError
 from jeeves_reflexion.cli.bench_options import check_folder, check_prices
 from jeeves_reflexion.cli.connections import embedder_for
 from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_names
-from jeeves_reflexion.experiments.arms import arm_of
 from jeeves_reflexion.models.prices import Prices
 from vectorstores import Embedder
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+
+
+class MessageGroup(click.Group):
+    """A group of commands that shows this package's errors as messages."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Invoke the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except ReflexionError as error:
+            raise click.ClickException(str(error)) from error
 
 
 def _arms(_: click.Context, __: click.Parameter, value: str) -> tuple[ArmName, ...]:
@@ -100,18 +110,6 @@ def plan_of(options: Mapping[str, Any], *, judged_by: JudgedBy = "oracle") -> Pl
         judged_by=judged_by,
         max_cost_usd=options["max_cost"],
     )
-
-
-def check_last_attempt(plan: Plan, player: str) -> None:
-    """Raise :class:`ConfigurationError` for the arm ``last-attempt`` with a player that reads only sentences of advice.
-
-    Such a player would take the raw steps for lessons, or see nothing in them: no control for what reflecting adds.
-    """
-    if any(arm_of(arm).sees_last_attempt for arm in plan.arms):
-        raise ConfigurationError(
-            f"the arm last-attempt is no valid control for {player}: it reads what stands there as lessons, and can't"
-            " make anything of raw steps; name a --model, or leave the arm out"
-        )
 
 
 def run_folder(options: Mapping[str, Any], name: str) -> Path:

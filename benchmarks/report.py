@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from statistics import fmean
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio.to_thread
 import click
 
 from jeeves_reflexion.experiments import Results
 from jeeves_reflexion.experiments.report import Written, write_report
-from jeeves_reflexion.statistics import Share, wilson
+from jeeves_reflexion.statistics import Z95, Difference, Share, wilson
 from jeeves_reflexion.types import JSON
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+Scores: TypeAlias = dict[str, list[float]]
+"""The scores of each task by its id, such as one for each seed that tried it."""
 
 
 class Interval(Protocol):
@@ -106,6 +110,19 @@ def percent(figure: Interval, digits: int = 0) -> str:
 def counted_share(found: Share | None, digits: int = 0) -> str:
     """Write a share with what it was counted from, and its interval."""
     return "none" if found is None else f"{found.successes}/{found.n} = {percent(found, digits)}"
+
+
+def level(scores: Scores) -> Difference:
+    """Return the mean over tasks, with the 95 % Wilson interval of that number; it is wide for graded scores.
+
+    Several scores of a task (seeds, programs) add no tasks, so they narrow nothing. Raises ``ValueError`` for none.
+    """
+    if not scores:
+        raise ValueError("no task was tried")
+    n, mean = len(scores), fmean(fmean(each) for each in scores.values())
+    centre, scale = mean + Z95 * Z95 / (2 * n), 1 + Z95 * Z95 / n
+    spread = Z95 * math.sqrt(mean * (1 - mean) / n + Z95 * Z95 / (4 * n * n))
+    return Difference(mean, max((centre - spread) / scale, 0.0), min((centre + spread) / scale, 1.0))
 
 
 def share_of(flags: Iterable[bool]) -> Share | None:

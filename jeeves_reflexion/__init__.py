@@ -14,6 +14,6 @@ except ModuleNotFoundError as error:
         f"{getattr(vectorstores, '__file__', None) or list(vectorstores.__path__)}: rename that one, or run elsewhere"
     ) from error
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__ = attach(__name__, __file__)

@@ -134,6 +134,17 @@ class Escalated(Occurrence, kind="reflexion.escalated"):
     reflections: tuple[Reflection, ...]
 
 
+class LessonChecked(Occurrence, kind="reflexion.lesson_checked"):
+    """A check was asked whether a lesson would change an attempt; ``changes`` is None where it could not say.
+
+    One that would not goes back to the reflector, with the ``reason``; the second time no lesson comes of the attempt.
+    """
+
+    lesson: str
+    changes: bool | None
+    reason: str
+
+
 class LessonProduced(Occurrence, kind="reflexion.lesson_produced"):
     """The reflector wrote a lesson; it is not stored yet."""
 
@@ -274,6 +285,7 @@ Event: TypeAlias = (
     | ThresholdMet
     | MaxAttemptsReached
     | Escalated
+    | LessonChecked
     | LessonProduced
     | LessonPersisted
     | LessonDropped

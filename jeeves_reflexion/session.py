@@ -214,6 +214,10 @@ class Session:
         merged = MappingProxyType({**self.blocks, **blocks})
         return Session(self.id, number, merged, self.spend, self.listener)
 
+    def at(self, attempt: int) -> Session:
+        """Return the session with the number of an attempt."""
+        return self if attempt == self.attempt else replace(self, attempt=attempt)
+
     def listening(self, listener: Listener | None) -> Session:
         """Return the session with another listener."""
         return replace(self, listener=listener)

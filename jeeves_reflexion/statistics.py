@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 Z95 = 1.959963984540054
@@ -37,6 +37,39 @@ def wilson(successes: int, n: int, *, z: float = Z95) -> Share:
     low, high = _bounds(Mean(successes / n, n), z)
     # At the ends the bound is exact, which rounding would miss by a hair.
     return Share(successes, n, low if successes else 0.0, high if successes < n else 1.0)
+
+
+def clustered_share(clusters: Iterable[Sequence[bool]], *, z: float = Z95) -> Share:
+    """Return the share of successes that come in clusters whose members resemble one another, such as a task's seeds.
+
+    The interval is Wilson's for the effective number of outcomes: their number over the design effect, which is the
+    cluster-robust variance over that of independent outcomes and at least 1, and adjusted for few clusters (Korn and
+    Graubard 1998). Where all outcomes are alike nothing tells how alike clusters are: there a cluster counts as one
+    outcome, and so does a single cluster. With one outcome in each it is :func:`wilson`. Raises ``ValueError`` for no
+    outcomes.
+    """
+    found = [(sum(each), len(each)) for each in clusters if each]
+    successes, n, groups = sum(won for won, _ in found), sum(size for _, size in found), len(found)
+    plain = wilson(successes, n, z=z)
+    if groups == n:
+        return plain
+    p = successes / n
+    if groups < 2 or p in {0.0, 1.0}:
+        effective = float(groups)
+    else:
+        robust = groups / (groups - 1) * sum((won - size * p) ** 2 for won, size in found) / n**2
+        effective = n / max(robust / (p * (1 - p) / (n - 1)), 1.0)
+        effective *= (_t(n - 1, z) / _t(groups - 1, z)) ** 2
+    low, high = _bounds(Mean(p, effective), z)
+    return Share(successes, n, low if successes else 0.0, high if successes < n else 1.0)
+
+
+def _t(freedom: int, z: float) -> float:
+    """The quantile of Student's t at the normal quantile ``z``, by its expansion (Abramowitz and Stegun 26.7.5)."""
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / (freedom * freedom) + third / (freedom * freedom * freedom)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from jeeves_reflexion.events import Evaluated, Event, LessonDropped, LessonPersisted, LessonsRecalled
@@ -64,27 +65,30 @@ def _tracer_of(provider: TracerProvider) -> Tracer:
 
 def _tracer() -> Tracer | None:
     """Return what makes spans; None where the program exports none, for those that nobody sees cost time as well."""
-    api = _api()
+    # A program that exports spans has imported the API; its provider is looked up in the environment at each call.
+    api: Any = _api() if "opentelemetry.trace" in sys.modules else None
     provider = None if api is None else api.get_tracer_provider()
     return None if provider is None or isinstance(provider, api.ProxyTracerProvider) else _tracer_of(provider)
 
 
 def captured() -> bool:
     """Whether spans are to hold what was said: ``true``, ``span_only`` or ``span_and_event`` in the environment."""
-    wanted = os.environ.get(CAPTURE, "").strip().lower() in {"true", "span_only", "span_and_event"}
-    return wanted and _tracer() is not None
+    if _tracer() is None:
+        return False
+    return os.environ.get(CAPTURE, "").strip().lower() in {"true", "span_only", "span_and_event"}
 
 
 def _current() -> Span | None:
     return None if _tracer() is None else cast("Span", _api().get_current_span())
 
 
-@contextmanager
-def _span(operation: str, name: str, attributes: Mapping[str, Value]) -> Iterator[Span | None]:
+def _span(operation: str, name: str, attributes: Mapping[str, Value]) -> AbstractContextManager[Span | None]:
     tracer = _tracer()
-    if tracer is None:
-        yield None
-        return
+    return nullcontext() if tracer is None else _seen(tracer, operation, name, attributes)
+
+
+@contextmanager
+def _seen(tracer: Tracer, operation: str, name: str, attributes: Mapping[str, Value]) -> Iterator[Span]:
     given = {_OPERATION: operation, **attributes}
     # The text of an exception may hold what a model or a tool said: its type must do.
     with tracer.start_as_current_span(
@@ -120,40 +124,31 @@ def workflow(
     return run
 
 
-@contextmanager
-def acting(role: Role, attempt: int) -> Iterator[None]:
+def acting(role: Role, attempt: int) -> AbstractContextManager[Span | None]:
     """Have what an agent, an evaluator or a reflector does be a span."""
-    with _span("invoke_agent", role, {_AGENT: role, "jeeves.attempt": attempt}):
-        yield
+    return _span("invoke_agent", role, {_AGENT: role, "jeeves.attempt": attempt})
 
 
-class ChatSpan:
-    """What is told of a call of a model; nothing where no span is made."""
-
-    def __init__(self, span: Span | None) -> None:
-        self._span = span
-
-    def answered(self, model: str, usage: Usage, finish_reason: str) -> None:
-        """Say who answered, why it stopped and what it used; what was not reported is left out."""
-        if self._span is None:
-            return
-        told: dict[str, Value] = {_ANSWERED_BY: model, _FINISHED: [finish_reason]}
-        if not usage.unreported:
-            told |= {_INPUT: usage.input_tokens, _OUTPUT: usage.output_tokens}
-        parts = {_CACHED: usage.cached_tokens, _REASONING: usage.reasoning_tokens}
-        self._span.set_attributes(told | {name: count for name, count in parts.items() if count is not None})
-
-    def said(self, asked: str, answer: str) -> None:
-        """Add what was said, of which the caller has taken out secrets."""
-        if self._span is not None:
-            self._span.set_attributes({_ASKED: asked, _ANSWER: answer})
+def chat(model: str, provider: str) -> AbstractContextManager[Span | None]:
+    """Have a call of a model be a span; for :func:`answered` and :func:`said`, which take None too."""
+    return _span("chat", model, {_MODEL: model, **({_PROVIDER: provider} if provider else {})})
 
 
-@contextmanager
-def chat(model: str, provider: str) -> Iterator[ChatSpan]:
-    """Have a call of a model be a span."""
-    with _span("chat", model, {_MODEL: model, **({_PROVIDER: provider} if provider else {})}) as span:
-        yield ChatSpan(span)
+def answered(span: Span | None, model: str, usage: Usage, finish_reason: str) -> None:
+    """Say who answered, why it stopped and what it used; what was not reported is left out."""
+    if span is None:
+        return
+    told: dict[str, Value] = {_ANSWERED_BY: model, _FINISHED: [finish_reason]}
+    if not usage.unreported:
+        told |= {_INPUT: usage.input_tokens, _OUTPUT: usage.output_tokens}
+    parts = {_CACHED: usage.cached_tokens, _REASONING: usage.reasoning_tokens}
+    span.set_attributes(told | {name: count for name, count in parts.items() if count is not None})
+
+
+def said(span: Span | None, asked: str, answer: str) -> None:
+    """Add what was said, of which the caller has taken out secrets."""
+    if span is not None:
+        span.set_attributes({_ASKED: asked, _ANSWER: answer})
 
 
 @contextmanager

@@ -158,13 +158,14 @@ class Usage:
             self.output_tokens + other.output_tokens,
             cost,
             self.unreported + other.unreported,
-            self._sum(other, "cached_tokens"),
-            self._sum(other, "reasoning_tokens"),
+            self._sum(other, self.cached_tokens, other.cached_tokens),
+            self._sum(other, self.reasoning_tokens, other.reasoning_tokens),
         )
 
-    def _sum(self, other: Usage, name: str) -> int | None:
-        told = [getattr(each, name) for each in (self, other) if each.calls or each.tokens]
-        return None if not told or None in told else sum(told)
+    def _sum(self, other: Usage, mine: int | None, its: int | None) -> int | None:
+        told = [part for each, part in ((self, mine), (other, its)) if each.calls or each.tokens]
+        known = [part for part in told if part is not None]
+        return sum(known) if known and len(known) == len(told) else None
 
     def beyond(self, other: Usage) -> Usage:
         """Return by how much this usage exceeds another, part by part, never below zero.

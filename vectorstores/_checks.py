@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -110,18 +110,22 @@ def check_records(records: Iterable[RecordWrite]) -> list[RecordRow]:
         place = f"records[{index}]"
         if not isinstance(given, RecordWrite):
             raise InvalidChunkError(f"{place}: expected a RecordWrite, got {type(given).__name__}")
-        row = record_row(given.collection, given.key, given.value, place)
-        rows.append(replace(row, must_be_new=given.must_be_new))
+        rows.append(
+            record_row(given.collection, given.key, given.value, place, must_be_new=given.must_be_new)
+        )
     return rows
 
 
-def record_row(collection: str, key: str, value: JSON, place: str = "record") -> RecordRow:
+def record_row(
+    collection: str, key: str, value: JSON, place: str = "record", *, must_be_new: bool = False
+) -> RecordRow:
     """Check one record."""
     for name, text in (("collection", collection), ("key", key)):
         check_text(text, f"{place}: {name}", InvalidChunkError)
         if not text:
             raise InvalidChunkError(f"{place}: {name} must not be empty")
-    return RecordRow(collection, key, to_json(value, f"{place} {collection}/{key}: value"))
+    text = to_json(value, f"{place} {collection}/{key}: value")
+    return RecordRow(collection, key, text, must_be_new)
 
 
 def metadata_json(metadata: object, place: str) -> str:

@@ -23,15 +23,15 @@ def is_heavy(values: Iterable[object], limit: int) -> bool:
     while waiting and limit >= 0:
         value = waiting.pop()
         limit -= _NUMBER
-        if value is None or isinstance(value, int | float):
-            continue
-        if isinstance(value, str):
+        if isinstance(value, str):  # as most are
             limit -= len(value)
+        elif value is None or isinstance(value, (int, float)):
+            continue
         elif isinstance(value, Chunk):
             waiting += (value.id, value.content, value.embed_text, value.metadata)
         elif isinstance(value, RecordWrite):
             waiting.append(value.value)
-        elif isinstance(value, dict | list | tuple):
+        elif isinstance(value, (dict, list, tuple)):
             if len(value) * _NUMBER > limit:
                 return True
             waiting += value

@@ -143,7 +143,9 @@ class _MemoryEngine:
     def _space(self, namespace: str) -> _Space:
         if self._opened is None or self._closed:
             raise StoreClosedError("the store in memory was closed; what it held is gone")
-        return self._spaces.setdefault(namespace, _Space(Matrix(self._opened.dim)))
+        if (space := self._spaces.get(namespace)) is None:
+            space = self._spaces[namespace] = _Space(Matrix(self._opened.dim))
+        return space
 
     async def write(
         self,

@@ -20,12 +20,16 @@ from .games import Game
 from .generator import Progress
 from .policy import Explorer, Move
 from .pool import EnginePool, Episode, Observation
+from .record import read_record
 from .rules_reflector import reflect
 
 LESSONS_BLOCK = "reflexion_lessons"
 WON = "won"
 DIALECT = "dialect"
 """In a task's metadata: how its game calls putting a thing somewhere (:mod:`benchmarks.alfworld.dialect`)."""
+
+ROOM = "room"
+"""In a task's metadata, where games are held out by it: the floor plan of its game."""
 
 THINK = "think: "
 """Begins a turn that is a thought: it goes to no game, and is answered with :data:`HEARD`."""
@@ -140,14 +144,19 @@ async def _answered(episode: Episode, move: Move, last: Observation) -> Observat
 
 
 class OfflinePlayer:
-    """The rule-based explorer as a player; the order of its search is drawn anew for each attempt."""
+    """The rule-based explorer as a player; the order of its search is drawn anew for each attempt.
 
-    def __init__(self, task: Task, session: Session, *, room_for: int, seed: int) -> None:
+    It reads the block of lessons as sentences of advice, and steps in it as the record of its earlier attempts.
+    """
+
+    def __init__(self, task: Task, session: Session, *, seed: int) -> None:
         draw = f"{seed}:{task.id}:{session.attempt}".encode()
+        block = session.blocks.get(LESSONS_BLOCK, "")
+        record = read_record(block)
         self._explorer = Explorer(
             task.prompt,
-            lessons=lessons_in(session.blocks.get(LESSONS_BLOCK, "")),
-            room_for=room_for,
+            lessons=() if record else lessons_in(block),
+            record=record,
             seed=int.from_bytes(hashlib.sha256(draw).digest()[:8]),
         )
 
@@ -190,4 +199,12 @@ async def tasks_for(
     return [
         Task(openings[game.id], id=game.id, kind=game.kind, metadata={DIALECT: dialects[game.id]})
         for game in games
+    ]
+
+
+def with_rooms(tasks: Sequence[Task], games: Sequence[Game]) -> list[Task]:
+    """Return the tasks of games with the room of each in their metadata."""
+    return [
+        replace(task, metadata={**task.metadata, ROOM: game.room})
+        for task, game in zip(tasks, games, strict=True)
     ]

@@ -16,6 +16,7 @@ from jeeves_reflexion.cli.bench_options import (
     cluster_options,
     cores,
     folder_options,
+    holdout_option,
     plan_options,
     recall_options,
     spending_options,
@@ -36,6 +37,7 @@ from ..options import (
     run_folder,
 )
 from ..report import share_json
+from .agent import ROOM
 from .experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, lessons_at, run
 from .model_options import model_of, model_options, repeats_of
 from .report import summary
@@ -56,6 +58,7 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 @click.option("--game-seed", type=int, default=0, show_default=True, help="Seed of the games that are made.")
 @arms_option("retry,selective")
 @plan_options("game", k=3, workers=cores)
+@holdout_option("game")
 @click.option(
     "--step-limit",
     type=click.IntRange(min=1),
@@ -123,7 +126,7 @@ def _setting(options: dict[str, Any]) -> Setting:
     lessons = options["lessons"]
     in_database = lessons is not None and "://" in lessons
     return Setting(
-        plan=plan_of(options),
+        plan=replace(plan_of(options), holdout_by=ROOM, cluster="prompt"),
         out=run_folder(options, "alfworld"),
         embedder=embedder_called(options["embedder"]),
         games_folder=options["games"],
@@ -143,6 +146,7 @@ def _setting(options: dict[str, Any]) -> Setting:
             options["min_similarity"],
             withhold=options["withhold"],
             key=options["key"],
+            order=options["order"],
         ),
         runs_on=replace(run_location(options), lessons=lessons if in_database else None),
     )
@@ -159,6 +163,9 @@ def _as_json(finished: Finished, setting: Setting) -> dict[str, Any]:
                 {"trial": p.trial, **(share_json(p.share, "solved") or {})} for p in results.curve(arm).points
             ]
             for arm in results.arms
+        },
+        "held_out": {
+            arm: share_json(results.transfer(arm), "solved") for arm in results.arms if results.held_out
         },
         "costs": {arm: results.cost(arm).as_json() for arm in results.arms},
         "interrupted": results.interrupted,

@@ -21,19 +21,29 @@ from jeeves_reflexion.experiments import (
     run_experiment,
     withholding_json,
 )
+from jeeves_reflexion.experiments.arms import order_json
 from jeeves_reflexion.summary import counted
 from vectorstores import JSON, FaissVectorStore, VectorStore
 
 from ..report import tell_quarters, write_run_report
 from ..runs import MODEL, Setup
-from .agent import tasks_for
+from .agent import tasks_for, with_rooms
 from .games import Game, load_games
 from .generator import MIX, generate_games
 from .playing import ScopeOf, Table, make_loop, open_tools
 from .pool import EnginePool
 from .setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
 
-__all__ = ["MODEL_STEP_LIMIT", "STEP_LIMIT", "Finished", "Setting", "lasting_place", "lessons_at", "run"]
+__all__ = [
+    "MODEL_STEP_LIMIT",
+    "STEP_LIMIT",
+    "Finished",
+    "Setting",
+    "lasting_place",
+    "lessons_at",
+    "run",
+    "spread",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,9 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
             await log.tell("games", {"ids": [game.id for game in games]})
         opened = partial(tell_quarters, say, "opening games")
         tasks = await tasks_for(pool, games, workers=setting.workers_here, progress=opened)
+        if setting.plan.holdout:
+            # Only then, so that runs begun before there was a holdout can go on.
+            tasks = with_rooms(tasks, games)
         table = Table(pool, {game.id: game for game in games}, tasks, lessons.scope)
         results = await _played(setting, table, log, say, watcher)
     await log.save("curve.md", results.table() + "\n")
@@ -137,7 +150,7 @@ def lessons_at(setting: Setting, log: RunLog | None = None) -> str:
 async def _games(setting: Setting, say: Callable[[str], None]) -> list[Game]:
     if setting.games_folder is not None:
         games = await anyio.to_thread.run_sync(load_games, setting.games_folder)
-        return _spread(games)[: setting.count]
+        return spread(games)[: setting.count]
     count = setting.count or sum(MIX.values())
     say(f"Making {count} games (seed {setting.game_seed}), each won once in the engine to prove it ...")
     return await generate_games(
@@ -149,7 +162,7 @@ async def _games(setting: Setting, say: Callable[[str], None]) -> list[Game]:
     )
 
 
-def _spread(games: Sequence[Game]) -> list[Game]:
+def spread(games: Sequence[Game]) -> list[Game]:
     """Order games so that any first few are of all kinds: the first of each kind, then the second of each, ..."""
     by_kind: dict[str, list[Game]] = {}
     for game in games:
@@ -187,6 +200,7 @@ def _config(setting: Setting) -> dict[str, JSON]:
         "seeds": list(plan.seeds),
         "workers": plan.workers,
         "k": plan.k,
+        **({"holdout": plan.holdout, "holdout_by": plan.holdout_by} if plan.holdout else {}),
         "games_from": str(setting.games_folder)
         if setting.games_folder
         else f"generated, seed {setting.game_seed}",
@@ -199,6 +213,7 @@ def _config(setting: Setting) -> dict[str, JSON]:
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
         **withholding_json(setting.settings),
+        **order_json(setting.settings.order),
     }
 
 

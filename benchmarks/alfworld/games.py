@@ -43,6 +43,11 @@ class Game:
     sentence: str
     data: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def room(self) -> str:
+        """The number of its floor plan, with which the name of its task's folder ends."""
+        return self.id.partition("/")[0].rpartition("-")[2]
+
 
 def load_games(folder: Path | str) -> list[Game]:
     """The games under ``folder`` that ALFWorld would play, sorted by their path.

@@ -87,6 +87,13 @@ class Goal:
             return ""
         return f"{'in' if self.destination in _CONTAINERS else 'on'} the {self.destination}"
 
+    def verbs_at(self, kind: str) -> tuple[str, ...]:
+        """The verbs of the player's own commands at receptacles of a kind, once it holds the thing."""
+        putting = ("put", "move") if kind == self.destination else ()
+        return (
+            (*putting, self.treatment) if self.treatment and APPLIANCES[self.treatment] == kind else putting
+        )
+
 
 def parse_goal(text: str) -> Goal:
     """The goal of an opening (the line `Your task is to: ...`) or of a bare task sentence.

@@ -1,45 +1,96 @@
-"""Read advice about where things are out of a lesson, in the words of the offline reflector and no others.
+"""Read out of a lesson where things are, by the names of places that it says, and by negation.
 
-The forms are those of :mod:`benchmarks.alfworld.rules_reflector`. A sentence in other words is passed over: a reader
-that guessed at words it does not know would take some sentences for their opposite.
+No wording is known beforehand. A place is of that thing which its clause names (or the clause beside it, if that names
+no place), and the thing is there unless a negation comes before one of the two. The words of negation are those of
+NLTK's ``mark_negation`` and of VADER (Hutto and Gilbert 2014); as in the former, each reaches to the end of its clause.
+What the player itself does to a thing somewhere ("put it in cabinet 1", "clean it with sinkbasin 1") says nothing of
+where the thing was.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
-from .place_words import Place, read_places
+from .goal import Goal
+from .observations import Thing
+from .place_words import list_pattern, read_places, singular
 
-Stance: TypeAlias = Literal["seen", "absent", "search"]
-
-_PLACE = r"(?P<places>[a-z]+ \d+)"
-# A list of places ends where a clause does.
-_PLACES = r"(?P<places>[a-z]+ \d+.*?)(?=, because\b|[;.:]|$)"
-_FORMS: tuple[tuple[Stance, re.Pattern[str]], ...] = (
-    ("seen", re.compile(rf"\b(?:take|and) (?P<thing>[a-z]+) \d+ from {_PLACE}")),
-    ("seen", re.compile(rf"\bremember that (?P<thing>[a-z]+) \d+ is in {_PLACE}")),
-    ("seen", re.compile(rf"\buse (?P<thing>[a-z]+) \d+, which is on {_PLACE}")),
-    ("search", re.compile(rf"\blook for the (?P<thing>[a-z]+) in {_PLACES}")),
-    ("absent", re.compile(rf"\bbecause there was no (?:other )?(?P<thing>[a-z]+) in {_PLACES}")),
+_NEGATION = re.compile(
+    r"n['\u2019]t\b|\b(?:no|not|never|none|noone|nope|nor|neither|nothing|nowhere|cannot|without|rarely|seldom|despite|uhuh|"
+    r"uhuh|(?:ai|are|ca|could|dare|did|do|does|had|has|have|is|might|must|need|ought|sha|should|was|were|wo|would)nt)\b"
 )
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+_CLAUSE = re.compile(r"[,:;]\s+|\s+and\s+")
+_NOUN = re.compile(r"\b([a-z]+)( \(?\d)?")
+_LISTED = re.compile("\x00(\\d+)\x00")
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing a sentence says of `thing`: where it is (`seen`), is not (`absent`) or may be (`search`)."""
+    """One thing a sentence says of `thing`: that it was at these places, or (`absent`) that it was at none."""
 
     thing: str
-    stance: Stance
-    places: tuple[Place, ...]
+    absent: bool
+    places: tuple[Thing, ...]
 
 
-def read_advice(text: str, *, wanted: Collection[str]) -> tuple[Advice, ...]:
-    """What a lesson says about where the `wanted` kinds of things are, in its order; empty for other words."""
-    found = [
-        (match.start(), Advice(match["thing"], stance, read_places(match["places"])))
-        for stance, form in _FORMS
-        for match in form.finditer(text.lower())
-        if match["thing"] in wanted
-    ]
-    return tuple(advice for _, advice in sorted(found, key=lambda each: each[0]))
+def read_advice(text: str, goal: Goal, kinds: Collection[str]) -> tuple[Advice, ...]:
+    """What a lesson says about where the things of a goal are, in its order.
+
+    Args:
+        text: the lesson, in any words.
+        goal: names the kinds of things to be found, and what will be done with them where.
+        kinds: the kinds of receptacles in the room.
+    """
+    lists: list[tuple[Thing, ...]] = []
+
+    def mark(found: re.Match[str]) -> str:
+        places = read_places(found[0])
+        if not any(place.kind in kinds for place in places):
+            return found[0]
+        lists.append(places)
+        return f"\x00{len(lists) - 1}\x00"
+
+    # A list of places has commas, which end a clause elsewhere.
+    marked = list_pattern(goal.wanted).sub(mark, text.lower().replace("\x00", ""))
+    return tuple(
+        advice
+        for sentence in _SENTENCE.split(marked)
+        for advice in _read_sentence(_CLAUSE.split(sentence), lists, goal)
+    )
+
+
+def _read_sentence(
+    clauses: Sequence[str], lists: Sequence[tuple[Thing, ...]], goal: Goal
+) -> Iterator[Advice]:
+    nouns = [_nouns(clause, goal) for clause in clauses]
+    for here, clause in enumerate(clauses):
+        beside = [n for n in (here + 1, here - 1) if 0 <= n < len(clauses) and "\x00" not in clauses[n]]
+        about = next((n for n in (here, *beside) if nouns[n]), -1)
+        for listed in _LISTED.finditer(clause) if about >= 0 else ():
+            start = listed.start() if about == here else 0
+            thing = min(nouns[about], key=lambda noun: abs(noun[0] - start))[1]
+            if thing not in goal.wanted:
+                continue
+            last = max(at for at, noun in nouns[about] if noun == thing)
+            absent = _negated(clauses[about], last) or _negated(clause, listed.start())
+            places = lists[int(listed[1])]
+            if not absent:
+                said = f"{clause} {clauses[about]}"
+                places = tuple(place for place in places if not _brings(said, goal, place.kind))
+            yield Advice(thing, absent, places)
+
+
+def _brings(said: str, goal: Goal, kind: str) -> bool:
+    return any(re.search(rf"\b{verb}", said) for verb in goal.verbs_at(kind))
+
+
+def _nouns(clause: str, goal: Goal) -> list[tuple[int, str]]:
+    """The wanted things that a clause names, and others that it names with a number, each with its position."""
+    found = ((noun.start(), singular(noun[1]), noun[2]) for noun in _NOUN.finditer(clause))
+    return [(at, kind) for at, kind, number in found if number or kind in goal.wanted]
+
+
+def _negated(clause: str, at: int) -> bool:
+    negation = _NEGATION.search(clause)
+    return negation is not None and negation.start() < at

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 from .observations import Thing
 
@@ -11,16 +10,11 @@ _IRREGULAR = {"shelf": "shelves", "knife": "knives", "butterknife": "butterknive
 _SINGULAR = {plural: singular for singular, plural in _IRREGULAR.items()}
 _HISSING = ("ss", "x", "ch", "sh")
 _HISSING_PLURALS = tuple(ending + "es" for ending in _HISSING)
-_RUN = re.compile(r"(\d{1,6})(?: to (\d{1,6}))?")
-_LISTED = re.compile(r"([a-z]+) ((?:\d{1,6}(?: to \d{1,6})?(?:, | and )?)+)")
 _WIDEST_RANGE = 60
-
-
-class Place(NamedTuple):
-    """A receptacle that a sentence names."""
-
-    kind: str
-    number: int
+_RUN = r"(\d{1,6})(?:\s*(?:-|to)\s*(\d{1,6}))?"
+_AND = r"(?:,\s*(?:(?:and|or)\s+)?|\s+(?:and|or)\s+)"
+_NUMBERS = rf"{_RUN}(?:{_AND}{_RUN})*"
+_NAMED = rf"[a-z]+ (?:\({_NUMBERS}\)|{_NUMBERS})"
 
 
 def plural(noun: str) -> str:
@@ -67,13 +61,20 @@ def _runs(numbers: Sequence[int]) -> list[str]:
     return written
 
 
-def read_places(text: str) -> tuple[Place, ...]:
-    """The receptacles of a list as `write_places` writes it: `cabinets 1 to 4 and 7, drawer 2 and fridge 1`."""
-    places: dict[Place, None] = {}
-    for kind, numbers in _LISTED.findall(text):
-        for first, last in _RUN.findall(numbers):
+def list_pattern(without: Iterable[str] = ()) -> re.Pattern[str]:
+    """The pattern of a list that `read_places` reads, of anything but those kinds of things."""
+    named = rf"\b(?!(?:{'|'.join(without)})s? ){_NAMED}"
+    return re.compile(rf"{named}(?:{_AND}{named})*")
+
+
+def read_places(text: str) -> tuple[Thing, ...]:
+    """The receptacles of a list: `cabinets 1 to 4 and 7, drawer 2`, `cabinet (1-4) or drawer 2`."""
+    places: dict[Thing, None] = {}
+    for named in re.finditer(_NAMED, text):
+        kind, numbers = named[0].split(" ", 1)
+        for first, last in re.findall(_RUN, numbers):
             end = int(last or first)
             # A range no room could have is read as its two ends: text is data, and may be anything.
             known = range(int(first), end + 1) if end - int(first) <= _WIDEST_RANGE else (int(first), end)
-            places.update(dict.fromkeys(Place(singular(kind), number) for number in known))
+            places.update(dict.fromkeys(Thing(singular(kind), number) for number in known))
     return tuple(places)

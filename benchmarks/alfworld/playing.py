@@ -13,7 +13,6 @@ from jeeves_reflexion import (
     LoopOptions,
     Reflexion,
     RewardEvaluator,
-    Session,
     Task,
 )
 from jeeves_reflexion.experiments import ArmName, arm_lessons, arm_of
@@ -70,10 +69,7 @@ def _player(setting: Setting, seed: int) -> PlayerFactory:
     if model is not None:
         return partial(ModelPlayer, model, thoughts_cost=not setting.free_thoughts)
 
-    def offline(task: Task, session: Session) -> OfflinePlayer:
-        return OfflinePlayer(task, session, room_for=setting.plan.k, seed=seed)
-
-    return offline
+    return partial(OfflinePlayer, seed=seed)
 
 
 def open_tools(games: Sequence[Game], tasks: Sequence[Task]) -> OpenTools:

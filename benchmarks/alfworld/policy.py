@@ -12,15 +12,16 @@ from typing import NamedTuple
 from .goal import APPLIANCES, Treatment, parse_goal
 from .notebook import Notebook
 from .observations import Thing, read_opening, things_in
-from .search_plan import KIND_BARREN, KIND_SEEN, SEEN_THERE, SUGGESTED, UNKNOWN, SearchPlan
+from .record import SEEN, VISITED, Record
+from .search_plan import KIND_BARREN, KIND_SEEN, SEEN_THERE, UNKNOWN, SearchPlan
 
 _REASONS = {
     SEEN_THERE: "a lesson says it was there",
-    SUGGESTED: "a lesson suggests that place",
     KIND_SEEN: "a lesson says that others of its kind held one",
     UNKNOWN: "I know nothing better",
     KIND_BARREN: "the better places are done, though lessons say its kind held none",
 }
+_RECORDED = {SEEN: "I saw one there last time", VISITED: "I was everywhere else before"}
 _LAST_RESORT = "only places that a lesson calls empty are left"
 
 
@@ -37,27 +38,30 @@ class Explorer:
     Args:
         opening: the text a game begins with: the receptacles in sight and the task.
         lessons: sentences recalled for this game, the most relevant first.
-        room_for: how many lessons it can hold; those after are not read.
+        record: commands of earlier attempts at this game, and what the game answered, where that is known.
         seed: draws the order in which an uninformed player searches the room.
 
     Raises:
         TypeError: the opening or a lesson is no text.
-        ValueError: `room_for` is negative.
         GoalNotUnderstoodError: the task is none of ALFWorld's six types.
         UnreadableOpeningError: the opening lists no receptacles.
     """
 
     def __init__(
-        self, opening: str, *, lessons: Sequence[str] = (), room_for: int = 5, seed: int = 0
+        self,
+        opening: str,
+        *,
+        lessons: Sequence[str] = (),
+        record: Iterable[tuple[str, str]] = (),
+        seed: int = 0,
     ) -> None:
         _check_texts(opening, lessons)
-        if room_for < 0:
-            raise ValueError(f"room_for must not be negative, got {room_for}")
         self._goal = parse_goal(opening)
         places = list(read_opening(opening))
         random.Random(seed).shuffle(places)
         self._places = tuple(places)
-        self._plan = SearchPlan(places, self._goal.wanted, tuple(lessons)[:room_for])
+        self._plan = SearchPlan(places, self._goal, lessons)
+        self._record = Record(record)
         self._book = Notebook()
         self._given_up: set[Thing] = set()
         self._put_tried: set[Thing] = set()
@@ -65,7 +69,7 @@ class Explorer:
 
     @property
     def read_lessons(self) -> tuple[str, ...]:
-        """The lessons, of those it had room for, that told it something about this task in this room."""
+        """The lessons that told it something about this task in this room."""
         return self._plan.useful
 
     def next(self, observation: str) -> Move:
@@ -122,10 +126,13 @@ class Explorer:
         return sorted(usable, key=lambda pair: pair[1] != self._book.at)
 
     def _search(self, thing: str) -> Move:
-        for place in self._plan.order(thing):
+        # One is shown lessons or a record; without a record this leaves the plan's order.
+        for place in sorted(self._plan.order(thing), key=lambda place: self._record.rank(thing, place)):
             if place in self._book.contents or place in self._given_up:
                 continue
-            reason = _REASONS.get(self._plan.rank(thing, place), _LAST_RESORT)
+            reason = _RECORDED.get(self._record.rank(thing, place)) or _REASONS.get(
+                self._plan.rank(thing, place), _LAST_RESORT
+            )
             why = f"I look for a {thing} at {place}: {reason}."
             return self._reach(place, why) or Move(why, f"examine {place}")
         return Move(f"I have searched every place for a {thing}.", "look")

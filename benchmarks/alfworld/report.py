@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from jeeves_reflexion import Trial
 from jeeves_reflexion.experiments import ArmName, Results, Tried, cost_table
+from jeeves_reflexion.experiments.report.analysis import clusters_note
 from jeeves_reflexion.experiments.results import total
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import one_line
 
 from ..report import three_of
@@ -19,7 +21,7 @@ def summary(finished: Finished, setting: Setting) -> str:
     """Return the learning curves, three lessons, one task's story and where things are, as plain text."""
     results = finished.results
     parts = [
-        f"Games solved so far, by trial (95 % Wilson interval, seeds pooled; {setting.step_limit} commands a try):",
+        f"{_played(finished, setting)}; solved so far, by trial (95 % Wilson interval{clusters_note(results)}):",
         "",
         results.table(),
     ]
@@ -51,6 +53,16 @@ def summary(finished: Finished, setting: Setting) -> str:
     ]
     parts += [f"Report: {finished.report}", f"Lessons: {finished.lessons_at}"]
     return "\n".join(parts)
+
+
+def _played(finished: Finished, setting: Setting) -> str:
+    """Say which games were played, how many, and with how many commands: no figure stands without it."""
+    number = len(finished.results.tasks) + len(finished.results.held_out)
+    if setting.games_folder is not None:
+        games = f"{counted(number, 'genuine game')} of {setting.games_folder}"
+    else:
+        games = f"{counted(number, 'generated game')} (seed {setting.game_seed}; they serve development and the demo)"
+    return f"{games}, {setting.step_limit} commands a try"
 
 
 def _story(results: Results) -> list[str]:

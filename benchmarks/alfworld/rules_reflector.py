@@ -4,6 +4,7 @@ It sees what the player saw, the opening and the steps, and nothing else.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from .goal import APPLIANCES, Goal, parse_goal
 from .notebook import Notebook
@@ -12,6 +13,34 @@ from .place_words import write_places
 
 # Fewer commands without effect are part of finding out.
 _WASTEFUL_FROM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one attempt found out, before it is said in words.
+
+    Attributes:
+        goal: what the game asked for.
+        found: per kind of thing wanted, the things seen, each where it was at first.
+        noun: what was missing, `mug` or `other mug`.
+        empty: the places that were looked into and held none of it.
+        wasted: how many commands changed nothing.
+    """
+
+    goal: Goal
+    found: dict[str, list[tuple[Thing, Thing]]]
+    noun: str
+    empty: list[Thing]
+    wasted: int
+
+    @classmethod
+    def of(cls, opening: str, steps: Sequence[tuple[str, str, str]]) -> "Findings":
+        """Read an attempt; raises as `reflect` does."""
+        goal, book = parse_goal(opening), _replay(steps)
+        found = _found(goal, book)
+        missing = _missing(goal, found)
+        noun = f"other {missing}" if found[missing] else missing
+        return cls(goal, found, noun, _empty_places(missing, book), len(book.wasted))
 
 
 def reflect(opening: str, steps: Sequence[tuple[str, str, str]], *, won: bool) -> str:
@@ -27,17 +56,12 @@ def reflect(opening: str, steps: Sequence[tuple[str, str, str]], *, won: bool) -
     """
     if won:
         return distil(opening, steps)
-    goal, book = parse_goal(opening), _replay(steps)
-    found = _found(goal, book)
-    plan = _plan(goal, found)
-    empty = _empty_places(goal, found, book)
-    missing = _missing(goal, found)
-    noun = f"other {missing}" if found[missing] else missing
-    sentence = f"To {goal}, {plan}"
-    if empty:
-        sentence += f", because there was no {noun} in {write_places(empty)}"
-    if len(book.wasted) >= _WASTEFUL_FROM:
-        sentence += f"; {len(book.wasted)} commands changed nothing, so never repeat one that did"
+    seen = Findings.of(opening, steps)
+    sentence = f"To {seen.goal}, {_plan(seen.goal, seen.found)}"
+    if seen.empty:
+        sentence += f", because there was no {seen.noun} in {write_places(seen.empty)}"
+    if seen.wasted >= _WASTEFUL_FROM:
+        sentence += f"; {seen.wasted} commands changed nothing, so never repeat one that did"
     return sentence + "."
 
 
@@ -112,8 +136,7 @@ def _missing(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]]) -> str:
     return goal.target
 
 
-def _empty_places(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]], book: Notebook) -> list[Thing]:
+def _empty_places(missing: str, book: Notebook) -> list[Thing]:
     """The places that were looked into and held no thing of the missing kind at first."""
-    missing = _missing(goal, found)
     holders = {place for thing, place in book.first_seen.items() if thing.kind == missing}
     return [place for place in book.contents if place not in holders]

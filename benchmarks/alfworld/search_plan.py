@@ -1,13 +1,14 @@
 """What recalled lessons make a reader believe about where things are."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .goal import Goal
 from .lesson_words import Advice, read_advice
 from .observations import Thing
 
 # From the best place to look to the worst. Neighbours of a place share its kind only.
-SEEN_THERE, SUGGESTED, KIND_SEEN, UNKNOWN, KIND_BARREN, ABSENT_THERE = range(6)
+SEEN_THERE, KIND_SEEN, UNKNOWN, KIND_BARREN, ABSENT_THERE = range(5)
 
 # Fewer searched in vain say nothing about the rest of their kind.
 _BARREN_FROM = 3
@@ -21,19 +22,13 @@ class _Beliefs:
     kinds: dict[str, int] = field(default_factory=dict)
 
     def hear(self, advice: Advice) -> None:
-        places = [Thing(kind, number) for kind, number in advice.places]
-        if advice.stance == "absent":
-            for place in places:
-                if self.places.get(place, SUGGESTED) == SUGGESTED:
-                    self.places[place] = ABSENT_THERE
-            for kind in {place.kind for place in places}:
-                if sum(kind == place.kind for place in places) >= _BARREN_FROM:
-                    self.kinds.setdefault(kind, KIND_BARREN)
-            return
-        for place in places:
-            self.places.setdefault(place, SEEN_THERE if advice.stance == "seen" else SUGGESTED)
-            if advice.stance == "seen":
-                self.kinds[place.kind] = KIND_SEEN
+        for place in advice.places:
+            self.places.setdefault(place, ABSENT_THERE if advice.absent else SEEN_THERE)
+        for kind in {place.kind for place in advice.places}:
+            if not advice.absent:
+                self.kinds[kind] = KIND_SEEN
+            elif sum(kind == place.kind for place in advice.places) >= _BARREN_FROM:
+                self.kinds.setdefault(kind, KIND_BARREN)
 
 
 class SearchPlan:
@@ -45,18 +40,21 @@ class SearchPlan:
 
     Args:
         places: the receptacles of the room, in the order a reader without lessons would search them.
-        wanted: the kinds of things to be found.
+        goal: names the kinds of things to be found.
         lessons: sentences, the most relevant first.
     """
 
-    def __init__(self, places: Sequence[Thing], wanted: Iterable[str], lessons: Sequence[str]) -> None:
+    def __init__(self, places: Sequence[Thing], goal: Goal, lessons: Sequence[str]) -> None:
         self._places = tuple(places)
-        self._beliefs = {thing: _Beliefs() for thing in wanted}
+        self._beliefs = {thing: _Beliefs() for thing in goal.wanted}
         kinds = {place.kind for place in self._places}
         useful: list[str] = []
         for lesson in lessons:
-            advice = read_advice(lesson, wanted=tuple(self._beliefs))
-            here = [piece for piece in advice if any(place.kind in kinds for place in piece.places)]
+            here = [
+                piece
+                for piece in read_advice(lesson, goal, kinds)
+                if any(place.kind in kinds for place in piece.places)
+            ]
             for piece in here:
                 self._beliefs[piece.thing].hear(piece)
             if here:

@@ -12,8 +12,6 @@ from jeeves_reflexion.experiments.location import RunLocation
 from jeeves_reflexion.models import Prices
 from vectorstores import Embedder
 
-from ..options import check_last_attempt
-
 STEP_LIMIT = 16
 """Commands per attempt of the offline player, chosen on games of other seeds than those reported so that the first
 trial solves about half."""
@@ -57,8 +55,6 @@ class Setting:
         self.runs_on.check(self.plan.arms)
         if self.lessons is not None and self.runs_on.lessons is not None:
             raise ConfigurationError("lessons are in a folder or in a database: name one of them")
-        if self.model is None:
-            check_last_attempt(self.plan, "the offline player")
 
     @property
     def workers_here(self) -> int:

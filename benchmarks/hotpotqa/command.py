@@ -185,6 +185,7 @@ def _setting(options: dict[str, Any]) -> Setting:
             options["min_similarity"],
             withhold=options["withhold"],
             key=options["key"],
+            order=options["order"],
         ),
         runs_on=run_location(options),
     )

@@ -31,6 +31,7 @@ from jeeves_reflexion.experiments import (
     arm_of,
     withholding_json,
 )
+from jeeves_reflexion.experiments.arms import order_json
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
 from vectorstores import JSON, Embedder, VectorStore
@@ -218,4 +219,5 @@ def config(setting: Setting) -> dict[str, JSON]:
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
         **withholding_json(setting.settings),
+        **order_json(setting.settings.order),
     }

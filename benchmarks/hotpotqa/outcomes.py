@@ -7,18 +7,16 @@ oracle judges.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Literal, TypeAlias
 
 from jeeves_reflexion.experiments import Split, Tried
 from jeeves_reflexion.experiments.comparisons import PairedDifference, paired_difference
-from jeeves_reflexion.statistics import Z95, Difference
 from vectorstores import JSON
 
+from ..report import Scores
 from .evaluators import measure
 
 Metric: TypeAlias = Literal["em", "f1"]
@@ -73,10 +71,6 @@ def outcomes_of(rows: Iterable[Tried], gold: Mapping[str, str]) -> list[Outcome]
     return found
 
 
-Scores: TypeAlias = dict[str, list[float]]
-"""A question's scores, one for each seed that tried it."""
-
-
 def standing(rows: Sequence[Outcome], split: Split, arm: str, trial: int, metric: Metric) -> Scores:
     """Return what each question's answer is worth after a trial, by seed."""
     last: dict[tuple[str, int], Outcome] = {}
@@ -89,19 +83,6 @@ def standing(rows: Sequence[Outcome], split: Split, arm: str, trial: int, metric
     for (question, _), row in sorted(last.items()):
         scores[question].append(row.em if metric == "em" else row.f1)
     return dict(scores)
-
-
-def level(scores: Scores) -> Difference:
-    """Return the mean over questions, with the 95 % Wilson interval of that number; it is wide for graded scores.
-
-    Seeds add no questions, so they narrow nothing. Raises ``ValueError`` for none.
-    """
-    if not scores:
-        raise ValueError("no question was tried")
-    n, mean = len(scores), fmean(fmean(each) for each in scores.values())
-    centre, scale = mean + Z95 * Z95 / (2 * n), 1 + Z95 * Z95 / n
-    spread = Z95 * math.sqrt(mean * (1 - mean) / n + Z95 * Z95 / (4 * n * n))
-    return Difference(mean, max((centre - spread) / scale, 0.0), min((centre + spread) / scale, 1.0))
 
 
 def gain(first: Scores, second: Scores) -> PairedDifference:

@@ -11,6 +11,8 @@ import pydantic
 from jeeves_reflexion.errors import ConfigurationError
 
 Status: TypeAlias = Literal["correct", "incorrect", "halted"]
+Strategy: TypeAlias = Literal["base", "last_trial", "reflexion", "last_trial_and_reflexion"]
+"""What an attempt sees of those before it, by the names of the authors' ``ReflexionStrategy``."""
 
 MAX_STEPS: Final = 6
 """How many steps an attempt of the paper's runs may take (``hotpotqa_runs/agents.py``)."""
@@ -77,6 +79,13 @@ class LoggedRun:
     def reflects(self) -> bool:
         """Whether the log holds any reflection."""
         return any(trial.learned for question in self.questions for trial in question.trials)
+
+    @property
+    def strategy(self) -> Strategy:
+        """What the run's attempts saw: its last attempt by the run's name, reflections where the log holds any."""
+        if "last_trial" in self.name:
+            return "last_trial_and_reflexion" if self.reflects else "last_trial"
+        return "reflexion" if self.reflects else "base"
 
 
 def read_log(path: Path) -> LoggedRun:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from jeeves_reflexion import LessonSettings, LoopOptions, Picking, Reflexion, RunResult, Task, Trial
-from jeeves_reflexion.experiments.arms import arm_lessons
+from jeeves_reflexion import (
+    Attempt,
+    Evaluation,
+    LessonSettings,
+    LoopOptions,
+    Picking,
+    Reflexion,
+    RunResult,
+    Session,
+    Task,
+    Trial,
+)
+from jeeves_reflexion.experiments.arms import arm_lessons, last_attempt
 from jeeves_reflexion.lessons.gate import clean_lesson
 from jeeves_reflexion.models import RecordedModel
 from vectorstores import HashingEmbedder, InMemoryVectorStore
@@ -23,6 +35,8 @@ from .scorer import ExactMatch
 
 OurStatus: TypeAlias = Status | Literal["error"]
 LESSON_CHARACTERS: Final = 10_000
+REMINDER: Final = last_attempt([Trial(1, Attempt(""), Evaluation(None))]).strip()
+"""The line above the last attempt, where an attempt is shown the one before it."""
 
 # All of a task's own reflections, near-copies too, as in the paper.
 _AS_IN_THE_PAPER: Final = LessonSettings(
@@ -49,7 +63,7 @@ class Played:
     """A run with what the loop made of it and what the log says, for each question its trials by number.
 
     ``mismatches`` are differences in what the tables are made of; ``notes`` are other ones, on which no verdict rests.
-    ``steps`` and ``lessons`` count what was played.
+    ``steps`` and ``lessons`` count what was played, ``reminded`` the attempts that were shown the one before them.
     """
 
     run: LoggedRun
@@ -57,8 +71,21 @@ class Played:
     logged: dict[str, dict[int, Outcome]]
     steps: int = 0
     lessons: int = 0
+    reminded: int = 0
     mismatches: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+class LastTrial(Reflexion):
+    """The loop whose attempts see the one before them, ahead of their lessons: the authors' ``LAST_ATTEMPT``."""
+
+    async def trial(
+        self, task: Task, history: Sequence[Trial], session: Session, *, commit: bool = True
+    ) -> Trial:
+        """Do one turn of the loop with the last attempt in the block of the lessons."""
+        if history:
+            session = replace(session, blocks={self.lessons_block_name: last_attempt(history)})
+        return await super().trial(task, history, session, commit=commit)
 
 
 def task_of(question: LoggedQuestion) -> Task:
@@ -74,18 +101,21 @@ async def play(run: LoggedRun, model: RecordedModel | None = None) -> Played:
     own = arm_lessons("own", store, tasks, settings=_AS_IN_THE_PAPER, seed=0)
     if own is None:
         raise AssertionError("the arm own keeps lessons")
-    reflector = LoggedReflector(model, run.questions, own)
-    loop = Reflexion(
-        LoggedAgent(model, run.questions),
+    reflector, agent = LoggedReflector(model, run.questions, own), LoggedAgent(model, run.questions)
+    last_trial = run.strategy.startswith("last_trial")
+    # Beside the last attempt, the authors' agents see the reflections on that one alone.
+    learned = [[len(trial.learned) for trial in question.trials] for question in run.questions]
+    loop = (LastTrial if last_trial else Reflexion)(
+        agent,
         evaluator=ExactMatch(),
         reflector=reflector,
         lesson_store=own,
         max_attempts=run.n_trials,
-        top_k_lessons=max(1, *(sum(len(t.learned) for t in q.trials) for q in run.questions)),
+        top_k_lessons=max(1, *(max(each) if last_trial else sum(each) for each in learned)),
         options=LoopOptions(learn=run.reflects, one_sentence=False, lesson_characters=LESSON_CHARACTERS),
     )
     played = Played(run, {}, {})
-    steps = lessons = 0
+    steps = lessons = reminded = 0
     for question, task in zip(run.questions, tasks, strict=True):
         result = await loop.run(task)
         steps += sum(len(trial.attempt.steps) for trial in result.trials)
@@ -94,10 +124,15 @@ async def play(run: LoggedRun, model: RecordedModel | None = None) -> Played:
         played.logged[question.id] = _logged(question)
         played.mismatches.extend(_mismatches(question, played))
         played.notes.extend(_notes(question, result))
+        reminded += sum(REMINDER in agent.prompts.get((task.id, n), "") for n in range(1, run.n_trials + 1))
+        played.notes.extend(_reminder_notes(question, agent, shown=last_trial))
     await store.close()
-    notes = [*played.notes, *reflector.refused]
-    return Played(
-        run, played.ours, played.logged, steps, lessons + reflector.stored, played.mismatches, notes
+    return replace(
+        played,
+        steps=steps,
+        lessons=lessons + reflector.stored,
+        reminded=reminded,
+        notes=[*played.notes, *reflector.refused],
     )
 
 
@@ -164,6 +199,16 @@ def _notes(question: LoggedQuestion, result: RunResult) -> Iterable[str]:
         written = trial.lesson.text if trial.lesson else ""
         if wanted != written and not trial.passed:
             yield f"{where}: the lesson is {written[:80]!r}, in the log {wanted[:80]!r}"
+
+
+def _reminder_notes(question: LoggedQuestion, agent: LoggedAgent, *, shown: bool) -> Iterable[str]:
+    """Where a prompt does not hold the logged attempt before it, or holds one that the authors' agents did not see."""
+    for before, trial in itertools.pairwise(question.trials):
+        prompt = agent.prompts.get((question.id, trial.trial), "")
+        words = [text.strip() for step in before.steps for text in (step.thought, step.action_arg)]
+        if prompt.count(REMINDER) != shown or (shown and not all(text in prompt for text in words)):
+            held = "does not hold the last attempt as logged" if shown else "holds a last attempt"
+            yield f"question {question.id}, trial {trial.trial}: the prompt {held}"
 
 
 def _step_notes(trial: Trial, logged: LoggedTrial) -> Iterable[str]:

@@ -12,13 +12,14 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 from jeeves_reflexion import Attempt, Provenance, ReAct, Reflection, Session, Task, Tool, Trial, as_tool
 from jeeves_reflexion.agents.reply import FINISH, parse_reply
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError
 from jeeves_reflexion.models import Exchange, RecordedError, RecordedModel, recording_at
-from jeeves_reflexion.protocols import Completion, LessonStore
+from jeeves_reflexion.models.wrapped import WrappedModel
+from jeeves_reflexion.protocols import Completion, LessonStore, Message
 from jeeves_reflexion.reflectors import LessonReflector
 
 from .replay_log import MAX_STEPS, LoggedQuestion, LoggedRun, LoggedStep, LoggedTrial
@@ -28,6 +29,7 @@ ENDED: Final = "the logged attempt ends here without an answer"
 NO_REFLECTION: Final = "the log holds no (other) reflection on this attempt"
 
 _ARGUMENTS: Final = {"Search": "entity", "Lookup": "keyword", "Finish": "answer"}
+_asked: Final[ContextVar[tuple[str, int]]] = ContextVar("hotpotqa_replay_asked")
 _observations: Final[ContextVar[deque[LoggedStep]]] = ContextVar("hotpotqa_replay_observations")
 
 
@@ -121,15 +123,33 @@ def _observed(name: str, argument: str) -> str:
     return step.observation
 
 
+class _Overheard(WrappedModel):
+    """Notes the system prompt of each attempt."""
+
+    def __init__(self, model: RecordedModel, prompts: dict[tuple[str, int], str]) -> None:
+        super().__init__(model)
+        self._prompts = prompts
+
+    async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - its own
+        self._prompts[_asked.get()] = messages[0].content
+        return await super().complete(messages, **settings)
+
+
 class LoggedAgent:
-    """The project's ReAct, whose model and tools say what the log holds for the question and the attempt at hand."""
+    """The project's ReAct, whose model and tools say what the log holds for the question and the attempt at hand.
+
+    ``prompts`` are the system prompts that the model got, by the id of the question and the number of the attempt.
+    """
 
     name = "react"
 
     def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion]) -> None:
         self.model = model
+        self.prompts: dict[tuple[str, int], str] = {}
         self._questions = {question.id: (n, question) for n, question in enumerate(questions)}
-        self._react = ReAct(model, list(_TOOLS.values()), max_turns=MAX_STEPS, max_repeats=None)
+        self._react = ReAct(
+            _Overheard(model, self.prompts), list(_TOOLS.values()), max_turns=MAX_STEPS, max_repeats=None
+        )
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Play the attempt of the session's number."""
@@ -137,11 +157,13 @@ class LoggedAgent:
         trial = next((each for each in question.trials if each.trial == session.attempt), None)
         steps = trial.steps if trial else []
         token = _observations.set(deque(step for step in steps if step.action_type in _TOOLS))
+        asked = _asked.set((task.id, session.attempt))
         try:
             with recording_at(place(number, session.attempt, "agent")):
                 return await self._react(task, session)
         finally:
             _observations.reset(token)
+            _asked.reset(asked)
 
 
 class LoggedReflector:

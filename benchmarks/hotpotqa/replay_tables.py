@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..report import table as markdown
-from .replay_log import MAX_STEPS
+from .replay_log import MAX_STEPS, Strategy
 from .replay_play import Outcome, Played
 
 _SHOWN = 50
+_SEEN: Final[Mapping[Strategy, str]] = {
+    "base": "attempts see nothing of those before",
+    "last_trial": "each sees the last attempt and no reflection",
+    "reflexion": "each sees all reflections on its question so far",
+    "last_trial_and_reflexion": "each sees the last attempt and the reflections on that one alone",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,8 @@ def story(played: Played) -> str:
     run = played.run
     head = (
         f"{len(run.questions)} questions, {run.n_trials} trials, {played.steps} steps and {played.lessons} reflections "
-        f"of {run.model} played. Ours / the log's:"
+        f"of {run.model} played. Strategy {run.strategy}: {_SEEN[run.strategy]} ({played.reminded} attempts were shown "
+        "the one before them). Ours / the log's:"
     )
     verdict = (
         f"{len(played.mismatches)} differences:"
@@ -90,7 +97,7 @@ def story(played: Played) -> str:
     notes = (
         f"{len(played.notes)} differences on which no verdict rests:"
         if played.notes
-        else "So are all thoughts, observations, reflections, and the reflections that each attempt saw."
+        else "So are all thoughts, observations, reflections, and what each attempt saw of those before it."
     )
     return "\n\n".join(
         [
@@ -113,7 +120,12 @@ _INTRODUCTION = """# Replays of the paper's logged HotpotQA runs
 Made by `python -m benchmarks.hotpotqa.replay FILE... --out docs/results`. The logs are those of Reflexion's authors
 (Shinn et al. 2023; noahshinn/reflexion at 218cf0e, MIT). The project's own loop, ReAct, exact match, reflector and
 lesson store run as they always do; only the model's words and what the tools saw come from the log. It shows that the
-loop counts as the authors did, and says nothing about how well a model does."""
+loop counts as the authors did, and says nothing about how well a model does.
+
+Of the four strategies of the authors' code three are reproduced from their logs: what each attempt saw is read from the
+prompt that its model got, and held against the log. The fourth, `last_trial_and_reflexion`, is played in the tests on a
+log made up for it: the authors' own (`root/last_trial_reflect_cot_context`) was not among the files at hand. Of last
+attempts above 1,600 tokens the authors drop long observations, this loop the middle above 2,000; none is so long."""
 
 
 def page(played: Iterable[Played]) -> str:
@@ -126,6 +138,8 @@ def figures_of(played: Iterable[Played]) -> dict[str, Any]:
     return {
         each.run.name: {
             "model": each.run.model,
+            "strategy": each.run.strategy,
+            "reminded": each.reminded,
             "ours": [asdict(row) for row in rows(each.ours, each.run.n_trials)],
             "logged": [asdict(row) for row in rows(each.logged, each.run.n_trials)],
             "steps": each.steps,

@@ -10,7 +10,7 @@ from jeeves_reflexion.experiments.comparisons import in_words
 from jeeves_reflexion.statistics import Difference
 from vectorstores import JSON
 
-from ..report import percent, table, three_of
+from ..report import level, percent, table, three_of
 from .evaluators import JudgeName
 from .experiment import CONTROL, Finished, Setting
 from .outcomes import (
@@ -18,7 +18,6 @@ from .outcomes import (
     Outcome,
     arms_in,
     gain,
-    level,
     standing,
 )
 

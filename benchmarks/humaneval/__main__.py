@@ -1,36 +1,34 @@
-"""``python -m benchmarks.humaneval``: ``score`` solutions by the hidden tests, or ``run`` the benchmark."""
+"""``python -m benchmarks.humaneval``: ``score`` solutions by the hidden tests, ``judge`` own tests, or ``run``."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import anyio
 import click
 
-from jeeves_reflexion import ReflexionError
+from jeeves_reflexion import Task
 
+from ..options import MessageGroup
+from ..report import write_result
+from .checking import OwnTestRunner
 from .command import humaneval
+from .evaluator import docstring_source, read_tests
+from .figures import confusion_table
+from .own_tests import OwnTest
 from .problems import load_problems, load_samples
 from .report import score_table
 from .scoring import SECONDS, HiddenTests, score
+from .verdicts import CANONICAL, LOGGED, Judges, verdicts_json, verdicts_page
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-class _Group(click.Group):
-    """Shows this package's errors as messages."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except ReflexionError as error:
-            raise click.ClickException(str(error)) from error
-
-
-@click.group(cls=_Group)
+@click.group(cls=MessageGroup)
 def main() -> None:
     """HumanEval, MBPP and alike: scoring, runs."""
 
@@ -62,6 +60,38 @@ def score_command(
         click.echo(score_table(scored))
     if any(one.agrees is False for one in scored):
         raise SystemExit(1)
+
+
+@main.command("judge")
+@click.option("--data", type=_FILE, required=True, help="The problems, with canonical solutions.")
+@click.option("--right", type=_FILE, help="More solutions; those that pass the hidden tests are judged.")
+@click.option(
+    "--own-tests", type=_FILE, help="Tests that a run kept.  [default: the examples in the docstrings]"
+)
+@click.option(
+    "--mutants", "wrong", type=click.IntRange(min=1), default=3, show_default=True, help="A problem."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="The first so many problems.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws the mutants.")
+@click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for humaneval_verdicts.md and .json.")
+def judge_command(
+    data: Path, right: Path | None, own_tests: Path | None, out: Path | None, **how: int
+) -> None:
+    """Say how often own tests pass wrong programs (mutants that the hidden tests refuse) and refuse right ones."""
+    samples = {CANONICAL: load_samples(data), LOGGED: load_samples(right) if right else []}
+    kept = read_tests(own_tests) if own_tests else None
+
+    async def tests(task: Task) -> Sequence[OwnTest]:
+        return await docstring_source(task) if kept is None else kept.get(task.id, [])
+
+    judges, problems = Judges(HiddenTests(), tests, OwnTestRunner()), load_problems(data)[: how.pop("limit")]
+    found = anyio.run(partial(judges.judge, problems, samples, **how))
+    click.echo(confusion_table(found))
+    if out is not None:
+        source = "the examples in the docstrings" if kept is None else "the asserts that a model wrote"
+        page = verdicts_page(found, judges.drawn, source, how)
+        write_result(out, "humaneval_verdicts", verdicts_json(found, judges.drawn), page)
 
 
 main.add_command(humaneval, "run")

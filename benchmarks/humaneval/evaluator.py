@@ -51,7 +51,7 @@ class ModelTests:
         self._locks: dict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._tests: dict[str, list[OwnTest]] = {}
         if path is not None and path.exists():
-            self._tests = _read(path)
+            self._tests = read_tests(path)
 
     async def __call__(self, task: Task) -> Sequence[OwnTest]:
         """Return the tests, written at the first call; none where the model wrote no valid one."""
@@ -77,7 +77,8 @@ def _append(path: Path, line: str) -> None:
         file.write(line + "\n")
 
 
-def _read(path: Path) -> dict[str, list[OwnTest]]:
+def read_tests(path: Path) -> dict[str, list[OwnTest]]:
+    """Return the tests that a run kept, by problem; raises :class:`ConfigurationError` for a file without them."""
     found: dict[str, list[OwnTest]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

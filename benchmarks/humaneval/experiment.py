@@ -143,11 +143,12 @@ def _last(results: Results, arm: ArmName) -> list[Tried]:
 
 def confusion(results: Results, arm: ArmName) -> Confusion:
     """Count both verdicts on the solutions that stand at the end of a self-judged run, one for each task and seed."""
-    return Confusion.of(
-        Pair(row.trial.passed if row.trial.evaluation.score is not None else None, bool(row.scored.passed))
-        for row in _last(results, arm)
-        if row.scored is not None
-    )
+    pairs = []
+    for row in _last(results, arm):
+        if row.scored is not None:
+            own = None if row.trial.evaluation.score is None else row.trial.passed
+            pairs.append(Pair(row.task.id, own, bool(row.scored.passed)))
+    return Confusion(tuple(pairs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from jeeves_reflexion.statistics import Share, wilson
+from jeeves_reflexion.statistics import Share, clustered_share
 from jeeves_reflexion.types import JSON
 
 from ..report import counted_share, share_json, table
@@ -13,74 +14,71 @@ from ..report import counted_share, share_json, table
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two verdicts on one solution; ``own`` is ``None`` where there was no test of its own."""
+    """The two verdicts on one solution of a task; ``own`` is ``None`` where there was no test of its own."""
 
+    task: str
     own: bool | None
     hidden: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """Counts of solutions by both verdicts.
+    """Solutions by both verdicts; intervals are clustered by task.
 
     Shinn et al. 2023, table 2, divide by the own tests' verdict: a false positive is a wrong solution among those whose
     own tests pass, a false negative a right one among those whose own tests fail. The other direction, of wrong
     solutions how many pass and of right ones how many are refused, does not depend on how many are right.
     """
 
-    true_positive: int = 0
-    false_positive: int = 0
-    false_negative: int = 0
-    true_negative: int = 0
-    untested_right: int = 0
-    untested_wrong: int = 0
+    pairs: tuple[Pair, ...] = ()
 
-    @classmethod
-    def of(cls, pairs: Iterable[Pair]) -> Confusion:
-        """Count."""
-        found = list(pairs)
-
-        return cls(
-            found.count(Pair(own=True, hidden=True)),
-            found.count(Pair(own=True, hidden=False)),
-            found.count(Pair(own=False, hidden=True)),
-            found.count(Pair(own=False, hidden=False)),
-            found.count(Pair(own=None, hidden=True)),
-            found.count(Pair(own=None, hidden=False)),
-        )
+    def count(self, *, own: bool | None, hidden: bool) -> int:
+        """Return how many solutions have these verdicts."""
+        return sum((pair.own, pair.hidden) == (own, hidden) for pair in self.pairs)
 
     @property
     def wrong_among_passed(self) -> Share | None:
         """The paper's false positives: wrong, of those whose own tests pass."""
-        return _share(self.false_positive, self.true_positive + self.false_positive)
+        return self._share(lambda pair: not pair.hidden, lambda pair: pair.own is True)
 
     @property
     def right_among_failed(self) -> Share | None:
         """The paper's false negatives: right, of those whose own tests fail."""
-        return _share(self.false_negative, self.false_negative + self.true_negative)
+        return self._share(lambda pair: pair.hidden, lambda pair: pair.own is False)
 
     @property
     def passed_among_wrong(self) -> Share | None:
         """Wrong solutions that their own tests let through."""
-        return _share(self.false_positive, self.false_positive + self.true_negative)
+        return self._share(lambda pair: bool(pair.own), lambda pair: pair.own is not None and not pair.hidden)
 
     @property
     def failed_among_right(self) -> Share | None:
         """Right solutions that their own tests refuse."""
-        return _share(self.false_negative, self.true_positive + self.false_negative)
+        return self._share(lambda pair: not pair.own, lambda pair: pair.own is not None and pair.hidden)
 
     def as_json(self) -> dict[str, JSON]:
         """Return counts and shares."""
         shares = ("wrong_among_passed", "right_among_failed", "passed_among_wrong", "failed_among_right")
         return {
-            **{name: getattr(self, name) for name in self.__dataclass_fields__},
+            **{name: self.count(own=own, hidden=hidden) for name, (own, hidden) in _COUNTS.items()},
             **{name: share_json(getattr(self, name)) for name in shares},
         }
 
+    def _share(self, found: Callable[[Pair], bool], among: Callable[[Pair], bool]) -> Share | None:
+        clusters: dict[str, list[bool]] = {}
+        for pair in filter(among, self.pairs):
+            clusters.setdefault(pair.task, []).append(found(pair))
+        return clustered_share(clusters.values()) if clusters else None
 
-def _share(successes: int, n: int) -> Share | None:
-    return wilson(successes, n) if n else None
 
+_COUNTS: Final[dict[str, tuple[bool | None, bool]]] = {
+    "true_positive": (True, True),
+    "false_positive": (True, False),
+    "false_negative": (False, True),
+    "true_negative": (False, False),
+    "untested_right": (None, True),
+    "untested_wrong": (None, False),
+}
 
 _HEADS = (
     "",
@@ -103,11 +101,8 @@ def confusion_table(rows: Mapping[str, Confusion]) -> str:
         [
             (
                 name,
-                found.true_positive,
-                found.false_positive,
-                found.false_negative,
-                found.true_negative,
-                f"{found.untested_right}, {found.untested_wrong}",
+                *(found.count(own=own, hidden=hidden) for own, hidden in list(_COUNTS.values())[:4]),
+                f"{found.count(own=None, hidden=True)}, {found.count(own=None, hidden=False)}",
                 counted_share(found.wrong_among_passed, 1),
                 counted_share(found.right_among_failed, 1),
                 counted_share(found.passed_among_wrong, 1),

@@ -67,12 +67,14 @@ def load_problems(path: Path, *, challenge: bool = False) -> list[Problem]:
 def load_samples(path: Path) -> list[Sample]:
     """Read solutions: ``task_id``, ``completion`` or ``solution``, and ``is_solved`` or ``passed`` where it is logged.
 
+    Of HumanEval's own file the canonical solutions are read.
+
     A problem may have several. Raises :class:`ConfigurationError` that names the file and line.
     """
     samples = []
     for line, record in _records(path):
         where = f"{path}, line {line}"
-        text = record.get("completion", record.get("solution"))
+        text = record.get("completion", record.get("solution", record.get("canonical_solution")))
         if not isinstance(text, str):
             raise ConfigurationError(f"{where}: neither 'completion' nor 'solution' is a text")
         logged = record.get("is_solved", record.get("passed"))

@@ -41,7 +41,7 @@ class _Table:
     async def won(self, task: Task, lesson: str, order: int) -> Attempt:
         """Return one attempt with a lesson, or without one if it is empty."""
         session = Session(blocks={LESSONS_BLOCK: f"- {lesson}"} if lesson else {})
-        player = partial(OfflinePlayer, room_for=1, seed=order)
+        player = partial(OfflinePlayer, seed=order)
         async with self.limiter:
             return await GameAgent(self.pool, self.games, player, step_limit=STEP_LIMIT)(task, session)
 

@@ -1,25 +1,36 @@
-"""``python -m benchmarks.lessons.screening``: what the screen stops, and what it stops that it should not.
+"""``python -m benchmarks.lessons.screening``: what the screen stops, and what logged reflections say at all.
 
 ``corpora/attacks.jsonl`` holds texts that command whoever reads them, by kind; ``corpora/benign.jsonl`` lessons, most
 of them near misses that use an attack's words. Half of each was not used to write the patterns.
+``corpora/judged_reflections.jsonl`` holds what a reader found in a sample of logged reflections, by their digests.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
-from benchmarks.report import counted_share, out_option, table, write_result
+from benchmarks.report import counted_share, out_option, share_of, table, write_result
 from jeeves_reflexion.lessons.screening.rules import KINDS, screen
-from jeeves_reflexion.statistics import wilson
+from jeeves_reflexion.statistics import Share, wilson
 
 CORPORA = Path(__file__).with_name("corpora")
 SPLITS = ("development", "held_out")
+JUDGED = CORPORA / "judged_reflections.jsonl"
+SAYS = {
+    "act": "names at least one action, condition, object, order of steps or fact for the next try that the task's own"
+    " words do not hold, so that whoever sees that try could tell whether it was followed; right or wrong",
+    "ruled out": "none of that, but a wrong answer, place or step by its name, which the next try can leave out",
+    "none": "neither: it asks to research, check, consider or try something else, or says the task again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +71,13 @@ def reflections(paths: Sequence[Path]) -> dict[str, list[str]]:
     return {name: texts for name, texts in found.items() if texts}
 
 
+def _rows(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def _texts(path: Path) -> set[str]:
     found: set[str] = set()
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
+    for row in _rows(path):
         found.update(one["text"] for one in row.get("reflections", ()))
         for trial in row.get("trials", ()):
             found.update(trial.get("reflections_in_prompt", ()))
@@ -99,6 +113,41 @@ def benign_rows(samples: Sequence[Sample], logged: Mapping[str, Sequence[str]]) 
     return [*rows, *(measure(name, texts) for name, texts in logged.items())]
 
 
+def said_rows(paths: Sequence[Path]) -> list[tuple[str, str, Share | None, Share | None]]:
+    """Return, for each log and each of :data:`SAYS`, its share of the judged texts, and of next tries that passed."""
+    rows = []
+    for path in paths:
+        judged = {each["text"]: each["says"] for each in _rows(JUDGED) if each["log"] == path.stem}
+        tries = [(judged.get(_digest(text)), passed) for text, passed in _next_tries(path)]
+        rows += [
+            (
+                path.stem,
+                says,
+                share_of(each == says for each in judged.values()),
+                share_of(p for s, p in tries if s == says),
+            )
+            for says in SAYS
+            if judged
+        ]
+    return rows
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _next_tries(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield each reflection of a log that another try followed, and whether that one passed."""
+    for row in _rows(path):
+        passed, trials = row.get("success_by_trial", ()), row.get("trials", ())
+        for one in row.get("reflections", ()):
+            if one.get("after_trial", len(passed)) + 1 < len(passed):
+                yield one["text"], passed[one["after_trial"] + 1]
+        for trial, following in itertools.pairwise(trials):
+            for text in trial.get("reflections_after", ())[-1:]:
+                yield text, bool(following.get("logged_correct"))
+
+
 @click.command()
 @click.option(
     "--reflections",
@@ -124,7 +173,7 @@ def main(paths: tuple[Path, ...], strangers: tuple[Path, ...], out: Path) -> Non
     alarms = benign_rows(benign, reflections(paths))
     stopped = [sample.text for sample in benign if screen(sample.text) is not None]
     figures = {**caught, "others": others, "alarms": alarms}
-    page = _page(caught, others, alarms, stopped)
+    page = _page(caught, others, alarms, stopped) + _said_page(said_rows(paths))
     write_result(
         out,
         "lessons_screening",
@@ -181,6 +230,37 @@ def _page(
     if stopped:
         parts += ["Stopped although they are advice:", "\n".join(f"- {text}" for text in stopped)]
     return "\n\n".join(parts) + "\n"
+
+
+_SAID = (
+    "Measured with `--reflections` and the two logs. Of each, 60 distinct reflections drawn at random"
+    ' (`random.Random("judged")`) were read by one reader, without run, trial and result beside them: an AI model'
+    " at work on this project, which also wrote the check, so no independent one; nobody judged twice. What was asked"
+    ' was fixed before ("does it name a concrete action, condition or object that the next try can follow?"); the'
+    " wording below was settled while reading, and results were looked at when all was judged. Wilson intervals, by"
+    " reflection: those of one environment are alike, so the true intervals are wider. *Next try passed*: of the tries"
+    " in the log that followed such a reflection. The log of HumanEval holds no reflections."
+)
+_READ = (
+    "**What is concrete is not yet of use**: tries after a reflection that names something to do passed no more often"
+    " than the others, in either log, as far as these few show. Almost every reflection on ALFWorld names something;"
+    " on questions most only name the wrong answer. A check that lets in *act* and *ruled out* would have turned down"
+    " the share of *none*. So the check is off by default: no model could be asked here whether it helps."
+)
+
+
+def _said_page(rows: Sequence[tuple[str, str, Share | None, Share | None]]) -> str:
+    if not rows:
+        return ""
+    cells = [(log, says, counted_share(of, 1), counted_share(won, 1)) for log, says, of, won in rows]
+    parts = [
+        "## What logged reflections say",
+        _READ,
+        _SAID,
+        "\n".join(f"- **{says}**: {meaning}" for says, meaning in SAYS.items()),
+        table(["log", "says", "of the sample", "next try passed"], cells),
+    ]
+    return "\n" + "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

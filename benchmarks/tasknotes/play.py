@@ -24,7 +24,6 @@ from jeeves_reflexion.text import bullets
 
 Arm: TypeAlias = Literal["off", "on"]
 ARMS: Final[tuple[Arm, ...]] = get_args(Arm)
-ROOM_FOR: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def player(task: Task, session: Session, *, seed: int) -> OfflinePlayer:
     notes, _, opening = task.prompt.rpartition("\n---\n\n## Task\n\n")
     advice = [line for line in notes.splitlines() if line.strip() and not line.startswith("#")]
     session = session.for_attempt(session.attempt, {LESSONS_BLOCK: bullets(advice)})
-    return OfflinePlayer(replace(task, prompt=opening), session, room_for=ROOM_FOR, seed=seed)
+    return OfflinePlayer(replace(task, prompt=opening), session, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,8 @@ GROUP = "jeeves_reflexion.benchmarks"
     "--arms",
     metavar="A,B",
     default="retry,selective",
-    help="By commas: react, retry, last-attempt, reflexion (or own), monotonic, selective, irrelevant; with a k:"
-    " selective@1.",
+    help="By commas: react, retry, tabu-retry, last-attempt, reflexion (or own), monotonic, selective, others-only,"
+    " irrelevant; with a k: selective@1.",
 )
 @plan_options("task", k=3, workers=4)
 @executor_options

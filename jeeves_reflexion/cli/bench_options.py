@@ -115,6 +115,12 @@ recall_options = options_of(
         default=0.3,
         help="Floor of recall, a cosine.",
     ),
+    click.option(
+        "--order",
+        type=click.Choice(["similarity", "own_first", "failures_first", "recency"]),
+        default="similarity",
+        help="Lessons that are recalled before the others: those of the task itself, of failed attempts, the newest.",
+    ),
     withhold_option,
 )
 cluster_options = options_of(

@@ -37,7 +37,7 @@ from vectorstores.embedders import default_embedder
 
 _DISTRIBUTION: Final = "jeeves-reflexion"
 _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
-_NOT_FOR_USERS: Final = {"demo", "test", "plot"}
+_NOT_FOR_USERS: Final = {"all", "demo", "docs", "test"}
 
 
 @click.command()

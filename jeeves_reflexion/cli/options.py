@@ -201,6 +201,12 @@ withhold_option = click.option(
     default=0.0,
     help="Withhold each lesson from this share of recalls, by chance, so that what it does is known; means --credit.",
 )
+check_option = click.option(
+    "--check",
+    is_flag=True,
+    help="Ask the judge's model of each new lesson whether it would change an attempt; one that would not is written"
+    " once more, or dropped.",
+)
 endpoint_options = gathered(
     "endpoint",
     Endpoint,

@@ -19,6 +19,7 @@ from jeeves_reflexion.cli.options import (
     COUNT,
     Endpoint,
     Number,
+    check_option,
     credit_option,
     debug_option,
     embedder_option,
@@ -33,7 +34,7 @@ from jeeves_reflexion.cli.options import (
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.user_code import load, of_user
 from jeeves_reflexion.events import Event, RunFinished
-from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
+from jeeves_reflexion.lessons import Check, LessonSettings, ModelCheck, VectorLessonStore
 from jeeves_reflexion.loop.factory import LoopOptions
 from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.loop.reflexion import Reflexion
@@ -97,9 +98,9 @@ def result_document(result: RunResult, address: str | None, namespace: str) -> d
 def _check(options: Mapping[str, Any]) -> None:
     if options["address"] is not None and options["no_lessons"]:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
-    if options["no_lessons"] and (options["credit"] or options["withhold"]):
+    if options["no_lessons"] and (options["credit"] or options["withhold"] or options["check"]):
         raise click.UsageError(
-            "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
+            "--credit, --withhold and --check are about lessons that are kept: they exclude --no-lessons"
         )
     if options["agent"] is not None and options["mcp"]:
         raise click.UsageError("--mcp is for the ReAct over --model: an --agent brings its own tools")
@@ -148,6 +149,7 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 @embedder_option
 @credit_option
 @withhold_option
+@check_option
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
     "--budget-usd",
@@ -225,11 +227,15 @@ async def _run(
         judging = None
         if options["evaluator_model"] is not None:
             judging = await open_things.enter_async_context(model_at(endpoint, options["evaluator_model"]))
-        store = None if address is None else await open_things.enter_async_context(_lessons(options, address))
+        model = ProvenModel(answering)
+        judge = None if judging is None else ProvenModel(judging)
+        check = ModelCheck(judge or model) if options["check"] else None
+        store = None
+        if address is not None:
+            store = await open_things.enter_async_context(_lessons(options, address, check))
         if store is not None:
             # A store that can't be used is found out here, before a model has been paid.
             watch.opened(await store.count())
-        model = ProvenModel(answering)
         if options["mcp"]:
             tools = [await open_things.enter_async_context(mcp_tools(server)) for server in options["mcp"]]
             agent = ReAct(model, list(chain.from_iterable(tools)))
@@ -237,7 +243,7 @@ async def _run(
         loop = Reflexion(
             agent,
             model=model,
-            evaluator=None if judging is None else ProvenModel(judging),
+            evaluator=judge,
             lesson_store=store,
             max_attempts=options["max_attempts"],
             threshold=options["threshold"],
@@ -247,6 +253,7 @@ async def _run(
         return await loop.run(options["task"].strip(), session=loop.session(listener=watch))
 
 
-def _lessons(options: Mapping[str, Any], address: str) -> VectorLessonStore:
+def _lessons(options: Mapping[str, Any], address: str, check: Check | None) -> VectorLessonStore:
     credit = credit_of(asked=options["credit"], withhold=options["withhold"])
-    return open_or_make(address, options["namespace"], options["embedder"], LessonSettings(credit=credit))
+    settings = LessonSettings(credit=credit, check=check)
+    return open_or_make(address, options["namespace"], options["embedder"], settings)

@@ -40,6 +40,7 @@ from jeeves_reflexion.experiments import (
     recall_settings,
     run_experiment,
 )
+from jeeves_reflexion.experiments.arms import order_json
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.location import LessonLocation, RunLocation, run_location
 from jeeves_reflexion.experiments.report import write_report
@@ -151,7 +152,7 @@ def run(order: Order, *, as_json: bool) -> int:
 def _summary(order: Order, results: Results) -> str:
     """What a person reads at the end."""
     lines = [
-        f"Solved so far, by trial ({results.judged_by}-judged; 95 % Wilson interval, seeds pooled):",
+        f"Solved so far, by trial ({results.judged_by}-judged; 95 % Wilson interval):",
         results.table(),
         "What it took:",
         cost_table({arm: results.cost(arm) for arm in results.arms}),
@@ -198,6 +199,7 @@ def _config(order: Order) -> dict[str, JSON]:
     return {
         "benchmark": "tasks",
         **{name: order.options[name] for name in _CONFIGURED},
+        **order_json(order.options["order"]),
         "base_url": endpoint.base_url,
         "prices": None if prices is None else [prices.input, prices.output],
         "embedder": order.embedder().id,
@@ -228,7 +230,9 @@ class TaskSetup:
     def _loop(self, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
         options, plan = self.order.options, self.order.plan
         scope = self.location.scope(store, arm, seed)
-        settings = recall_settings(options["min_similarity"], withhold=options["withhold"])
+        settings = recall_settings(
+            options["min_similarity"], withhold=options["withhold"], order=options["order"]
+        )
         return Reflexion(
             parts.agent,
             model=parts.model,

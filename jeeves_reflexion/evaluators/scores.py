@@ -105,19 +105,17 @@ def parse_score(
     ]
     scored = quotations.left_out(scored, reading.text)
     own = prose(text)
-    english, foreign = (
-        quotations.left_out(_lines(label, own, clamp=clamp), own) for label in (_LABELLED, _FOREIGN)
-    )
-    lines = english or foreign
+    labelled = (quotations.left_out(_lines(label, own, clamp=clamp), own) for label in (_LABELLED, _FOREIGN))
+    lines = next(filter(None, labelled), [])
+    plain = any(one.plain for one in scored)
+    if lines and not (in_json and plain):
+        return _one(lines if any(one.plain for one in lines) or not plain else [*lines, *scored])
     matches = [each for each in _SCALED.finditer(own) if each["percent"] or each["scale"] or each["given"]]
     matches = [each for each in (*matches, *_IN_WORDS.finditer(own)) if not _OF_OTHERS.match(each[0])]
     said = quotations.left_out([_stated(each, clamp=clamp) for each in matches], own)
-    plain = any(one.plain for one in scored)
     in_form = reading.text.startswith(("{", "[", "```", "~~~"))
     if in_json and plain and not in_form:
         return _one([replace(each, plain=True, final=False) for each in (*scored, *(lines or said))])
-    if lines and not (in_json and plain):
-        return _one(lines if any(one.plain for one in lines) or not plain else [*lines, *scored])
     if scored:
         return _one(
             scored if in_form or not said else [replace(each, plain=False) for each in (*scored, *said)]
@@ -126,8 +124,8 @@ def parse_score(
     if bare or said:
         return _amount(bare, clamp=clamp) if bare else _one(said)
     fenced = prose(text, fenced=True)
-    labelled = quotations.left_out(_lines(_LABELLED, fenced, clamp=clamp), fenced)
-    found = _one([each for each in labelled if each.plain])
+    within = quotations.left_out(_lines(_LABELLED, fenced, clamp=clamp), fenced)
+    found = _one([each for each in within if each.plain])
     return ParsedScore(None, "the JSON object has no score") if found is _NONE and reading.objects else found
 
 

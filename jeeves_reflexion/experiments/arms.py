@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, cast
@@ -15,7 +15,7 @@ from jeeves_reflexion.lessons import TransientMemory
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.records import Key, lesson_of
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.lessons.retrieval import Candidate, Ranked
+from jeeves_reflexion.lessons.retrieval import Order
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.loop.reflexion import Reflexion
@@ -30,13 +30,23 @@ from jeeves_reflexion.types import (
     Recall,
     RecalledLesson,
     Reflection,
+    Step,
     Task,
     Trial,
 )
 from vectorstores.base import Filter, VectorStore
 
 ArmName: TypeAlias = Literal[
-    "react", "retry", "last-attempt", "reflexion", "own", "monotonic", "selective", "irrelevant"
+    "react",
+    "retry",
+    "tabu-retry",
+    "last-attempt",
+    "reflexion",
+    "own",
+    "monotonic",
+    "selective",
+    "others-only",
+    "irrelevant",
 ]
 """A name without its ``k``; at run time also ``selective@1`` and the like (:func:`arm_of`)."""
 
@@ -44,20 +54,22 @@ ARMS: Mapping[ArmName, str] = MappingProxyType(
     {
         "react": "tries once, without any memory: what the agent can do as it is",
         "retry": "tries again without any memory: controls for the chance that lies in another try",
+        "tabu-retry": "sees which actions its attempts took so far, to try others first: controls for mere elimination",
         "last-attempt": "sees its last attempt and no reflection: controls for what reflecting on it adds",
         "reflexion": "recalls only the lessons of its own task, as in the paper",
         "own": "another name of reflexion",
         "monotonic": "sees every lesson written so far, newest first: controls for what picking lessons adds",
         "selective": "recalls the k lessons nearest to its task from a store shared by all tasks",
+        "others-only": "recalls as selective does, its own task's lessons withheld: what those of others are worth",
         "irrelevant": "recalls lessons that were written for another kind of task: the placebo",
     }
 )
 
 LAST_ATTEMPT_TOKENS: Final = 2000
-"""So much of the last attempt is shown to the arm ``last-attempt``, for its steps and for its output each."""
+"""So much is shown of the last attempt's steps and of its output, or of the actions of all attempts."""
 
-_WITHOUT_LESSONS: Final = frozenset({"react", "retry", "last-attempt"})
-_WITH_K: Final = frozenset({"reflexion", "own", "selective", "irrelevant"})
+_WITHOUT_LESSONS: Final = frozenset({"react", "retry", "tabu-retry", "last-attempt"})
+_WITH_K: Final = frozenset({"reflexion", "own", "selective", "others-only", "irrelevant"})
 _NOT_KIND: Final = "placebo_for_kind"
 
 
@@ -74,10 +86,11 @@ class Arm:
         """Whether it reflects and keeps lessons."""
         return self.kind not in _WITHOUT_LESSONS
 
-    @property
-    def sees_last_attempt(self) -> bool:
-        """Whether its tries see the attempt before them."""
-        return self.kind == "last-attempt"
+    def shown(self, history: Sequence[Trial]) -> str:
+        """Return what its tries see of a task's failed trials as they were; nothing in most arms."""
+        if not history or self.kind not in _RECORDS:
+            return ""
+        return _RECORDS[self.kind](history)
 
     def trials(self, planned: int) -> int:
         """Return how often it tries a task."""
@@ -120,7 +133,12 @@ def check_kinds(arms: Sequence[ArmName], tasks: Sequence[Task]) -> None:
 
 
 def recall_settings(
-    min_similarity: float, *, withhold: float = 0.0, early: float | None = None, key: Key = "task"
+    min_similarity: float,
+    *,
+    withhold: float = 0.0,
+    early: float | None = None,
+    key: Key = "task",
+    order: Order = "similarity",
 ) -> LessonSettings:
     """Return the settings of a store of lessons; with a share to withhold, recall is an experiment and gives credit.
 
@@ -128,13 +146,20 @@ def recall_settings(
     nothing.
     """
     credit = Credit(Withholding(withhold, early=early)) if withhold or early is not None else None
-    return LessonSettings(key=key, min_similarity=min_similarity, credit=credit)
+    return LessonSettings(key=key, min_similarity=min_similarity, credit=credit, order=order)
 
 
 def withholding_json(settings: LessonSettings) -> dict[str, JSON]:
     """Return which share of recalls each lesson is withheld from, as a run's configuration has it."""
     share = settings.credit.withholding if settings.credit else Withholding(0.0)
     return {"withhold": share.share, "withhold_early": share.early}
+
+
+def order_json(order: Order) -> dict[str, JSON]:
+    """Return the order of recall as a run's configuration has it: left out where it is "similarity", so that runs
+    begun before there were others can go on.
+    """
+    return {} if order == "similarity" else {"order": order}
 
 
 def arm_lessons(
@@ -152,6 +177,10 @@ def arm_lessons(
     settings = replace(settings, credit=None)
     if kind == "monotonic":
         return WholeBlock(VectorLessonStore(store, settings=settings))
+    if kind == "others-only":
+        # Each task keeps its own: of an equal lesson that two tasks taught, one alone would be left.
+        others = replace(settings, where=lambda task: {"task_id": {"$ne": task.id}}, keep_copies=True)
+        return VectorLessonStore(store, settings=others)
     if kind == "irrelevant":
         other = replace(settings, where=_another_kind, min_similarity=-1.0)
         return Placebo(VectorLessonStore(store, settings=other), tasks, seed=seed)
@@ -161,7 +190,8 @@ def arm_lessons(
         where=lambda task: {"task_id": task.id},
         min_similarity=-1.0,
         keep_copies=True,
-        picking=replace(settings.picking, strategy=_newest, diversity=0.0, max_likeness=1.0),
+        order="recency",
+        picking=replace(settings.picking, strategy="nearest", diversity=0.0, max_likeness=1.0),
     )
     return OwnChain(VectorLessonStore(store, settings=own))
 
@@ -188,9 +218,9 @@ def reading_only(loop: Reflexion) -> Reflexion:
     return loop
 
 
-def last_attempt(trial: Trial) -> str:
+def last_attempt(history: Sequence[Trial]) -> str:
     """Return an attempt as the arm ``last-attempt`` shows it: its steps and its output, and that it did not pass."""
-    attempt = trial.attempt
+    attempt = history[-1].attempt
     ended = attempt.error or attempt.interrupted
     parts = [
         "Your last attempt at this task, which did not pass:",
@@ -201,18 +231,27 @@ def last_attempt(trial: Trial) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def tried_actions(history: Sequence[Trial]) -> str:
+    """Return the actions of all attempts as the arm ``tabu-retry`` shows them: each once, without what came of it."""
+    actions = dict.fromkeys(step.action for trial in history for step in trial.attempt.steps)
+    if not actions:
+        return ""
+    told = render_steps([Step(action=action) for action in actions], LAST_ATTEMPT_TOKENS)
+    return (
+        f"Your attempts at this task so far did not pass; try first what is not among their actions:\n{told}"
+    )
+
+
+_RECORDS: Final[Mapping[str, Callable[[Sequence[Trial]], str]]] = MappingProxyType(
+    {"last-attempt": last_attempt, "tabu-retry": tried_actions}
+)
+
 # -- ways to recall, over a store of lessons that is left as it is
 
 
 def _another_kind(decoy: Task) -> Filter:
     """Narrow a recall to lessons of other kinds than that of the task that a decoy stands for."""
     return {"task_kind": {"$ne": decoy.metadata[_NOT_KIND]}}
-
-
-def _newest(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
-    """Order lessons by age, the newest first; a recall strategy."""
-    ordered = sorted(candidates, key=lambda c: _age(c.lesson), reverse=True)
-    return [Ranked(c, c.similarity, "among the last of its task") for c in ordered]
 
 
 def _age(lesson: Lesson) -> tuple[float, int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
-from jeeves_reflexion.experiments.arms import Arm, beneath, first_written, last_attempt
+from jeeves_reflexion.experiments.arms import Arm, beneath, first_written
 from jeeves_reflexion.experiments.executors import Executor, Job, RunBudget
 from jeeves_reflexion.experiments.journal import Entry, Past, Position, stored_line, try_line, void_line
 from jeeves_reflexion.experiments.progress import Watcher
@@ -121,7 +121,7 @@ class Batch:
             with anyio.CancelScope(shield=True):
                 await run.log.tell_all([{**event, **position.as_json()} for event in made.events])
                 await run.log.keep(try_line(position, made.entry))
-                self.done[task.id] = made.entry
+                self.done[task.id] = made.entry.held(run.past.lessons)  # the journal has it whole
         run.watcher.tried(self._row(task))
 
     async def _check_begun(self) -> None:
@@ -139,9 +139,8 @@ class Batch:
 
     def _shown(self, history: Sequence[Trial]) -> Sequence[Trial]:
         """The history as the arm is to see it: a loop without a store shows the block of the last trial again."""
-        if not (self.arm.sees_last_attempt and history):
-            return history
-        return [*history[:-1], replace(history[-1], block=last_attempt(history[-1]), reflection=None)]
+        block = self.arm.shown(history)
+        return [*history[:-1], replace(history[-1], block=block, reflection=None)] if block else history
 
     # -- lessons
 

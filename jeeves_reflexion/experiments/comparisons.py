@@ -34,6 +34,7 @@ class PairedDifference(Difference):
 
     ``p`` is the test's, two-sided; the 95 % interval holds zero exactly where p is at least 0.05. ``standard_error`` is
     that of the tasks' mean gain. On ``only_first`` and ``only_second`` tasks the first and the second arm did better.
+    ``clusters`` is how many signs were flipped: of tasks, or of groups of tasks that resemble one another.
     """
 
     p: float
@@ -41,6 +42,7 @@ class PairedDifference(Difference):
     tasks: int
     only_first: int
     only_second: int
+    clusters: int
 
     @property
     def worse(self) -> bool:
@@ -54,7 +56,11 @@ class PairedDifference(Difference):
 
 
 def paired_difference(
-    first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]], *, seed: int = 0
+    first: Mapping[str, Sequence[float]],
+    second: Mapping[str, Sequence[float]],
+    *,
+    clusters: Mapping[str, str] | None = None,
+    seed: int = 0,
 ) -> PairedDifference:
     """Return by how much the mean score of the second arm is higher, with a test and a 95 % interval over tasks.
 
@@ -63,8 +69,9 @@ def paired_difference(
     as far from zero, over all flips of up to 12 tasks, over 20,000 drawn ones of more. The interval holds the
     differences that the same test does not reject. Where all gains are nearly equal it would be a point; so each end
     reaches at least as far as that of Bonett and Price (2012), which adds one task gained and one lost, but not past
-    zero where the test rejects. The same input gives the same figures. Raises ``ValueError`` where the arms share no
-    task, a task has no score, or a score is outside of [0, 1].
+    zero where the test rejects. ``clusters`` names the group of each task where some resemble one another (games of
+    one room): then the gains of a group flip their signs together. The same input gives the same figures. Raises
+    ``ValueError`` where the arms share no task, a task has no score, or a score is outside of [0, 1].
     """
     shared = sorted(first.keys() & second.keys())
     if not shared:
@@ -75,33 +82,41 @@ def paired_difference(
         raise ValueError("a score outside of [0, 1] can't be compared")
     gains = np.array([np.mean(second[task]) - np.mean(first[task]) for task in shared])
     n, mean = len(gains), float(gains.mean())
-    flips = _Flips(gains, seed)
+    of = {task: clusters[task] if clusters else task for task in shared}
+    rank = {name: number for number, name in enumerate(dict.fromkeys(of.values()))}
+    sums, sizes = np.zeros(len(rank)), np.zeros(len(rank))
+    np.add.at(sums, [rank[of[task]] for task in shared], gains)
+    np.add.at(sizes, [rank[of[task]] for task in shared], 1.0)
+    flips = _Flips(sums, sizes, seed)
     p = flips.p(0.0)
     low, high = flips.end(-1.0), flips.end(1.0)
-    wide_low, wide_high = _bonett_price(gains)
+    wide_low, wide_high = _bonett_price(sums / sizes.mean())
     if p >= LEVEL or mean < 0.0 or wide_low > 0.0:
         low = min(low, wide_low)
     if p >= LEVEL or mean > 0.0 or wide_high < 0.0:
         high = max(high, wide_high)
-    error = float(gains.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
-    return PairedDifference(mean, low, high, p, error, n, int((gains < 0.0).sum()), int((gains > 0.0).sum()))
+    many = len(rank)
+    error = float(np.linalg.norm(sums - sizes * mean)) / n * math.sqrt(many / (many - 1)) if many > 1 else 0.0
+    worse, better = int((gains < 0.0).sum()), int((gains > 0.0).sum())
+    return PairedDifference(mean, low, high, p, error, n, worse, better, many)
 
 
 class _Flips:
-    """The sums of the gains with their signs flipped; ``signs`` are the sums of the signs alone."""
+    """The sums of all gains with the signs of clusters flipped; ``signs`` are the sums of their sizes alone."""
 
-    def __init__(self, gains: NDArray[np.float64], seed: int) -> None:
-        self._n, self._sum = len(gains), float(gains.sum())
-        self._all = self._n <= _ALL_FLIPS_TO
+    def __init__(self, gains: NDArray[np.float64], sizes: NDArray[np.float64], seed: int) -> None:
+        self._n, self._sum = float(sizes.sum()), float(gains.sum())
+        n = len(gains)
+        self._all = n <= _ALL_FLIPS_TO
         if self._all:
-            bits = np.arange(2**self._n)[:, None] >> np.arange(self._n) & 1
+            bits = np.arange(2**n)[:, None] >> np.arange(n) & 1
             drawn = [2.0 * bits - 1.0]
         else:
             rng = np.random.default_rng(seed)
             # In batches, since all signs of a thousand tasks would fill 160 MB.
-            drawn = [rng.choice((-1.0, 1.0), (_BATCH, self._n)) for _ in range(_FLIPS // _BATCH)]
+            drawn = [rng.choice((-1.0, 1.0), (_BATCH, n)) for _ in range(_FLIPS // _BATCH)]
         self._sums = np.concatenate([signs @ gains for signs in drawn])
-        self._signs = np.concatenate([signs.sum(axis=1) for signs in drawn])
+        self._signs = np.concatenate([signs @ sizes for signs in drawn])
 
     def p(self, difference: float) -> float:
         """How often flipped gains are as far from a difference as those seen; drawn flips count those seen as one."""

@@ -12,7 +12,7 @@ import os
 import types
 import typing
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -20,7 +20,7 @@ from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.results import Split
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.redaction import redact_json
-from jeeves_reflexion.types import JSON, NO_USAGE, Evaluation, Trial, Usage
+from jeeves_reflexion.types import JSON, NO_USAGE, Evaluation, Lesson, RecalledLesson, Trial, Usage
 
 T = TypeVar("T")
 
@@ -60,6 +60,25 @@ class Entry:
         scored = None if data["scored"] is None else rebuilt(Evaluation, data["scored"])
         return cls(rebuilt(Trial, data["result"]), scored)
 
+    def held(self, lessons: dict[str, Lesson]) -> Entry:
+        """Return the try as memory holds it: without what a recall left out, and each of ``lessons`` there but once.
+
+        These make most of a try, and an experiment holds all of its tries.
+        """
+        recall = self.trial.recall
+        if recall is None:
+            return self
+
+        def shared(item: RecalledLesson) -> RecalledLesson:
+            known = lessons.get(item.lesson.id)
+            if known != item.lesson:
+                known = lessons[item.lesson.id] = item.lesson
+            return replace(item, lesson=known)
+
+        offered, withheld = (tuple(map(shared, items)) for items in (recall.offered, recall.withheld))
+        slim = replace(recall, offered=offered, withheld=withheld, left_out=())
+        return replace(self, trial=replace(self.trial, recall=slim))
+
 
 @dataclass(slots=True)
 class Past:
@@ -71,6 +90,8 @@ class Past:
     tries: dict[Position, Entry] = field(default_factory=dict)
     stored: dict[Position, str | None] = field(default_factory=dict)
     refused: dict[Position, str] = field(default_factory=dict)
+    lessons: dict[str, Lesson] = field(default_factory=dict)
+    """Those that were recalled, by their ids, as they were last."""
 
     @property
     def spent(self) -> Usage:
@@ -150,7 +171,7 @@ def read(path: Path) -> Past:
 def _take(past: Past, row: dict[str, Any]) -> None:
     match row["kind"]:
         case "try":
-            past.tries[_position(row)] = Entry.of(row)
+            past.tries[_position(row)] = Entry.of(row).held(past.lessons)
         case "stored":
             past.stored[_position(row)] = row["lesson_id"]
             if row["refused"]:
@@ -169,16 +190,16 @@ def _position(row: Mapping[str, Any]) -> Position:
 
 def plain(value: object) -> JSON:
     """Return a value of :mod:`jeeves_reflexion.types` or an event as JSON."""
+    if value is None or isinstance(value, (str, bool, int, float)):  # as most parts are
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in _logged(value)}
+        return {name: plain(getattr(value, name)) for name in _logged(cast("Hashable", type(value)))}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, frozenset | set):
         return sorted(str(item) for item in value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence):
         return [plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     # numpy's numbers and the like, which an environment may report.
     item = getattr(value, "item", None)
     return plain(item()) if callable(item) else str(value)
@@ -196,11 +217,12 @@ def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
 
 @functools.cache
 def _hints(kind: Hashable) -> dict[str, Any]:
-    names = _logged(cast("Any", kind))
+    names = _logged(kind)
     return {name: hint for name, hint in typing.get_type_hints(kind).items() if name in names}
 
 
-def _logged(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass or an instance of one
+@functools.cache
+def _logged(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass
     return tuple(item.name for item in dataclasses.fields(kind) if item.metadata.get("logged", True))
 
 

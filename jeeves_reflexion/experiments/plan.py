@@ -17,13 +17,17 @@ from jeeves_reflexion.types import JSON, Task
 JudgedBy: TypeAlias = Literal["oracle", "self"]
 """Who decides that an attempt passed: one who has the gold answer, or the agent's own side without it."""
 
+Cluster: TypeAlias = Literal["task", "prompt"]
+"""What intervals take for one: a task with its seeds, or all tasks that say the same, such as games of one room."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A design: all arms see the same tasks, trials and seeds; ``workers`` change no result.
 
-    ``holdout`` is the share of tasks that lessons are not learned from; ``split_seed`` draws them (:func:`split`).
-    ``judged_by`` says what the evaluator of the loops is. ``max_cost_usd`` stops the whole run when so much is spent,
+    ``holdout`` is the share of tasks that lessons are not learned from; ``split_seed`` draws them (:func:`split`), of
+    tasks that have the metadata ``holdout_by`` in common all or none. ``judged_by`` says what the evaluator of the
+    loops is, ``cluster`` what the intervals take for one. ``max_cost_usd`` stops the whole run when so much is spent,
     in a state to resume from.
     """
 
@@ -36,6 +40,8 @@ class Plan:
     split_seed: int = 0
     judged_by: JudgedBy = "oracle"
     max_cost_usd: float | None = None
+    cluster: Cluster = "task"
+    holdout_by: str | None = None
 
     def __post_init__(self) -> None:
         if not self.arms:
@@ -54,33 +60,50 @@ class Plan:
             raise ConfigurationError(f"max_cost_usd must be above 0 or None, not {self.max_cost_usd}")
 
 
-def split(tasks: Sequence[Task], share: float, *, seed: int = 0) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+def split(
+    tasks: Sequence[Task], share: float, *, seed: int = 0, by: str | None = None
+) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Return the learning tasks and the held-out tasks, each in the order given.
 
     The rule: tasks are ordered by the SHA-256 of ``"<seed>:<task id>"``, and the first ``round(share * n)`` of them
     are held out, at least one task on each side. So it depends on the seed and the ids alone, not on the order of the
-    file. A share of 0 holds out none. Raises :class:`ConfigurationError` for a share outside of [0, 1) and for a
-    single task.
+    file. A share of 0 holds out none. With ``by``, the name of a metadata field, its values are drawn in the place of
+    the tasks, by the same rule: all tasks of a value are on one side. Raises :class:`ConfigurationError` for a share
+    outside of [0, 1), for a single task or value, and for tasks without that field.
     """
     _check_share(share)
     if share == 0.0:
         return tuple(tasks), ()
-    if len(tasks) < 2:
-        raise ConfigurationError("holding out tasks needs at least two tasks")
-    number = min(max(round(share * len(tasks)), 1), len(tasks) - 1)
+    groups = {task.id: task.id if by is None else _group(task, by) for task in tasks}
+    names = set(groups.values())
+    if len(names) < 2:
+        raise ConfigurationError(
+            f"holding out tasks needs at least two {'tasks' if by is None else by + 's'}"
+        )
+    number = min(max(round(share * len(names)), 1), len(names) - 1)
 
-    def digest(task: Task) -> str:
-        return hashlib.sha256(f"{seed}:{task.id}".encode("utf-8", "surrogatepass")).hexdigest()
+    def digest(name: str) -> str:
+        return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
-    held = {task.id for task in sorted(tasks, key=digest)[:number]}
-    return tuple(t for t in tasks if t.id not in held), tuple(t for t in tasks if t.id in held)
+    held = set(sorted(names, key=digest)[:number])
+    learning = tuple(task for task in tasks if groups[task.id] not in held)
+    return learning, tuple(task for task in tasks if groups[task.id] in held)
+
+
+def _group(task: Task, by: str) -> str:
+    if by not in task.metadata:
+        raise ConfigurationError(
+            f"task {task.id!r} has no metadata {by!r}, by which tasks are to be held out"
+        )
+    return str(task.metadata[by])
 
 
 def design_of(plan: Plan, learning: Sequence[Task], held_out: Sequence[Task]) -> dict[str, JSON]:
     """Return a plan and its tasks as they are recorded; tasks by a digest of all that they hold."""
+    drawn, by = ("them", "task id") if plan.holdout_by is None else (f"{plan.holdout_by}s", plan.holdout_by)
     rule = (
-        f"{len(held_out)} of {len(learning) + len(held_out)} tasks are held out: the first {plan.holdout:g} of them in"
-        f" the order of SHA-256('{plan.split_seed}:<task id>')"
+        f"{len(held_out)} of {len(learning) + len(held_out)} tasks are held out: the first {plan.holdout:g} of {drawn}"
+        f" in the order of SHA-256('{plan.split_seed}:<{by}>')"
     )
     return {
         "arms": list(plan.arms),
@@ -148,7 +171,7 @@ class Estimate:
 
 def estimate(plan: Plan, tasks: Sequence[Task], expected: Expected | None, prices: Prices | None) -> Estimate:
     """Say what a plan costs at most, from what a try is expected to take and what tokens cost."""
-    learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed)
+    learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed, by=plan.holdout_by)
     each = [arm_of(arm).trials(plan.trials) * len(learning) + len(held_out) for arm in plan.arms]
     tries = sum(each) * len(plan.seeds)
     if expected is None:

@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
-from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.statistics import Share, wilson
+from jeeves_reflexion.experiments.plan import Cluster, JudgedBy
+from jeeves_reflexion.statistics import Share, clustered_share
 from jeeves_reflexion.types import JSON, NO_USAGE, Evaluation, Task, Trial, Usage
 
 Split: TypeAlias = Literal["learning", "held-out"]
@@ -135,7 +135,7 @@ class Results:
     """The rows of an experiment; grows as it runs.
 
     ``tasks`` are those that were learned from, ``held_out`` the others. ``judged_by`` says who decided what passed;
-    ``scored`` that a scorer with the gold answer judged every try too.
+    ``scored`` that a scorer with the gold answer judged every try too. ``cluster`` is what intervals take for one.
     """
 
     tasks: tuple[Task, ...]
@@ -147,6 +147,7 @@ class Results:
     held_out: tuple[Task, ...] = ()
     judged_by: JudgedBy = "oracle"
     scored: bool = False
+    cluster: Cluster = "task"
 
     @property
     def judges(self) -> tuple[JudgedBy, ...]:
@@ -162,6 +163,10 @@ class Results:
     def errors(self) -> int:
         """How many tries ended in an error; they count as not solved."""
         return sum(row.trial.attempt.error is not None for row in self.rows)
+
+    def cluster_of(self, task: Task) -> str:
+        """Return what a task is counted with."""
+        return task.prompt if self.cluster == "prompt" else task.id
 
     def tasks_of(self, split: Split) -> tuple[Task, ...]:
         """Return the tasks of a part."""
@@ -217,10 +222,17 @@ class Results:
         Raises :class:`ConfigurationError` for a judge that there was not.
         """
         judge, finished = self._judge(by), self.finished(arm, split)
-        verdicts = [self.solved(tries, judge) for seed in finished.values() for tries in seed.values()]
-        points = enumerate(zip(*verdicts, strict=True), 1)
-        counted = tuple(Point(trial, wilson(sum(each), len(verdicts))) for trial, each in points)
-        return Curve(arm, counted, judge, len(finished))
+        clusters: dict[str, list[list[bool]]] = {}
+        for tries in (tries for by_task in finished.values() for tries in by_task.values()):
+            clusters.setdefault(self.cluster_of(tries[0].task), []).append(self.solved(tries, judge))
+        points = tuple(
+            Point(
+                number, clustered_share([[each[number - 1] for each in group] for group in clusters.values()])
+            )
+            for number in range(1, self.trials_of(split) + 1)
+            if clusters
+        )
+        return Curve(arm, points, judge, len(finished))
 
     def transfer(self, arm: ArmName, *, by: JudgedBy | None = None) -> Share | None:
         """Return the share of held-out tasks that an arm solved at the first try with what it had learned.

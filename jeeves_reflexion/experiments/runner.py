@@ -61,7 +61,7 @@ async def run_experiment(
     """
     if len({task.id for task in tasks}) != len(tasks) or not tasks:
         raise ConfigurationError("an experiment needs tasks, each with an id of its own")
-    learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed)
+    learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed, by=plan.holdout_by)
     results = Results(
         learning,
         plan.arms,
@@ -70,6 +70,7 @@ async def run_experiment(
         held_out=held_out,
         judged_by=plan.judged_by,
         scored=scorer is not None,
+        cluster=plan.cluster,
     )
     watcher = watcher or Watcher()
     try:

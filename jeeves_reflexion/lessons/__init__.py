@@ -4,6 +4,7 @@ The way in is ``gate.py`` (a ``CleanLesson``) and ``store.py`` (``record``), the
 ``retrieval.py``. ``repository.py`` keeps lessons and their history; ``curation.py`` and ``consolidation/`` change them.
 """
 
+from jeeves_reflexion.lessons.checks import Check, ModelCheck, Opinion
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.gate import shape_problem
@@ -17,13 +18,16 @@ from jeeves_reflexion.lessons.store import VectorLessonStore
 
 __all__ = [
     "Candidate",
+    "Check",
     "Credit",
     "Curator",
     "FileMemory",
     "Finding",
     "LessonPage",
     "LessonSettings",
+    "ModelCheck",
     "ModelScreen",
+    "Opinion",
     "Picking",
     "Ranked",
     "Screen",

@@ -43,9 +43,12 @@ def normalised(text: str) -> str:
     Signs that mean something stay: ``1.5``, ``-1``, ``.env``, ``>=``, ``C++``, and ``;`` or ``..`` where they stand
     alone, are words; a dash alone is none.
     """
-    words = unicodedata.normalize("NFC", text).casefold().translate(_DASHES).split()
-    plain = (word.lstrip(_BEFORE).rstrip(_BEHIND) or word for word in words)
-    return unicodedata.normalize("NFC", " ".join(word for word in plain if word != "-"))
+    if not text.isascii():  # what takes most of the time
+        text = unicodedata.normalize("NFC", text).casefold().translate(_DASHES)
+    small = text.lower() if text.isascii() else text
+    plain = [word.lstrip(_BEFORE).rstrip(_BEHIND) or word for word in small.split()]
+    joined = " ".join([word for word in plain if word != "-"])
+    return joined if joined.isascii() else unicodedata.normalize("NFC", joined)
 
 
 def scope_of(lesson: Lesson) -> tuple[str | None, str | None, Trust, str]:

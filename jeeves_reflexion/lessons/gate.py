@@ -13,13 +13,15 @@ from typing import Final
 
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnreadableReplyError
+from jeeves_reflexion.events import LessonChecked
+from jeeves_reflexion.lessons.checks import Check, opinion_of
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.lessons.screening.rules import Finding
 from jeeves_reflexion.lessons.screening.screens import Screen, screened
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact, redact_id, redact_record
-from jeeves_reflexion.session import Session
+from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.text import abridge, sentences
 from jeeves_reflexion.types import Lesson, Reflection, Task, Trial
 
@@ -166,11 +168,12 @@ async def lesson_from(
     *,
     max_characters: int,
     one_sentence: bool = True,
+    check: Check | None = None,
 ) -> Reflection:
     """Ask for a reflection on the last of ``trials``, once more with the problem shown if its lesson is refused.
 
     The reflector sees neither the task's gold nor anything that quotes it; the lesson has no secrets and no hidden
-    characters in it. Raises :class:`UnreadableReplyError` if the second is refused too,
+    characters in it, before a ``check`` sees it too. Raises :class:`UnreadableReplyError` if the second is refused too,
     :class:`BudgetExceededError` before a call where the budget is used up, and whatever the reflector raises.
     """
     public = [_without_gold(trial, task) for trial in trials]
@@ -179,13 +182,13 @@ async def lesson_from(
     for _ in range(2):
         session.spend.check()
         reflection = await _ask(reflector, task.public(), public, session, problem)
-        lesson = read_lesson(reflection.lesson, one_sentence=one_sentence)
-        reflection = replace(reflection, lesson=lesson or reflection.lesson)
-        problem = shape_problem(
-            reflection.lesson, max_characters=max_characters, one_sentence=one_sentence, said=said
-        )
+        lesson = read_lesson(reflection.lesson, one_sentence=one_sentence) or reflection.lesson
+        problem = shape_problem(lesson, max_characters=max_characters, one_sentence=one_sentence, said=said)
         if problem is None:
-            return redact_record(replace(reflection, lesson=inert(clean_characters(reflection.lesson))))
+            reflection = redact_record(replace(reflection, lesson=inert(clean_characters(lesson))))
+            problem = None if check is None else await _objection(check, task, reflection.lesson, session)
+        if problem is None:
+            return reflection
     raise UnreadableReplyError(f"its answer was refused twice: {problem}")
 
 
@@ -193,6 +196,28 @@ async def _ask(
     reflector: Reflector, task: Task, trials: Sequence[Trial], session: Session, problem: str | None
 ) -> Reflection:
     return await session.spending("reflector", lambda: reflector(task, trials, problem=problem))
+
+
+async def _objection(check: Check, task: Task, lesson: str, session: Session) -> str | None:
+    """Return why a check turns a lesson down, in words for the reflector; a lesson that it can't decide on goes on."""
+    public = replace(task.public(), prompt=clean_prompt(task.prompt))
+    opinion = await session.spending("reflector", lambda: opinion_of(check, public, lesson))
+    told = LessonChecked(
+        run_id=session.id,
+        attempt=session.attempt,
+        lesson=lesson,
+        changes=opinion.changes,
+        reason=opinion.why,
+    )
+    await session.emit(told)
+    if opinion.changes is None:
+        where = (session.id, session.attempt)
+        logger.warning("run %s, attempt %d: the lesson is kept unchecked: %s", *where, opinion.why)
+    if opinion.changes is not False:
+        return None
+    why = f" ({opinion.why})" if opinion.why else ""
+    wanted = "name an action, when to take it, and the thing that it is about"
+    return f'"{abridge(lesson, EXCERPT_CHARACTERS)}" would not change an attempt{why}: {wanted}'
 
 
 def _without_gold(trial: Trial, task: Task) -> Trial:

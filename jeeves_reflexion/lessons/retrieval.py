@@ -9,14 +9,14 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.credit.effects import freshness
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
-from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, chunk_ids, one_each, readable
+from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, one_each, readable
 from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Lesson, LessonState, Lift, RecalledLesson, Task
@@ -26,6 +26,9 @@ from vectorstores.base import Filter
 _NUMBER: Final = re.compile(r"\d+")
 
 StrategyName: TypeAlias = Literal["nearest", "hybrid", "structured_reflections", "seed002"]
+Order: TypeAlias = Literal["similarity", "own_first", "failures_first", "recency"]
+"""Which lessons come first, before a strategy decides among them: none, those of the task itself, those of attempts
+that failed, or the newest."""
 Likeness: TypeAlias = Callable[[str, str], float]
 """The cosine similarity of the words of two lessons, named by their ids; 0 where it is not known."""
 _Words: TypeAlias = tuple[list[str], list[str]]  # the words of a lesson, and its numbers
@@ -65,7 +68,7 @@ class Strategy(Protocol):
 def nearest(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
     """Order by similarity to the task; of equals those of the task itself first, then the older."""
     # An embedder reads so much of a text: tasks that begin alike are one to it.
-    ordered = sorted(candidates, key=lambda c: (-c.similarity, c.lesson.task_id != task.id))
+    ordered = sorted(candidates, key=lambda c: (-c.similarity, not _is_own(task, c.lesson)))
     return [Ranked(c, c.similarity, f"near the task ({c.similarity:.2f})") for c in ordered]
 
 
@@ -85,9 +88,9 @@ class Picking:
 
     strategy: StrategyName | Strategy = "nearest"
     utility_weight: float = 1.0
-    max_likeness: float = 0.95
+    max_likeness: float = 1.0
     max_tokens: int = 1000
-    diversity: float = 0.05
+    diversity: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.strategy, str):
@@ -172,33 +175,45 @@ def credited(
 
 async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> Likeness:
     """Read how near lessons are to one another by their own words."""
+    import numpy as np  # noqa: PLC0415 - commands that recall nothing start without it
+
     # The chunk that holds its text: the second where a task comes before it.
     number = 0 if lessons.key == "lesson" else 1
     ids = [chunk_ids(each.lesson.id)[number] for each in candidates]
     found = await lessons.store.get_by_ids(ids, vectors=True) if ids else []
     # None where the lesson was stored to be found by something else.
-    vectors = {
-        chunk.metadata["lesson_id"]: chunk.vector for chunk in found if chunk.metadata.get("holds") == "text"
-    }
+    kept = [chunk for chunk in found if chunk.metadata.get("holds") == "text" and chunk.vector is not None]
+    places = {chunk.metadata["lesson_id"]: place for place, chunk in enumerate(kept)}
+    rows = np.array([chunk.vector for chunk in kept])
+    products: list[list[float]] = (rows @ rows.T).tolist() if kept else []
 
     def likeness(one: str, other: str) -> float:
-        first, second = vectors.get(one), vectors.get(other)
-        return 0.0 if first is None or second is None else float(first @ second)
+        first, second = places.get(one), places.get(other)
+        return 0.0 if first is None or second is None else products[first][second]
 
     return likeness
 
 
 def pick(
-    task: Task, candidates: Sequence[Candidate], *, k: int, picking: Picking, likeness: Likeness
+    task: Task,
+    candidates: Sequence[Candidate],
+    *,
+    k: int,
+    picking: Picking,
+    likeness: Likeness,
+    order: Order = "similarity",
 ) -> tuple[list[RecalledLesson], list[RecalledLesson]]:
     """Return what is recalled, best first and at most ``k``, and what was found and left out, each with its reason.
 
-    What is recalled is chosen one after the other by maximal marginal relevance, and stands in the strategy's order.
+    What the ``order`` has first is chosen first; of equals in it one after the other by maximal marginal relevance.
+    What is recalled stands in the order, and then in the strategy's.
     """
     ranked = (nearest if isinstance(picking.strategy, str) else picking.strategy)(task, candidates)
     if picking.utility_weight and any(item.candidate.utility for item in ranked):
         ranked = _by_utility(ranked, picking.utility_weight)
+    ranked = sorted(ranked, key=lambda item: _turn(order, task, item.candidate.lesson))
     lessons = [item.candidate.lesson for item in ranked]
+    turns = [_turn(order, task, lesson) for lesson in lessons]
     words = {each.id: (normalised(each.text).split(), _NUMBER.findall(each.text)) for each in lessons}
     chosen: list[int] = []
     reasons: dict[int, str] = {}
@@ -210,8 +225,9 @@ def pick(
             break
         # The first choice has nothing to differ from: it is the best, at any diversity.
         weight = picking.diversity if chosen else 0.0
+        turn = [each for each in left if turns[each] == turns[left[0]]]
         at = max(
-            left, key=lambda each: ((1 - weight) * ranked[each].relevance - weight * nearness[each], -each)
+            turn, key=lambda each: ((1 - weight) * ranked[each].relevance - weight * nearness[each], -each)
         )
         lesson = lessons[at]
         cost = estimate_tokens(lesson.text)
@@ -230,6 +246,24 @@ def pick(
         [_recalled(ranked[at], ranked[at].why) for at in sorted(chosen)],
         [_recalled(item, reasons.get(at, better)) for at, item in enumerate(ranked) if at not in chosen],
     )
+
+
+def _is_own(task: Task, lesson: Lesson) -> bool:
+    """Whether a task taught the lesson, or taught it again."""
+    return task.id == lesson.task_id or task.id in cast("Sequence[str]", lesson.metadata.get(TASKS, ()))
+
+
+def _turn(order: Order, task: Task, lesson: Lesson) -> tuple[float, int]:
+    """Return when a lesson's turn is in an order: the lowest comes first."""
+    match order:
+        case "own_first":
+            return (not _is_own(task, lesson), 0)
+        case "failures_first":
+            return (lesson.outcome != "failed", 0)
+        case "recency":
+            return (-lesson.provenance.created_at, -lesson.provenance.attempt)
+        case "similarity":
+            return (0, 0)
 
 
 def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, _Words], likeness: float) -> bool:

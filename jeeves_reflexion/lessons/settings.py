@@ -6,13 +6,15 @@ import operator
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import get_args
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.checks import Check
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
 from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import Key
-from jeeves_reflexion.lessons.retrieval import Picking
+from jeeves_reflexion.lessons.retrieval import Order, Picking
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.redaction import redact_id
@@ -58,12 +60,15 @@ class LessonSettings:
 
     ``key`` is what a lesson is found by: the task that taught it, its own text, or both. ``min_similarity`` is the
     floor below which nothing is recalled, as cosine similarity; ``picking`` says how lessons are picked from those
-    above it. ``where`` narrows a recall by metadata, given the task (such as ``{"task_id": task.id}``).
+    above it. ``order`` says which of these come first: those of the task itself, those of attempts that failed, the
+    newest, or none ("similarity"). ``where`` narrows a recall by metadata, given the task (such as
+    ``{"task_id": task.id}``).
     ``trust`` is whose lessons this store writes; with ``propose`` they wait for a person before they are recalled.
     ``principal`` is who opens the store, where several do (else the environment's ``JEEVES_PRINCIPAL``): lessons that
     another one wrote are proposed to it until they are approved, but for those of writers that it ``accepts``.
     ``screen`` judges every text of a lesson that the rules of screening let pass; what it finds, or fails on, waits in
-    quarantine.
+    quarantine. ``check`` is asked by the loop whether a lesson would change an attempt, before it is kept: one that
+    would not goes back to the reflector once, with the reason.
     With ``keep_copies`` every lesson is stored, also one that is equal to a stored one, which otherwise adds to the
     support of that one.
     ``credit`` has lessons ranked and retired by what they did for the attempts that had them.
@@ -72,11 +77,13 @@ class LessonSettings:
     key: Key = "task"
     min_similarity: float = 0.3
     picking: Picking = field(default_factory=Picking)
+    order: Order = "similarity"
     trust: Trust = "own"
     propose: bool = False
     principal: str = field(default_factory=lambda: os.environ.get("JEEVES_PRINCIPAL", ""))
     accepts: Collection[str] = ()
     screen: Screen | None = None
+    check: Check | None = None
     keep_copies: bool = False
     credit: Credit | None = None
     where: Callable[[Task], Filter | None] | None = None
@@ -84,6 +91,8 @@ class LessonSettings:
     def __post_init__(self) -> None:
         if self.key not in ("task", "lesson", "both"):
             raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
+        if self.order not in get_args(Order):
+            raise ConfigurationError(f"order must be one of {', '.join(get_args(Order))}, not {self.order!r}")
         floor = plain_number(self.min_similarity)
         if not isinstance(floor, int | float) or not -1.0 <= floor <= 1.0:
             raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity!r}")
@@ -107,3 +116,9 @@ class LessonSettings:
     def reader(self) -> Principal:
         """Who opens the store, and whom it accepts."""
         return Principal(self.principal, frozenset(self.accepts))
+
+
+def check_of(store: object) -> Check | None:
+    """Return what a store's settings have lessons checked by; None for a store without such settings."""
+    settings = getattr(store, "settings", None)
+    return settings.check if isinstance(settings, LessonSettings) else None

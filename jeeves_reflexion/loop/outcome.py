@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from jeeves_reflexion import telemetry
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonStoreError, described, programming_error
 from jeeves_reflexion.events import (
@@ -43,7 +44,9 @@ async def warn(session: Session, trial: Trial, message: str, history: Sequence[T
 
 async def tell_verdict(session: Session, task: Task, evaluation: Evaluation, *, passed: bool) -> None:
     """Tell how the session's attempt was judged, without gold."""
-    said = await aside(redact, evaluation.public(task.reference).rationale)
+    said = ""
+    if session.listener is not None or telemetry.captured():
+        said = await aside(redact, evaluation.public(task.reference).rationale)
     run_id, number, score = session.id, session.attempt, evaluation.score
     judged = Evaluated(run_id=run_id, attempt=number, score=score, passed=passed, rationale=said)
     await session.emit(judged)

@@ -27,6 +27,7 @@ from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
+from jeeves_reflexion.lessons.settings import check_of
 from jeeves_reflexion.loop.factory import (
     AgentLike,
     Choices,
@@ -216,8 +217,8 @@ class Reflexion(Generic[T]):
         if history and not self.retry_safe:
             problem = f"{self._agent_name} says retry_safe=False: it can't be run again"
             raise errors.ConfigurationError(problem)
-        session = redacting(session)
         number = len(history) + 1
+        session = redacting(session).at(number)
         started, before = time.monotonic(), session.spend.by_role()
         begun = events.AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts)
         await session.emit(begun)
@@ -238,7 +239,7 @@ class Reflexion(Generic[T]):
         kept: Lesson | None = None
         if self.lessons is not None:
             # A store may ask a model whether to let the lesson in.
-            with replace(session, attempt=trial.number).acting_as("reflector"):
+            with session.at(trial.number).acting_as("reflector"):
                 lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
@@ -324,7 +325,7 @@ class Reflexion(Generic[T]):
 
     async def judge(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
-        session = replace(session, attempt=trial.number)
+        session = session.at(trial.number)
         evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
         if not trial.exhausted:
             try:
@@ -356,7 +357,7 @@ class Reflexion(Generic[T]):
 
     async def reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Ask for a lesson; where none comes of it, say so."""
-        session = replace(session, attempt=trial.number)
+        session = session.at(trial.number)
         wanted = self.options.learn_from_success if trial.passed else True
         if not (self.options.learn and wanted):
             return trial
@@ -368,10 +369,14 @@ class Reflexion(Generic[T]):
         if reason:
             return await drop(session, trial, reason)
         try:
-            room, single = self.options.lesson_characters, self.options.one_sentence
-            reflector = self.preset.required(self.reflector)
             reflection = await lesson_from(
-                reflector, task, (*history, trial), session, max_characters=room, one_sentence=single
+                self.preset.required(self.reflector),
+                task,
+                (*history, trial),
+                session,
+                max_characters=self.options.lesson_characters,
+                one_sentence=self.options.one_sentence,
+                check=check_of(self.lessons),
             )
         except errors.BudgetExceededError as error:
             return await drop(session, replace(trial, exhausted=str(error)), str(error))

@@ -12,6 +12,7 @@ from jeeves_reflexion.events import (
     AttemptStarted,
     Evaluated,
     Event,
+    LessonChecked,
     LessonDropped,
     LessonPersisted,
     LessonProduced,
@@ -77,7 +78,7 @@ class Trace:
                 self._attempted(event)
             case Evaluated():
                 self._judged(event)
-            case LessonProduced() | LessonPersisted() | LessonDropped():
+            case LessonChecked() | LessonProduced() | LessonPersisted() | LessonDropped():
                 self._learned(event)
             case Warned(message=message):
                 self._warned(message)
@@ -146,8 +147,13 @@ class Trace:
         if self._verbose and reason.strip():
             self.display.note(f"reason: {shortened(reason)}", "dim", indent=4)
 
-    def _learned(self, event: LessonProduced | LessonPersisted | LessonDropped) -> None:
+    def _learned(self, event: LessonChecked | LessonProduced | LessonPersisted | LessonDropped) -> None:
         match event:
+            case LessonChecked(lesson=lesson, changes=False, reason=reason):
+                said = f"turned down, it would not change an attempt: {lesson} ({reason})"
+                self.display.note(said, "yellow", indent=2)
+            case LessonChecked(changes=None, reason=reason):
+                self.display.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
             case LessonProduced(lesson=lesson):
                 self._produced = lesson
             case LessonPersisted(lesson=stored):

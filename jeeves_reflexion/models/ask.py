@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import time
@@ -51,7 +52,8 @@ async def ask(
         lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling),
         lambda: expected_cost(model, messages, tools=tools, schema=schema, sampling=sampling),
     )
-    return replace(completion, text=spoken(completion.text))
+    said = spoken(completion.text)
+    return completion if said == completion.text else replace(completion, text=said)
 
 
 async def ask_and_read(
@@ -152,7 +154,7 @@ async def _metered(
     }
     limited = session.spend.budget.max_cost_usd is not None
     with (
-        session.spend.reserving(expected() if limited else 0.0),
+        session.spend.reserving(expected()) if limited else contextlib.nullcontext(),
         telemetry.chat(model.name, provider) as span,
     ):
         token = _within.set(True)
@@ -167,13 +169,13 @@ async def _metered(
         finally:
             _within.reset(token)
         session.spend.charge(role, completion.usage)
-        span.answered(completion.model or model.name, completion.usage, completion.finish_reason)
+        answered_by = completion.model or model.name
+        telemetry.answered(span, answered_by, completion.usage, completion.finish_reason)
         if telemetry.captured():
-            span.said(*await anyio.to_thread.run_sync(as_captured, messages, completion))
+            telemetry.said(span, *await anyio.to_thread.run_sync(as_captured, messages, completion))
     if session.listener is not None:
-        seconds, name = time.monotonic() - started, completion.model or model.name
-        reason = completion.finish_reason
+        seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
         await session.emit(
-            ModelCalled(**about, model=name, usage=completion.usage, seconds=seconds, finish_reason=reason)
+            ModelCalled(**about, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
         )
     return completion

@@ -44,6 +44,8 @@ def unwrapped(text: str) -> str:
 
 
 def _inner(text: str) -> str | None:
+    if text[:1].isalnum():  # as most answers begin: nothing stands around it
+        return None
     if fences(text) == [(0, len(text))]:
         return text.split("\n", 1)[1].rsplit("\n", 1)[0] if text.count("\n") > 1 else None
     if (match := _TAGGED.fullmatch(text)) and f"<{match['tag']}>" not in match["inner"]:

@@ -37,6 +37,8 @@ _END_OF_TURN: Final = re.compile(rf"{_TURN_MARK}\s*\Z")
 _START_OF_TURN: Final = re.compile(
     r"\A\s*(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>\s*(?:assistant(?=\s|<)\s*)?)+"
 )
+_FIRST_OF_MARKS: Final = re.compile(r"[<\u25c1]|\[/?THINK\]|\Aanalysis[A-Z]", re.IGNORECASE)
+"""What every mark of this module has."""
 _FENCE: Final = re.compile(r"^[ \t]*(?P<run>`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 
 
@@ -47,6 +49,8 @@ def spoken(text: str) -> str:
     behind the end of a sentence; a sentence that only names it keeps it, and so do a fence and JSON that hold it. A
     text without such marks stays as it is.
     """
+    if not _FIRST_OF_MARKS.search(text):
+        return text
     if _CHANNEL.search(text):
         final = list(_FINAL_CHANNEL.finditer(text))
         text = text[final[-1].end() :] if final else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jeeves_reflexion.redaction import checks
+from jeeves_reflexion.text import Needles
 
 Check = Callable[[re.Match[str]], bool]
 
@@ -69,11 +70,15 @@ _UNNAMED = re.compile(
     r"\S{16}|[0-9](?:[^0-9A-Za-z\n]{0,3}[0-9]){5}|\.[0-9]{1,3}\.[0-9]|::|:[0-9a-fA-F]{1,4}:|-[0-9a-fA-F]{2}-"
 )
 """What a secret has that no word names: a long word, six digits, dots between numbers, colons between hexadecimals."""
-_NAMED = tuple(pattern for pattern in PATTERNS if pattern.needs)
-_NEEDS = frozenset(need for pattern in PATTERNS for need in pattern.needs)
+_UNCONDITIONAL = frozenset(at for at, pattern in enumerate(PATTERNS) if not pattern.needs)
+_BY_NEED = {
+    need: frozenset(at for at, pattern in enumerate(PATTERNS) if need in pattern.needs)
+    for need in {need for pattern in PATTERNS for need in pattern.needs}
+}
+_NEEDS = Needles(_BY_NEED)
 _ROUNDS = 8
 _SHORTEST = 16
-"""No pattern takes fewer letters that stand alone for a secret."""
+"""No pattern takes fewer letters and underscores that stand alone for a secret."""
 
 _Span = tuple[int, int, str]
 
@@ -85,8 +90,8 @@ def redact(text: str) -> str:
     each. A text without secrets takes one round, others two or three. One that still shows something new after
     ``_ROUNDS`` was made for that, and is hidden as a whole, so that the time stays linear.
     """
-    if len(text) < _SHORTEST and (not text or (text.isascii() and text.isalpha())):
-        return text  # a word of a few letters, as most fields of a record are
+    if len(text) < _SHORTEST and (not text or (text.isascii() and text.replace("_", "").isalpha())):
+        return text  # a word of a few letters, as most fields of a record and their names are
     for _ in range(_ROUNDS):
         read, places = _as_read(text)
         found = sorted(_found(read), key=lambda span: span[:2])
@@ -125,15 +130,14 @@ def _as_read(text: str) -> tuple[str, list[int] | None]:
 
 def _found(text: str) -> Iterator[_Span]:
     """What the patterns find: from where to where, and of which kind."""
-    lowered = text.lower()
-    held = {need for need in _NEEDS if need in lowered}
-    patterns = PATTERNS if _UNNAMED.search(text) else _NAMED if held else ()
-    for pattern in patterns:
-        if not pattern.needs or not held.isdisjoint(pattern.needs):
-            for match in _compiled(pattern.expression).finditer(text):
-                if pattern.check is None or pattern.check(match):
-                    name = next((each for each in match.re.groupindex if match[each] is not None), 0)
-                    yield *match.span(name), pattern.kind
+    wanted = {at for need in _NEEDS.held(text.lower()) for at in _BY_NEED[need]}
+    if _UNNAMED.search(text):
+        wanted |= _UNCONDITIONAL
+    for pattern in [PATTERNS[at] for at in sorted(wanted)]:
+        for match in _compiled(pattern.expression).finditer(text):
+            if pattern.check is None or pattern.check(match):
+                name = next((each for each in match.re.groupindex if match[each] is not None), 0)
+                yield *match.span(name), pattern.kind
 
 
 def _apart(found: list[_Span], marks: list[tuple[int, int]]) -> list[_Span]:

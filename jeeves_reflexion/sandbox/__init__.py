@@ -5,7 +5,7 @@
         ran.value  # {'valid': True}
 
 Every run has a process of its own, without network, environment variables or files beyond a scratch folder, and with
-limits on time, memory, output and files. ``docs/security.md`` says what is guaranteed where; :func:`probe`
+limits on time, memory, output and files. ``docs/sandbox.md`` says what is guaranteed where; :func:`probe`
 says it of this machine.
 """
 

@@ -17,7 +17,7 @@ from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.report.page import curves
 from jeeves_reflexion.experiments.results import Curve, Point, Results, Split
-from jeeves_reflexion.statistics import wilson
+from jeeves_reflexion.statistics import clustered_share
 
 _DEPTH: Final = 3
 _TAIL: Final = 65_536
@@ -230,7 +230,7 @@ def _curve(
 ) -> Curve:
     trials = design.trials if split == "learning" else 1
     planned = arm_of(arm).trials(trials)
-    by_trial: dict[int, list[bool]] = {}
+    by_trial: dict[int, dict[str, list[bool]]] = {}
     for seed in design.seeds:
         verdicts: dict[str, bool] = {}
         stopped: set[str] = set()
@@ -243,8 +243,9 @@ def _curve(
                 verdicts[task] = row.passed if judge == design.judged_by else bool(row.scored)
                 if row.passed:
                     stopped.add(task)
-            by_trial.setdefault(trial, []).extend(verdicts.values())
-    points = tuple(Point(trial, wilson(sum(each), len(each))) for trial, each in sorted(by_trial.items()))
+            for task, passed in verdicts.items():
+                by_trial.setdefault(trial, {}).setdefault(task, []).append(passed)
+    points = tuple(Point(trial, clustered_share(each.values())) for trial, each in sorted(by_trial.items()))
     return Curve(arm, points, judge, len(design.seeds))
 
 

@@ -1,4 +1,4 @@
-"""The Python blocks of docs/adapters.md run as pasted, against a server on loopback."""
+"""The Python blocks of the pages on agents run as pasted, against a server on loopback."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from chat_server import chat_server
 
-PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = "".join((DOCS / f"{page}.md").read_text("utf-8") for page in ("adapters", "middleware", "agents"))
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGES, re.DOTALL)
 
 FIELDS = "[[ ## reasoning ## ]]\nSo.\n\n[[ ## answer ## ]]\nIt is 397.80.\n\n[[ ## completed ## ]]"
 NAMES = [
@@ -67,7 +67,7 @@ def test_a_block_runs_as_pasted(
     with chat_server(reply) as address:
         for variable in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
             monkeypatch.setenv(variable, address)
-        exec(compile(block, "adapters.md", "exec"), {"__name__": "pasted"})
+        exec(compile(block, name, "exec"), {"__name__": "pasted"})
     shown = capsys.readouterr().out
     assert "passed" in shown or "Learner(" in block
     assert ("characters of advice" if name == "langgraph" else "397.80") in shown

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import costs
+from benchmarks import costs, tries
 from jeeves_reflexion.sandbox import probe
 
 PARTS = ("attempt", "lessons", "schema", "sandbox")
@@ -27,6 +27,15 @@ def test_a_part_writes_its_page_and_its_figures(part, tmp_path):
     for each in found:
         assert len(each["taken"]["each"]) == len(each["held"]["each"]) == 2
         assert f"| {part} | {each['ours']} | " in page
+
+
+def test_an_experiment_is_measured_by_trial_and_arm():
+    done = CliRunner().invoke(tries.main, ["--tasks", "3"], catch_exceptions=False)
+    assert done.exit_code == 0
+    rows = [
+        line.split(" | ") for line in done.output.splitlines() if line.startswith(("| own", "| selective"))
+    ]
+    assert [int(each[2]) for each in rows] == [3, 6, 9, 12, 15, 18]
 
 
 def test_an_evaluation_that_comes_to_something_else_is_no_measurement(tmp_path, monkeypatch):

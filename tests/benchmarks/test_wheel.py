@@ -1,15 +1,20 @@
-"""The wheel: which packages it installs, and that its benchmarks run from where it was installed."""
+"""The wheel and the source distribution: what they install, and that it runs from where it was installed."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+import jeeves_reflexion
 
 pytest.importorskip("hatchling", reason="the build backend is not installed")
 ROOT = Path(__file__).parents[2]
@@ -18,13 +23,26 @@ BENCHMARKS = ("alfworld", "hotpotqa", "humaneval", "refinement")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
+    """Made as for a release: from the unpacked source distribution, with the address of a repository."""
     folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(folder / build("sdist", ROOT, folder)) as archive:
+        archive.extractall(folder, filter="data")
+    (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
+    return folder / build("wheel", unpacked, folder)
+
+
+def build(kind, source, folder):
     # By the build backend itself: what pip would call, without fetching anything.
-    build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
+    code = f"import sys, hatchling.build; print(hatchling.build.build_{kind}(sys.argv[1]))"
     done = subprocess.run(
-        [sys.executable, "-c", build, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(folder)],
+        cwd=source,
+        env={**os.environ, "PROJECT_URL": "https://example.org/team/project/"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    return folder / done.stdout.split()[-1]
+    return done.stdout.split()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +79,26 @@ def test_the_wheel_installs_two_packages(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"jeeves_reflexion", "vectorstores"}
     parts = {name.split("/")[2] for name in names if name.startswith("jeeves_reflexion/benchmarks/")}
     assert parts == {"__init__.py", "options.py", "report.py", "runs.py", *BENCHMARKS}
+    assert {"jeeves_reflexion/py.typed", "vectorstores/py.typed"} < set(names)
     assert "jeeves_reflexion/benchmarks/alfworld/prompts/player.md" in names
+
+
+def test_the_package_page_has_links_that_lead_somewhere_from_there(wheel):
+    (about,) = metadata.distributions(name="jeeves-reflexion", path=[str(wheel)])
+    assert about.version == jeeves_reflexion.__version__
+    assert "Source, https://example.org/team/project" in about.metadata.get_all("Project-URL")
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", about.read_text("METADATA"))
+    assert len(links) > 10
+    for picture, link in links:
+        there = f"https://example.org/team/project/{'raw' if picture else 'blob'}/HEAD/"
+        assert link.startswith((there, "https://arxiv.org/")), link
+
+
+def test_the_first_example_runs_where_it_was_installed(environment, tmp_path):
+    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    for attempts in ("2 attempts", "1 attempt,"):
+        done = run(environment, tmp_path, "python", "-W", "error", "-c", block.group(1))
+        assert f"passed ({attempts}" in done.stdout, done.stderr
 
 
 HELP = """

@@ -95,6 +95,7 @@ def test_reflections_are_files_that_the_next_task_gets_to_see(tmp_path: Path) ->
 def test_every_example_is_tested() -> None:
     assert {folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()} == {
         "environment",
+        "notebooks",  # run by test_notebooks
         "own_model",
         "reflection_code",
         "reflection_validator",

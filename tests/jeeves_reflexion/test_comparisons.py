@@ -28,6 +28,19 @@ def exact_p(gains):
     return sum(each >= abs(sum(gains)) - 1e-9 for each in sums) / len(sums)
 
 
+def test_tasks_that_resemble_one_another_count_as_one():
+    gains = [*[1] * 9, *[-1] * 3, *[0] * 8]
+    room = {f"{n}-{twin}": str(n) for n in range(len(gains)) for twin in range(4)}
+    first = {task: [0.5] for task in room}
+    second = {task: [0.5 + gains[int(n)] / 2] for task, n in room.items()}
+    apart, together = paired_difference(first, second), paired_difference(first, second, clusters=room)
+    assert apart.value == together.value == pytest.approx(0.15)
+    assert apart.better
+    assert not together.better
+    assert together.standard_error > 1.9 * apart.standard_error
+    assert (together.tasks, together.clusters) == (80, 20)
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from([-1.0, -2 / 3, -1 / 3, 0.0, 1 / 3, 2 / 3, 1.0]), min_size=1, max_size=10))
 def test_p_is_the_share_of_sign_flips_that_are_as_far_from_zero(gains):

@@ -53,7 +53,7 @@ def test_writes_of_any_number_of_new_and_known_ids(calls):
             texts |= {row.id: row.content for row in rows}
         page = sql.scan_chunks(connection, "mine", None, 0, 1000)
         assert [(chunk.id, chunk.content) for chunk in page.chunks] == [(id, texts[id]) for id in order]
-        assert sql.count_chunks(connection, "other", None) == 100
+        assert sql.count_chunks(connection, "other") == 100
         found = connection.execute(
             "SELECT id, vector FROM chunks JOIN vectors USING (row) WHERE namespace = 'mine'"
         )

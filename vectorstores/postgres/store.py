@@ -79,7 +79,7 @@ class PostgresVectorStore(Store):
 
         Called with the address of the tables' owner, who keeps seeing everything. A store opened with the role's
         address works as ever, but a namespace that is not its own is empty to it and can't be written, whatever
-        statement is sent. What it learns of others, and what it can slow down, is said in ``docs/postgresql.md``.
+        statement is sent. What it learns of others, and what it can slow down, is said in ``docs/postgresql-roles.md``.
         ``namespaces=[]`` takes all its rights. Where the role loses something, its sessions are ended.
         Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end its sessions (its
         rights are changed then), for a role that is not there, and for one that no policy holds (a superuser, one with

@@ -11,7 +11,6 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -173,13 +172,14 @@ def _log(connection: sqlite3.Connection, namespace: str, first: int, rows: Seque
         connection.execute("DELETE FROM changes WHERE seq <= ?", (last - LOG_SIZE,))
 
 
-def _chunk_of(fields: tuple[int, str, str, str | None, str, int | None]) -> Chunk:
+def _chunk_of(
+    fields: tuple[int, str, str, str | None, str, int | None], vector: FloatArray | None = None
+) -> Chunk:
     row, id, content, embed_text, metadata, known = fields
     if known is not None and known != text_sum(id, content, embed_text, metadata):
         raise _damaged(f"row {row} (id {id!r})")
-    return Chunk(
-        content, id, read_metadata(metadata, f"the metadata of row {row} (id {id!r:.100})"), embed_text
-    )
+    about = read_metadata(metadata, f"the metadata of row {row} (id {id!r:.100})")
+    return Chunk(content, id, about, embed_text, vector)
 
 
 def _damaged(name: str) -> StoreCorruptError:
@@ -193,17 +193,14 @@ def chunks_by_id(
     sql = f"SELECT {_FIELDS} FROM chunks WHERE namespace = ? AND id = ?"  # noqa: S608
     asked = (connection.execute(sql, (namespace, id)).fetchone() for id in ids)
     found = [fields for fields in asked if fields is not None]
-    chunks = [_chunk_of(fields) for fields in found]
     if dim is None:
-        return chunks
+        return [_chunk_of(fields) for fields in found]
     sql = "SELECT row, vector, sum FROM vectors WHERE row = ?"
     kept = [connection.execute(sql, (fields[0],)).fetchone() for fields in found]
     if None in kept:
         raise StoreCorruptError(f"the chunk {found[kept.index(None)][1]!r} has no vector; restore a backup")
-    return [
-        replace(chunk, vector=vector.copy())
-        for chunk, vector in zip(chunks, vectors_of(kept, dim), strict=True)
-    ]
+    vectors = vectors_of(kept, dim)
+    return [_chunk_of(fields, vector.copy()) for fields, vector in zip(found, vectors, strict=True)]
 
 
 def chunks_by_row(connection: sqlite3.Connection, rows: Sequence[int]) -> list[Chunk]:
@@ -248,13 +245,10 @@ def vectors_of(batch: Sequence[tuple[int, bytes, int | None]], dim: int) -> Floa
     return vectors
 
 
-def count_chunks(connection: sqlite3.Connection, namespace: str, where: Node | None) -> int:
-    """Count the chunks that are admitted."""
-    if where is None:
-        sql = "SELECT count(*) FROM chunks WHERE namespace = ?"
-        return int(connection.execute(sql, (namespace,)).fetchone()[0])
-    batches = metadata_of(connection, "namespace = ?", (namespace,))
-    return sum(where.matches(metadata) for batch in batches for _, metadata in batch)
+def count_chunks(connection: sqlite3.Connection, namespace: str) -> int:
+    """Count the chunks of a namespace."""
+    sql = "SELECT count(*) FROM chunks WHERE namespace = ?"
+    return int(connection.execute(sql, (namespace,)).fetchone()[0])
 
 
 def scan_chunks(

@@ -268,7 +268,9 @@ class _FaissEngine:
         return await self._read(lambda connection: rows.chunks_by_id(connection, namespace, ids, dim))
 
     async def count(self, namespace: str, where: Node | None) -> int:
-        return await self._read(lambda connection: rows.count_chunks(connection, namespace, where))
+        if where is not None:
+            return await anyio.to_thread.run_sync(self._ready().index.count, namespace, where)
+        return await self._read(lambda connection: rows.count_chunks(connection, namespace))
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         return await self._read(

@@ -136,7 +136,8 @@ def _comparisons(results: Results, judge: JudgedBy, split: Split, baseline: ArmN
                 }
                 for each in (baseline, arm)
             )
-            difference = paired_difference(first, second)
+            clusters = {task.id: results.cluster_of(task) for task in results.tasks_of(split)}
+            difference = paired_difference(first, second, clusters=clusters)
             words = comparison_words(difference)
             found.append(Compared(arm, trial, len(seeds), difference, difference.p, words))
     adjusted = holm([each.difference.p for each in found])
@@ -166,7 +167,7 @@ def comparison_words(found: PairedDifference) -> str:
     if found.better or found.worse:
         return told
     hardly = f"{told}; so few tasks would hardly show any"
-    if found.tasks < FEWEST:
+    if found.clusters < FEWEST:
         return hardly
     if found.standard_error == 0.0:
         return f"{told}; all tasks differ alike, which tells nothing of what could be found"
@@ -249,13 +250,13 @@ def heading(part: Part) -> str:
 
 def tables(part: Part, report: Report) -> Iterator[Table]:
     """Return the tables of a part; one that has nothing to say is not there."""
-    yield _success(part)
+    yield _success(part, report.results)
     if part.compared:
-        yield _compared(part, report.baseline)
+        yield _compared(part, report)
     yield _spent(part)
 
 
-def _success(part: Part) -> Table:
+def _success(part: Part, results: Results) -> Table:
     heads = [f"trial {trial}" for trial in range(1, part.trials + 1)]
     if part.split == "held-out":
         heads = ["first try"]
@@ -263,20 +264,27 @@ def _success(part: Part) -> Table:
     def cells(curve: Curve) -> tuple[str, ...]:
         return tuple(str(point.share) for point in curve.points) or (NOT_FINISHED,) * part.trials
 
-    pooled = any(each.seeds > 1 for each in part.success)
+    pooled = results.cluster != "task" or any(each.seeds > 1 for each in part.success)
     return Table(
         "Tasks solved so far",
         ("arm", "seeds", *heads),
         tuple((each.arm, str(each.seeds), *cells(each)) for each in part.success),
-        "95 % Wilson intervals"
-        + ("; seeds are pooled as if their tries were independent." if pooled else "."),
+        f"95 % Wilson intervals{clusters_note(results, part.split) if pooled else ''}.",
     )
 
 
-def _compared(part: Part, baseline: ArmName) -> Table:
+def clusters_note(results: Results, split: Split = "learning") -> str:
+    """Say what the intervals take for one."""
+    if results.cluster == "task":
+        return ", clustered by task: its seeds are not independent"
+    tasks = results.tasks_of(split)
+    return f", clustered by prompt: the {len(tasks)} tasks have {len({task.prompt for task in tasks})}"
+
+
+def _compared(part: Part, report: Report) -> Table:
     seeds = any(each.seeds > 1 for each in part.compared)
     return Table(
-        f"Held against {baseline}",
+        f"Held against {report.baseline}",
         (
             "arm",
             "trial",
@@ -301,6 +309,7 @@ def _compared(part: Part, baseline: ArmName) -> Table:
             for each in part.compared
         ),
         f"Pairs of the same tasks{', each counted once by the mean of its seeds' if seeds else ''}"
+        f"{clusters_note(report.results, part.split) if report.results.cluster != 'task' else ''}"
         f": the sign-flip test over tasks, with the 95 % interval of the differences that it does not reject"
         " (Bonett and Price 2012 where that is wider); Holm p is adjusted for the"
         f" {len(part.compared)} comparisons of this table.",

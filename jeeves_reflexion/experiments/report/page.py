@@ -126,7 +126,7 @@ def _part(part: Part, report: Report) -> dict[str, object]:
         "heading": heading(part),
         "trials": part.trials,
         "findings": [each for each in part.compared if each.trial == part.trials],
-        "caption": "Tasks solved so far, with 95 % Wilson intervals",
+        "caption": "Tasks solved so far, with 95 % intervals",
         "curve": Markup(curve),  # noqa: S704 - rendered with its texts escaped
         "tables": list(tables(part, report)),
     }

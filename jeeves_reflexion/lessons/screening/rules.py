@@ -25,7 +25,7 @@ from urllib.parse import unquote
 
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text, latinised
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.text import one_line
+from jeeves_reflexion.text import Needles, one_line
 
 KINDS: Final = (
     "override",
@@ -88,11 +88,11 @@ class _Rule:
 
 
 @functools.cache
-def _rules() -> tuple[tuple[_Rule, ...], frozenset[str], re.Pattern[str]]:
+def _rules() -> tuple[tuple[_Rule, ...], Needles, re.Pattern[str]]:
     """The rules, the words that they need, and the expression for letters that were spaced out."""
     data = tomllib.loads(resources.files(__package__).joinpath("screening.toml").read_text(encoding="utf-8"))
     rules = tuple(_rule(entry, data["words"]) for entry in data["rule"])
-    needs = frozenset(needed for rule in rules for needed in rule.needs)
+    needs = Needles({needed for rule in rules for needed in rule.needs})
     return rules, needs, re.compile("|".join(data["squeezed"]["phrases"]))
 
 
@@ -117,7 +117,7 @@ def _expression(source: str, words: Mapping[str, str]) -> re.Pattern[str]:
 
 def _search(read: str) -> Finding | None:
     rules, needs, _ = _rules()
-    held = {needed for needed in needs if needed in read}
+    held = needs.held(read)
     for rule in rules if held else ():
         if not held.isdisjoint(rule.needs):
             for expression in rule.find:

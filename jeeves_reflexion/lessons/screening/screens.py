@@ -6,7 +6,7 @@ The rules come first, cost nothing, and stay: a screen sees what they let pass, 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -79,19 +79,22 @@ class ModelScreen:
             f"{material}\n\nYour previous answer held no verdict: give the JSON object alone.",
         ):
             completion = await ask(self.model, [Message("system", self._prompt), Message("user", shown)])
-            verdict = _verdict(completion.text, text)
+            verdict = stated_verdict(completion.text, "orders", [text])
             if verdict is not None:
                 orders, why = verdict
                 return Finding("judged", f"gives orders, as a model judges: {why}", "") if orders else None
         raise UnreadableReplyError("the screen's model gave no verdict twice")
 
 
-def _verdict(reply: str, text: str) -> tuple[bool, str] | None:
-    """What a reply says of a text: whether it gives orders, and why; None where it states nothing, or two things."""
-    found = [one for one in reading_of(reply, [text]).objects if isinstance(one.value.get("orders"), bool)]
-    stated = agreed(found, lambda value: value["orders"])
+def stated_verdict(reply: str, field: str, shown: Sequence[str]) -> tuple[bool, str] | None:
+    """Return what a reply says, yes or no, under the name of a field, and its ``why``; None for nothing, or two things.
+
+    What it only quotes from the texts that the model was ``shown`` says nothing.
+    """
+    found = [one for one in reading_of(reply, shown).objects if isinstance(one.value.get(field), bool)]
+    stated = agreed(found, lambda value: value[field])
     if stated is None:
         return None
-    why = stated.value.get("why")
+    why = stated.value.get("why", "")
     said = why if isinstance(why, str) else json.dumps(why, ensure_ascii=False)
-    return cast("bool", stated.value["orders"]), abridge(redact(said), _SHOWN)
+    return cast("bool", stated.value[field]), abridge(redact(said), _SHOWN)

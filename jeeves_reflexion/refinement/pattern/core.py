@@ -43,21 +43,40 @@ DROP: Final = 0.1
 
 @dataclass(eq=False)
 class ReflectionPattern:
-    """Betters an agent's output by judging and revising it.
+    """Betters an agent's output by judging and revising it; one object serves many runs at once.
 
-    The fields are the pattern's parameters with their defaults; ``docs/refinement.md`` says what each does.
-    ``max_iterations`` bounds the revisions; the last one is judged too.
-    ``quality_criteria`` are names or :class:`QualityCriterion` objects; ``None`` takes the set of the task's kind. A
-    trigger is on when ``reflection_triggers`` names it or its option is set; "completion" always is, and "error" never
-    with ``reflect_on_error=False``.
+    The writer's model also judges and revises. An agent without a model of ours is asked again for its revisions, by a
+    prompt that says what a model would be told.
 
-    The writer's model, as the agent shows it (``agent.model``) or as ``model`` gives it, also judges and revises;
-    ``reflection_model``, a model or the name of one at the same endpoint, judges in its place. An agent without a
-    model of ours is asked again for its revisions, by a prompt that says what a model would be told.
-    ``external_validator`` is any callable of the output, or of task and attempt, whose refusal is a veto.
+    Args:
+        max_iterations: Revisions at most; the last one is judged too.
+        quality_criteria: Names, :class:`QualityCriterion` objects or both; None takes the set of the task's kind.
+        quality_threshold: The overall score, from 0 to 1, from which a draft is satisfactory.
+        reflection_prompt: Replaces the judge's instructions; the form of the answer stays.
+        revision_strategy: "full_rewrite", "targeted_edit" or "incremental"; "hybrid" chooses by the scope of what is
+            wrong.
+        reflection_triggers: "completion" is always on; the others also by their options below.
+        best_version_selection: "highest_score", "latest", "first_satisfactory" or "weighted_recency".
+        structured_reflection: Whether judges are asked for JSON by a schema, or for prose.
+        model: Judges and revises where the agent shows no model of its own (``agent.model``).
+        reflection_model: Another judge: a model, or the name of one at the same endpoint.
+        preserve_all_versions: Whether the history keeps more than the best and the last draft.
+        include_prior_versions: Whether the reviser sees earlier drafts.
+        include_reflection_history: Whether the reviser sees earlier verdicts.
+        max_revision_tokens: Tokens of all revisions of a run; estimated where none are reported.
+        plateau_iterations: Scores without a gain that end a run.
+        improvement_threshold: Gains below it are diminishing.
+        detect_oscillation: Whether scores that go up and down end a run.
+        reflection_interval: Steps between two critiques; turns its trigger on.
+        reflect_on_error: Turns its trigger on; False wins over the trigger's name.
+        reflect_on_tools: Tools whose results are looked at; turns its trigger on.
+        quality_drop_threshold: The loss of score that is looked into; turns its trigger on.
+        callbacks: What is called after each draft, verdict and revision.
+        external_validator: A callable of the output, or of task and attempt; its refusal is a veto without a weight.
+        timeout: Seconds for one judging, revising or callback.
 
-    One object serves many runs at once. Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a value that
-    can't be.
+    Raises:
+        ConfigurationError: for a value that can't be.
     """
 
     max_iterations: int = 3

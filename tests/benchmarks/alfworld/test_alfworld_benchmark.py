@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from benchmarks.alfworld.agent import GameAgent, lessons_in
 from benchmarks.alfworld.command import alfworld
 from benchmarks.alfworld.dialect import dialect_of
-from benchmarks.alfworld.experiment import Setting, _spread, run
+from benchmarks.alfworld.experiment import Setting, run, spread
 from benchmarks.alfworld.model_player import first_line
 from benchmarks.alfworld.pool import EnginePool
 from jeeves_reflexion import ConfigurationError
@@ -57,7 +57,7 @@ def test_all_arms_and_no_difference_by_workers(made_games, tmp_path):
         setting = Setting(plan, out, HashingEmbedder(), games_folder=tmp_path / "games", step_limit=12)
         return out, anyio.run(lambda: run(setting, say=lambda _: None)).results
 
-    arms = tuple(arm for arm in ARMS if arm != "last-attempt")  # the player reads nothing but lessons
+    arms = tuple(ARMS)
     out, results = played(arms, 2)
     alone, _ = played(("selective",), 1)
     assert plain(alone) == [row for row in plain(out) if row[0] == "selective"]
@@ -156,7 +156,7 @@ def test_genuine_games_are_played(genuine_games, genuine_folder, engine, tmp_pat
     result = CliRunner().invoke(alfworld, [*where, *few])
     assert result.exit_code == 0, result.output
     played = {row["task_id"] for row in rows(tmp_path / "out") if row["kind"] == "tried"}
-    assert played == {game.id for game in _spread(genuine_games)[:3]}
+    assert played == {game.id for game in spread(genuine_games)[:3]}
     assert len({game.kind for game in genuine_games if game.id in played}) == 3
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_work_is_refused_before_games_are_made(made_games, made_fold
 
 
 def test_a_few_games_are_of_all_kinds(genuine_games):
-    kinds = [game.kind for game in _spread(genuine_games)]
+    kinds = [game.kind for game in spread(genuine_games)]
     assert len(set(kinds[:6])) == 6
     assert sorted(kinds) == sorted(game.kind for game in genuine_games)
 

@@ -181,7 +181,6 @@ def test_the_lessons_of_the_session_reach_the_prompt():
         (["--admissible"], "go with --model"),
         (["--repeats", "2"], "go with --model"),
         (["--free-thoughts"], "go with --model"),
-        (["--arms", "retry,last-attempt"], "last-attempt is no valid control for the offline player"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments, word, tmp_path):

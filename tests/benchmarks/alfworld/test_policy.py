@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from benchmarks.alfworld.goal import GoalNotUnderstoodError, parse_goal
 from benchmarks.alfworld.lesson_words import read_advice
-from benchmarks.alfworld.observations import Thing, UnreadableOpeningError, things_in
+from benchmarks.alfworld.observations import Thing, UnreadableOpeningError, read_opening, things_in
 from benchmarks.alfworld.policy import Explorer
+from benchmarks.alfworld.record import read_record
 from benchmarks.alfworld.rules_reflector import reflect
+from jeeves_reflexion import Attempt, Evaluation, Step, Trial
+from jeeves_reflexion.experiments.arms import last_attempt, tried_actions
 
 NOTHING = "Nothing happens."
 DONE_BY = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
@@ -117,8 +120,8 @@ def _listed(things) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f", and {words[-1]}"
 
 
-def play(room, *, lessons=(), seed=0, limit=60, room_for=5):
-    explorer = Explorer(room.opening, lessons=lessons, seed=seed, room_for=room_for)
+def play(room, *, lessons=(), seed=0, limit=60, record=()):
+    explorer = Explorer(room.opening, lessons=lessons, seed=seed, record=record)
     observation, steps = room.opening, []
     while len(steps) < limit and not room.won:
         move = explorer.next(observation)
@@ -286,12 +289,22 @@ def test_of_two_lessons_that_contradict_each_other_the_more_relevant_is_believed
     assert first == "go to cabinet 5"
 
 
-def test_reads_only_the_lessons_it_has_room_for():
-    filler, lesson = "The weather was fine.", "To do it, take mug 1 from drawer 2."
+def test_a_record_of_earlier_attempts_is_read_as_it_was_and_no_lesson():
+    steps = [Step(*step) for step in play(kitchen(), limit=6)[0]]
+    gone = {thing for step in steps if step.action.startswith("go") for thing in things_in(step.action)}
+    took = play(kitchen(), seed=3)[0]
+    taken = next(n for n, step in enumerate(took) if step[1].startswith("take"))
+    seen = [Step(*step) for step in took[: taken + 1]]
 
-    assert play(kitchen(), lessons=[filler, lesson], room_for=2)[1].read_lessons == (lesson,)
-    assert play(kitchen(), lessons=[filler, lesson], room_for=1)[1].read_lessons == ()
-    assert play(kitchen(), lessons=[lesson], room_for=0)[0] == play(kitchen())[0]
+    def record(shown, steps):
+        return read_record(shown([Trial(1, Attempt("", tuple(steps)), Evaluation(0.0))]))
+
+    assert [command for command, _ in record(last_attempt, steps)] == [step.action for step in steps]
+    for seed in range(5):
+        for shown in (last_attempt, tried_actions):
+            first = things_in(play(kitchen(), seed=seed, record=record(shown, steps))[0][0][1])[0]
+            assert first not in gone
+        assert play(kitchen(), seed=seed, record=record(last_attempt, seen))[0][1][1].startswith("take mug 1")
 
 
 def test_own_lessons_beat_a_search_without_memory():
@@ -323,8 +336,6 @@ def test_bad_input_is_refused_with_a_reason():
         Explorer(opening, lessons=[kitchen()])
     with pytest.raises(TypeError, match="an observation is text, got Room"):
         Explorer(opening).next(kitchen())
-    with pytest.raises(ValueError, match="room_for"):
-        Explorer(opening, room_for=-1)
     with pytest.raises(UnreadableOpeningError):
         Explorer("Your task is to: put a mug in desk.")
     with pytest.raises(GoalNotUnderstoodError):
@@ -366,14 +377,14 @@ def test_what_the_reflector_writes_is_true_and_is_read_as_it_was_meant(room, lim
     goal = parse_goal(room.goal)
 
     lesson = reflect(room.opening, steps, won=False)
-    advice = read_advice(lesson, wanted=goal.wanted)
+    advice = read_advice(lesson, goal, {place.kind for place in read_opening(room.opening)})
 
     assert re.fullmatch(r"To .+[^.]\.", lesson)
     assert "." not in lesson[:-1]
     for piece in advice:
         for kind, number in piece.places:
             holds = any(thing.startswith(piece.thing + " ") for thing in at_first[f"{kind} {number}"])
-            assert holds is (piece.stance == "seen"), lesson
+            assert holds is not piece.absent, lesson
     said = {
         f"{kind} {number}" for piece in advice for kind, number in piece.places if piece.thing == goal.target
     }

@@ -52,6 +52,7 @@ def test_they_import_each_other_and_a_few_standard_modules():
         "rules_reflector",
         "search_plan",
         "notebook",
+        "record",
         "observations",
         "goal",
         "lesson_words",

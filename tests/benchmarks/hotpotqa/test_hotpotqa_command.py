@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 from benchmarks.hotpotqa.command import hotpotqa
 from benchmarks.hotpotqa.experiment import Setting, run
-from benchmarks.hotpotqa.outcomes import Outcome, level, standing
+from benchmarks.hotpotqa.outcomes import Outcome, standing
+from benchmarks.report import level
 from jeeves_reflexion import ConfigurationError, ScriptedModel
 from jeeves_reflexion.experiments import Plan
 from vectorstores import HashingEmbedder
@@ -48,7 +49,7 @@ def test_seeds_add_no_questions_to_an_interval():
     nothing = level({"a": [0.0], "b": [0.0]})
     assert nothing.value == nothing.low == 0.0
     assert nothing.high > 0.5  # two questions show little
-    with pytest.raises(ValueError, match="no question"):
+    with pytest.raises(ValueError, match="no task"):
         level({})
 
 

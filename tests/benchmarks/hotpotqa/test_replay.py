@@ -54,6 +54,7 @@ def test_the_loop_comes_to_the_table_of_the_authors_log(name, tmp_path):
     trials = [trial for line in lines for trial in json.loads(line)["trials"]]
     assert played.steps == sum(len(trial["steps"]) for trial in trials)
     assert played.lessons == sum(len(trial["reflections_after"]) for trial in trials)
+    assert played.reminded == (len(trials) - QUESTIONS if run.strategy == "last_trial" else 0)
 
 
 # -- logs made up for the odd cases ------------------------------------------------------------------------------
@@ -180,6 +181,21 @@ def test_each_of_several_reflections_on_one_trial_is_kept(tmp_path):
     played = replayed(tmp_path, made)
     assert (played.mismatches, played.notes) == ([], [])
     assert played.lessons == 3
+
+
+def test_beside_its_last_attempt_a_trial_sees_the_reflections_on_that_one_alone(tmp_path):
+    trials = [
+        trial(1, "incorrect", finish("Rome", thought="Cities fall."), learned=["Search the country first."]),
+        trial(2, "incorrect", finish("Oslo"), shown=["Search the country first."], learned=["Read the map."]),
+        trial(3, "correct", finish("Paris"), shown=["Read the map."]),
+    ]
+    played = replayed(tmp_path, question(0, *trials, run="last_trial_reflect_cot"))
+    assert played.run.strategy == "last_trial_and_reflexion"
+    assert (played.mismatches, played.notes, played.reminded) == ([], [], 2)
+    # The same log as one of all reflections: the third trial sees both, which its log has not.
+    played = replayed(tmp_path, question(0, *trials, run="cot"))
+    assert (played.run.strategy, played.reminded) == ("reflexion", 0)
+    assert ["trial 3: 2 reflections in the prompt" in note for note in played.notes] == [True]
 
 
 def test_a_reflection_that_the_store_refuses_is_said(tmp_path):

@@ -84,15 +84,17 @@ def test_the_log_of_a_published_run_comes_out_as_it_is_logged(shared, tmp_path):
 
 
 def test_shares_divide_as_the_paper_does():
-    pairs = [
-        Pair(own, hidden) for own, hidden in [(True, True)] * 6 + [(True, False)] * 2 + [(False, True)] * 1
-    ]
-    found = Confusion.of([*pairs, Pair(own=False, hidden=False), Pair(own=None, hidden=True)])
+    verdicts = [*[(True, True)] * 6, *[(True, False)] * 2, (False, True), (False, False), (None, True)]
+    found = Confusion(tuple(Pair(str(task), *both) for task, both in enumerate(verdicts)))
     assert found.wrong_among_passed.value == 2 / 8
     assert found.right_among_failed.value == 1 / 2
     assert found.passed_among_wrong.value == 2 / 3
     assert found.failed_among_right.value == 1 / 7
-    assert found.untested_right == 1
+    assert found.count(own=None, hidden=True) == 1
+    # Two seeds of a task are not two tasks.
+    once, twice = found.wrong_among_passed, Confusion(found.pairs * 2).wrong_among_passed
+    assert twice.value == once.value
+    assert twice.low <= once.low < once.high <= twice.high
     assert Confusion().wrong_among_passed is None
     assert "| retry | 0 | 0 | 0 | 0 | 0, 0 | none | none | none | none |" in confusion_table(
         {"retry": Confusion()}

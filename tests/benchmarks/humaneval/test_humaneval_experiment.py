@@ -60,10 +60,13 @@ async def test_self_judged_by_tests_of_the_model(tmp_path, tiny):
     assert solved(done, "retry") == [0, 0, 0]
     assert solved(done, "reflexion") == [0, 1, 1]
     own = confusion(done, "reflexion")
-    assert (own.true_positive, own.false_positive) == (1, 1)  # double is mended, shout was let through
+    assert [own.count(own=True, hidden=right) for right in (True, False)] == [
+        1,
+        1,
+    ]  # double is mended, shout was let through
     assert str(own.wrong_among_passed.value) == "0.5"
     retry = confusion(done, "retry")
-    assert (retry.false_positive, retry.true_negative) == (1, 1)
+    assert [retry.count(own=said, hidden=False) for said in (True, False)] == [1, 1]
     asked = [message.content for call in model.calls for message in call.messages]
     assert not any("HIDDEN" in text or "42" in text for text in asked)
     assert any("assert double(5) == 10 # output: 7" in text for text in asked)

@@ -7,7 +7,9 @@ import random
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.alfworld.goal import parse_goal
 from benchmarks.alfworld.lesson_words import read_advice
+from benchmarks.alfworld.observations import read_opening
 from benchmarks.lessons.harm import Library, Played, main, tables
 from benchmarks.lessons.harm_lessons import Sentence, misleading, mixed
 from jeeves_reflexion import Attempt, Step, Task
@@ -30,9 +32,9 @@ WON = Attempt(
 
 def test_a_planted_lesson_calls_the_right_place_empty_and_names_others():
     text = misleading(TASK, WON, random.Random(1))
-    advice = read_advice(text, wanted=("mug",))
-    absent = {place for each in advice if each.stance == "absent" for place in each.places}
-    search = {place for each in advice if each.stance == "search" for place in each.places}
+    advice = read_advice(text, parse_goal(OPENING), {place.kind for place in read_opening(OPENING)})
+    absent = {place for each in advice if each.absent for place in each.places}
+    search = {place for each in advice if not each.absent for place in each.places}
     assert ("drawer", 2) in absent
     assert search
     assert ("drawer", 2) not in search

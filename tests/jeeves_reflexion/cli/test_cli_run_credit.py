@@ -63,5 +63,15 @@ def test_an_experiment_that_can_not_be_is_refused(run):
         ("--withhold", "nan"),
         ("--withhold", "0.1", "--no-lessons"),
         ("--credit", "--no-lessons"),
+        ("--check", "--no-lessons"),
     ]:
         assert run("What?", *given).exit_code == 2
+
+
+def test_a_lesson_that_would_change_nothing_is_written_once_more(run, server):
+    no, yes = '{"changes": false, "why": "it names nothing"}', '{"changes": true, "why": ""}'
+    server.answers, server.verdicts = ["France", no, yes], ["score: 0.2"]
+    server.lessons = ["Be more careful.", "Name the capital, not the country."]
+    done = run("What is the capital of France?", "--max-attempts", "1", "--check", "--json")
+    assert json.loads(done.stdout)["trials"][0]["lesson"]["text"] == "Name the capital, not the country."
+    assert "turned down, it would not change an attempt: Be more careful. (it names nothing)" in done.stderr

@@ -70,22 +70,30 @@ async def test_the_control_arms_have_no_memory_whatever_loop_they_are_given(tmp_
         loop.options = type(loop.options)()
         return loop
 
-    results = await played(tmp_path, Plan(("react", "retry", "last-attempt"), 3), make)
+    results = await played(tmp_path, Plan(("react", "retry", "tabu-retry", "last-attempt"), 3), make)
     assert {row.trial.number for row in results.rows if row.arm == "react"} == {1}
     for row in results.rows:
         assert row.trial.recall is None
         assert row.trial.reflection is None
-        seen = "" if row.arm != "last-attempt" or row.trial.number == 1 else "Your last attempt"
+        shown = {"last-attempt": "Your last attempt at", "tabu-retry": "Your attempts at this task so far"}
+        seen = shown.get(row.arm, "") if row.trial.number > 1 else ""
         assert row.trial.block.startswith(seen)
         assert bool(row.trial.block) == bool(seen)
     react = [point.share.successes for point in results.curve("react").points]
     assert react == [react[0]] * 3
 
 
-async def test_the_last_attempt_is_shown_as_it_was(tmp_path):
-    results = await played(tmp_path, Plan(("last-attempt",), 3), loops(a_store()))
+async def test_the_last_attempt_is_shown_as_it_was_and_the_actions_of_all_alone(tmp_path):
+    results = await played(tmp_path, Plan(("last-attempt", "tabu-retry"), 3), loops(a_store()))
+    tabu = {row.task.id: row.trial for row in results.rows if row.arm == "tabu-retry"}  # the last of each
+    opened = [row for row in results.rows if row.arm == "tabu-retry" and row.trial.number < 3]
+    for row in opened:
+        last = tabu[row.task.id]
+        if row.trial is not last:
+            assert f": open {row.trial.attempt.output}" in last.block
+            assert "Answer" not in last.block
     by_task = {}
-    for row in results.rows:
+    for row in (row for row in results.rows if row.arm == "last-attempt"):
         before = by_task.get(row.task.id)
         if before is not None:
             assert f"Action 1: open {before.attempt.output}" in row.trial.block
@@ -96,7 +104,7 @@ async def test_the_last_attempt_is_shown_as_it_was(tmp_path):
 
 def test_a_long_last_attempt_is_cut_and_says_how_it_ended():
     steps = tuple(Step("", f"look {n}", "dust " * 50) for n in range(500))
-    text = last_attempt(Trial(1, Attempt("", steps, interrupted="max_turns"), Evaluation(0.0)))
+    text = last_attempt([Trial(1, Attempt("", steps, interrupted="max_turns"), Evaluation(0.0))])
     assert len(text) < 10_000
     assert text.endswith("It ended early: max_turns")
 
@@ -122,6 +130,16 @@ async def test_the_papers_arm_has_the_last_reflections_of_its_own_task_in_order(
     recall = await lessons.recall(TASKS[1], k=3)
     assert recall.texts == words[1:]
     assert {item.lesson.task_id for item in recall.offered} == {TASKS[1].id}
+
+
+async def test_others_only_withholds_the_tasks_own_lessons_and_no_others():
+    lessons = arm_lessons("others-only", a_store(), TASKS, settings=LessonSettings(min_similarity=-1), seed=0)
+    for task in TASKS[:2]:
+        for text in ("Mind the dog at night.", f"Take the lamp to {task.id}."):
+            await lessons.record(task, Reflection(text), provenance=Provenance("run", 1, 0.0))
+    recall = await lessons.recall(TASKS[0], k=5)
+    assert {item.lesson.task_id for item in recall.offered} == {TASKS[1].id}
+    assert set(recall.texts) == {"Mind the dog at night.", f"Take the lamp to {TASKS[1].id}."}
 
 
 # -- held-out tasks
@@ -150,6 +168,18 @@ def test_a_larger_share_holds_out_the_same_tasks_and_more(names, seed):
     tasks = [Task("do it", id=name) for name in names]
     held = [{t.id for t in split(tasks, share, seed=seed)[1]} for share in (0.2, 0.5, 0.8)]
     assert held[0] <= held[1] <= held[2]
+
+
+def test_tasks_of_one_room_are_held_out_together():
+    tasks = [Task("do it", id=str(n), metadata={"room": n % 5}) for n in range(20)]
+    for seed in range(5):
+        learning, held_out = split(tasks, 0.4, seed=seed, by="room")
+        assert {task.metadata["room"] for task in learning}.isdisjoint(t.metadata["room"] for t in held_out)
+        assert (len(learning), len(held_out)) == (12, 8)
+    with pytest.raises(ConfigurationError, match="two rooms"):
+        split(tasks[::5], 0.4, by="room")
+    with pytest.raises(ConfigurationError, match="no metadata 'floor'"):
+        split(tasks, 0.4, by="floor")
 
 
 def test_what_cannot_be_split():

@@ -192,6 +192,21 @@ async def test_the_log_holds_every_try_and_no_secret(tmp_path):
     assert "[REDACTED:" in written
 
 
+async def test_memory_holds_a_recalled_lesson_once_and_the_journal_all_that_was_found(tmp_path):
+    log = RunLog(tmp_path)
+    await log.open({})
+    plan = Plan(arms=("selective@2",), trials=2)
+    async with a_store() as store:
+        results = await run_experiment(plan, TASKS, loops(store), log=log)
+    recalls = [row.trial.recall for row in results.rows if row.trial.recall.offered]
+    offered = {id(item.lesson): item.lesson.id for recall in recalls for item in recall.offered}
+    assert len(recalls) > 1
+    assert len(offered) == len(set(offered.values()))
+    assert not any(recall.left_out for recall in recalls)
+    tries = [json.loads(line) for line in log.journal.read_text().splitlines()]
+    assert any(line["kind"] == "try" and line["result"]["recall"]["left_out"] for line in tries)
+
+
 async def test_a_folder_with_a_run_is_refused(tmp_path):
     await RunLog(tmp_path).open({})
     with pytest.raises(ConfigurationError, match="holds a run already"):

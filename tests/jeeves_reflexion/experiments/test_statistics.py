@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeeves_reflexion.statistics import wilson
+from jeeves_reflexion.statistics import clustered_share, wilson
 
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -18,6 +18,16 @@ def test_known_values():
     assert (round(wilson(15, 148).low, 4), round(wilson(15, 148).high, 4)) == (0.0624, 0.1605)
     assert wilson(0, 20).low == 0.0
     assert round(wilson(0, 20).high, 4) == 0.1611
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=60), st.integers(2, 10))
+def test_the_same_outcome_again_tells_nothing_more(outcomes, seeds):
+    alone = clustered_share([[each] for each in outcomes])
+    again = clustered_share([[each] * seeds for each in outcomes])
+    assert alone == wilson(sum(outcomes), len(outcomes))
+    assert again.value == alone.value
+    assert again.low <= alone.low + 1e-9
+    assert again.high >= alone.high - 1e-9
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 0), (-1, 3), (4, 3)])

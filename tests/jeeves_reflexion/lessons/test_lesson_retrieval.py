@@ -53,6 +53,31 @@ def test_nearest_goes_by_similarity_and_says_so():
     assert [(item.lesson.id, item.reason) for item in left_out] == [("far", "2 better ones")]
 
 
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("similarity", ["old_success", "other", "own_failure"]),
+        ("own_first", ["own_failure", "old_success", "other"]),
+        ("failures_first", ["other", "own_failure", "old_success"]),
+        ("recency", ["own_failure", "other", "old_success"]),
+    ],
+)
+def test_an_order_decides_who_comes_first_and_who_is_left_out(order, expected):
+    kinds = {"old_success": ("t", "success"), "other": ("t", "failed"), "own_failure": (TASK.id, "failed")}
+    candidates = [found(name, 0.9 - 0.1 * at, at=float(at)) for at, name in enumerate(kinds)]
+    candidates = [
+        replace(each, lesson=replace(each.lesson, task_id=task_id, outcome=outcome))
+        for each, (task_id, outcome) in zip(candidates, kinds.values(), strict=True)
+    ]
+    for k in (1, 2, 3):
+        offered, _ = pick(TASK, candidates, k=k, picking=Picking(), likeness=alike(), order=order)
+        assert names(offered) == expected[:k]
+    taught_again = replace(candidates[0].lesson, metadata={"tasks": [TASK.id]})
+    candidates[0] = replace(candidates[0], lesson=taught_again)
+    offered, _ = pick(TASK, candidates, k=1, picking=Picking(), likeness=alike(), order="own_first")
+    assert names(offered) == ["old_success"]
+
+
 def test_what_helped_before_moves_up_and_what_harmed_moves_down():
     lift = Lift(0.3, 0.1, 0.5, 20, 20)
     candidates = [
@@ -72,12 +97,12 @@ def test_of_lessons_in_the_same_words_one_is_recalled_and_takes_room_once():
         found("copy", 0.8, text="wash the mug, in the sink first"),
         found("other", 0.7, text="Open the fridge before you look for eggs."),
     ]
-    offered, left_out = picked(candidates, k=2)
+    offered, left_out = picked(candidates, k=2, max_likeness=0.95)
     assert names(offered) == ["one", "other"]
     assert [item.reason for item in left_out] == ["says what one says"]
-    assert names(picked(candidates, k=2, max_likeness=1.0, diversity=0.0)[0]) == ["one", "copy"]
+    assert names(picked(candidates, k=2)[0]) == ["one", "copy"]
     room = sum(-(-len(each.lesson.text) // 4) for each in (candidates[0], candidates[2]))
-    assert names(picked(candidates, max_tokens=room)[0]) == ["one", "other"]
+    assert names(picked(candidates, max_tokens=room, max_likeness=0.95)[0]) == ["one", "other"]
 
 
 @pytest.mark.parametrize(
@@ -91,16 +116,16 @@ def test_of_lessons_in_the_same_words_one_is_recalled_and_takes_room_once():
 )
 def test_what_an_embedder_takes_for_alike_stays_two(one, two, contradicts):
     candidates = [found("one", 0.9, text=one), found("two", 0.8, text=two, contradicts=contradicts)]
-    assert names(picked(candidates, near=alike(one_two=0.99))[0]) == ["one", "two"]
+    assert names(picked(candidates, near=alike(one_two=0.99), max_likeness=0.95)[0]) == ["one", "two"]
 
 
 def test_k_is_not_spent_on_one_piece_of_advice():
     candidates = [found("one", 0.9), found("much_the_same", 0.88), found("other", 0.87)]
     near = alike(one_much_the_same=0.9, one_other=0.3, much_the_same_other=0.3)
-    assert names(picked(candidates, k=2, near=near)[0]) == ["one", "other"]
-    assert names(picked(candidates, k=2, near=near, diversity=0.0)[0]) == ["one", "much_the_same"]
+    assert names(picked(candidates, k=2, near=near, diversity=0.05)[0]) == ["one", "other"]
+    assert names(picked(candidates, k=2, near=near)[0]) == ["one", "much_the_same"]
     # Where there is room for all, they stand in the order of their relevance.
-    assert names(picked(candidates, k=3, near=near)[0]) == ["one", "much_the_same", "other"]
+    assert names(picked(candidates, k=3, near=near, diversity=0.05)[0]) == ["one", "much_the_same", "other"]
 
 
 def test_of_equally_near_lessons_those_of_the_task_itself_come_first():

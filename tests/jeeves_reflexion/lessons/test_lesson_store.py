@@ -125,6 +125,15 @@ async def test_k_lessons_are_k_lessons_whoever_wrote_them(make):
     await both.close()
 
 
+async def test_own_lessons_come_first_however_many_twins_share_the_text_of_the_task(make):
+    async with make() as lessons:
+        for number in range(25):
+            twin = Task(CLEAN.prompt, id=f"twin {number}", kind="clean")
+            await lessons.record(twin, Reflection(f"{SINK} {number}"), provenance=SOURCE)
+        recall = await lessons.recall(Task(CLEAN.prompt, id="twin 24", kind="clean"), k=2)
+        assert recall.offered[0].lesson.task_id == "twin 24"
+
+
 async def test_below_the_floor_nothing_is_recalled(make):
     async with make() as lessons:
         await lessons.record(CLEAN, Reflection(SINK), provenance=SOURCE)
@@ -278,7 +287,13 @@ async def test_k_out_of_range_is_named(make, k):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"key": "prompt"}, {"min_similarity": 1.5}, {"min_similarity": float("nan")}, {"trust": "mine"}],
+    [
+        {"key": "prompt"},
+        {"order": "oldest"},
+        {"min_similarity": 1.5},
+        {"min_similarity": float("nan")},
+        {"trust": "mine"},
+    ],
 )
 def test_settings_out_of_range_are_named(settings):
     with pytest.raises(ConfigurationError, match=next(iter(settings))):

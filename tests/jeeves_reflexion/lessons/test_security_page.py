@@ -1,4 +1,4 @@
-"""What ``docs/security.md`` says of texts: the kinds are all there, and each example runs as it stands."""
+"""``docs/privacy.md`` names the kinds of secrets that are found, and the examples of ``docs/security.md`` run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
 
-PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.partition("# What gets into a prompt")[2], re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs"
+BLOCKS = re.findall(r"```python\n(.*?)```", (DOCS / "security.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_the_table_names_every_kind_that_is_hidden_and_no_other():
-    table = PAGE.partition("## What redaction takes out")[2]
+    table = (DOCS / "privacy.md").read_text(encoding="utf-8").partition("## What redaction removes")[2]
     rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
     assert {kind for row in rows for kind in re.findall(r"`(\w+)`", row)} == {each.kind for each in PATTERNS}
 

@@ -11,6 +11,7 @@ from tables import table
 from jeeves_reflexion import Lesson, Provenance, Step, redact
 from jeeves_reflexion.events import LessonPersisted, StepTaken
 from jeeves_reflexion.redaction import redact_json, redact_record
+from jeeves_reflexion.text import Needles
 
 SECRETS = {  # a text, and the part of it that must be gone
     "key sk-proj-abcDEF1234567890abcdef": "abcDEF1234567890",
@@ -206,3 +207,14 @@ def test_records_are_cleaned_however_deep():
 def test_a_record_without_secrets_is_itself():
     step = StepTaken(run_id="r", number=1, step=Step("thought", "action", "observation"))
     assert redact_record(step) is step
+
+
+@given(st.lists(st.text("abcé-_ 1", min_size=1, max_size=4)), st.text("abcé-_ 1"))
+def test_the_words_that_a_text_holds_are_those_that_stand_in_it(words, text):
+    assert Needles(words).held(text) == {word for word in words if word in text}
+
+
+@given(st.text("keytoknpassRHF_", max_size=15))
+def test_a_short_name_is_no_secret_whatever_it_says(name):
+    assert redact(name) == name
+    assert redact(f"{name} ") == f"{name} "  # as it is read where something stands beside it

@@ -266,7 +266,7 @@ async def test_a_pair_that_is_cancelled_or_half_broken_leaves_nothing(host: Host
 def test_the_example_of_a_pair_runs_as_written() -> None:
     if not probe().complete:
         pytest.skip("this machine isolates nothing")
-    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "sandbox.md").read_text()
     example = page.split("Sandbox.run_pair", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("True\n", "")

@@ -142,10 +142,10 @@ def test_holm_is_the_example_worked_by_hand():
 
 
 def test_no_difference_tells_what_these_n_could_show():
-    none = PairedDifference(0.0, -0.02, 0.02, 1.0, 0.0107, 100, 3, 3)
+    none = PairedDifference(0.0, -0.02, 0.02, 1.0, 0.0107, 100, 3, 3, 100)
     told = "no difference that 100 tasks can show: +0 points (-2 to +2), p = 1"
     assert comparison_words(none) == f"{told}; about 3 points would be needed for 80 % power"
-    assert "so few tasks would hardly show any" in comparison_words(replace(none, tasks=2))
+    assert "so few tasks would hardly show any" in comparison_words(replace(none, clusters=2))
     assert "so few tasks would hardly show any" in comparison_words(replace(none, standard_error=0.3))
     assert "all tasks differ alike" in comparison_words(replace(none, standard_error=0.0))
 

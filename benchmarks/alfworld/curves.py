@@ -1,0 +1,291 @@
+"""``python -m benchmarks.alfworld.curves``: learning curves of all arms at several limits of commands.
+
+A run for each limit and arm lies below ``--work`` and is gone on with by the same command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import anyio
+import click
+
+from jeeves_reflexion import Agent, Attempt, Reflexion, Session, Task
+from jeeves_reflexion.cli.bench_options import cores, numbers, plan_options
+from jeeves_reflexion.cli.options import COUNT, embedder_option
+from jeeves_reflexion.experiments import (
+    ArmName,
+    PlainProgress,
+    Plan,
+    Results,
+    RunLog,
+    recall_settings,
+    run_experiment,
+)
+from jeeves_reflexion.experiments.comparisons import PairedDifference, paired_difference
+from jeeves_reflexion.statistics import Share, clustered_share
+from jeeves_reflexion.types import JSON
+from vectorstores import InMemoryVectorStore
+
+from ..options import arms_option, embedder_called
+from ..report import (
+    machine,
+    out_option,
+    percent,
+    points,
+    table,
+    tell_quarters,
+    write_result,
+    write_run_report,
+)
+from .agent import LESSONS_BLOCK, WON, GameAgent, tasks_for
+from .experiment import spread
+from .games import load_games
+from .playing import Table, make_loop
+from .pool import EnginePool
+from .setting import NAMESPACE, Setting
+
+PAGE: Final = """# ALFWorld: all arms at several limits of commands
+
+{games} genuine games of {openings} openings and {types} types of task; seeds: {seeds_of}. A seed is a fresh store of
+lessons for each arm, a draw of the order in which a player without advice searches, for each attempt, and of the
+placebo's lessons. Games solved by each trial, with 95 % intervals clustered by opening.
+
+{solved}
+
+Differences in points, in pairs over the games, with 95 % intervals clustered by opening, in brackets by type of task.
+
+{gains}
+
+Made by `python -m benchmarks.alfworld.curves` on {machine}.
+"""
+
+NAME: Final = "alfworld_curves"
+FLOOR: Final = 0.3
+CONTROLS: Final[tuple[ArmName, ...]] = ("retry", "tabu-retry", "last-attempt", "own")
+
+Scores: TypeAlias = dict[str, list[float]]
+"""Whether a game was solved by a trial, for each seed, by the game's id."""
+
+
+def _share(each: dict[str, Any]) -> str:
+    return percent(Share(**each["opening"]), 1)
+
+
+def _difference(each: dict[str, Any]) -> str:
+    opening, kind = (PairedDifference(**each[name]) for name in ("opening", "type"))
+    return f"{points(opening)} [{100 * kind.low:+.1f} to {100 * kind.high:+.1f}]"
+
+
+class SharedAttempts:
+    """An agent that plays once what several arms and limits would play alike: engine and player are deterministic.
+
+    An attempt without a block is played to the longest limit, and cut for the others.
+    """
+
+    name = GameAgent.name
+    retry_safe = True
+
+    def __init__(
+        self, agents: Mapping[int, Agent], limit: int, played: dict[tuple[object, ...], Attempt]
+    ) -> None:
+        self._agents, self._limit, self._played = agents, limit, played
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Play, or remember."""
+        block = session.blocks.get(LESSONS_BLOCK, "")
+        limit = self._limit if block else max(self._agents)
+        key = (task.id, session.attempt, block, limit)
+        if key not in self._played:
+            self._played[key] = await self._agents[limit](task, session)
+        return cut(self._played[key], self._limit)
+
+
+def cut(attempt: Attempt, limit: int) -> Attempt:
+    """Return an attempt as it would have been with fewer commands."""
+    if len(attempt.steps) <= limit:
+        return attempt
+    steps = attempt.steps[:limit]
+    return Attempt(steps[-1].observation, steps, interrupted="max_turns", metadata={WON: False})
+
+
+async def measure(setting: Setting, folder: Path, limits: Sequence[int]) -> dict[int, Results]:
+    """Play all arms and seeds at each limit, or what is left of it, and return the results."""
+    played: dict[int, dict[tuple[object, ...], Attempt]] = {}
+    found = {}
+    games = spread(await anyio.to_thread.run_sync(load_games, folder))[: setting.count]
+    async with EnginePool(setting.plan.workers) as pool:
+        say = partial(click.echo, err=True)
+        tasks = await tasks_for(
+            pool, games, workers=setting.plan.workers, progress=partial(tell_quarters, say, "opening games")
+        )
+
+        def scope(arm: ArmName, seed: int) -> InMemoryVectorStore:
+            return InMemoryVectorStore(setting.embedder, namespace=f"{NAMESPACE}-{arm}-{seed}")
+
+        board = Table(pool, {game.id: game for game in games}, tasks, scope)
+
+        def make(limit: int, arm: ArmName, seed: int) -> Reflexion:
+            loops = {each: make_loop(replace(setting, step_limit=each), board, arm, seed) for each in limits}
+            agents = {each: loop.agent for each, loop in loops.items()}
+            loops[limit].agent = SharedAttempts(agents, limit, played.setdefault(seed, {}))
+            return loops[limit]
+
+        for limit in limits:
+            parts = []
+            for arm in setting.plan.arms:
+                # A folder each, so that an arm can be played anew, or beside the others.
+                log = RunLog(setting.out / f"{limit}-{arm}")
+                await log.open(_config(setting, folder, limit), resume=log.exists)
+                say(f"{limit} commands, {arm}:")
+                plan = replace(setting.plan, arms=(arm,))
+                watcher = PlainProgress()
+                parts.append(
+                    await run_experiment(plan, tasks, partial(make, limit), log=log, watcher=watcher)
+                )
+            rows = [row for part in parts for row in part.rows]
+            found[limit] = replace(parts[0], arms=setting.plan.arms, rows=rows)
+            await write_run_report(
+                found[limit], setting.out / f"{limit}", title=f"ALFWorld, {limit} commands"
+            )
+    return found
+
+
+def _config(setting: Setting, folder: Path, limit: int) -> dict[str, JSON]:
+    return {
+        "benchmark": NAME,
+        "games_from": str(folder),
+        "step_limit": limit,
+        "embedder": setting.embedder.id,
+        "min_similarity": setting.settings.min_similarity,
+    }
+
+
+def scores(results: Results, arm: ArmName, trial: int) -> Scores:
+    """Return whether each game was solved by a trial, for each seed that the arm finished."""
+    found: Scores = {}
+    for by_task in results.finished(arm).values():
+        for task, tries in by_task.items():
+            found.setdefault(task, []).append(float(results.solved(tries, results.judged_by)[trial - 1]))
+    return found
+
+
+def figures(found: Mapping[int, Results]) -> dict[str, Any]:
+    """Return shares solved and differences of arms, with intervals clustered by opening and by type of task."""
+    tasks = next(iter(found.values())).tasks
+    clusters: dict[str, dict[str, str]] = {
+        "opening": {task.id: task.prompt for task in tasks},
+        "type": {task.id: str(task.kind) for task in tasks},
+    }
+    shares, differences = [], []
+    for limit, results in found.items():
+        solved = {
+            (arm, trial): scores(results, arm, trial)
+            for arm in results.arms
+            for trial in range(1, results.trials + 1)
+        }
+        for (arm, trial), each in solved.items():
+            found_by = {name: clustered_share(_grouped(each, of)) for name, of in clusters.items()}
+            shares.append(
+                {"limit": limit, "arm": arm, "trial": trial, **{k: asdict(v) for k, v in found_by.items()}}
+            )
+        for control, arm in _pairs(results.arms):
+            for trial in range(2, results.trials + 1):
+                pair = solved[control, trial], solved[arm, trial]
+                by = {name: asdict(paired_difference(*pair, clusters=of)) for name, of in clusters.items()}
+                differences.append({"limit": limit, "arm": arm, "less": control, "trial": trial, **by})
+    return {
+        "games": len(tasks),
+        "openings": len({task.prompt for task in tasks}),
+        "types": len({task.kind for task in tasks}),
+        "seeds": {limit: list(results.seeds) for limit, results in found.items()},
+        "machine": machine(),
+        "shares": shares,
+        "differences": differences,
+    }
+
+
+def _grouped(each: Scores, clusters: Mapping[str, str]) -> list[list[bool]]:
+    groups: dict[str, list[bool]] = {}
+    for task, outcomes in each.items():
+        groups.setdefault(clusters[task], []).extend(map(bool, outcomes))
+    return list(groups.values())
+
+
+def _pairs(arms: Sequence[ArmName]) -> Iterator[tuple[ArmName, ArmName]]:
+    """Each control with each arm, and controls with one another once."""
+    controls = [arm for arm in CONTROLS if arm in arms]
+    for control in controls:
+        done = controls[: controls.index(control) + 1]
+        yield from ((control, arm) for arm in arms if arm not in done)
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """Return the tables as Markdown."""
+    trials = sorted({each["trial"] for each in found["shares"]})
+    shares = _lines(found["shares"], lambda each: (each["limit"], each["arm"]), _share)
+    differences = _lines(
+        found["differences"], lambda each: (each["limit"], f"{each['arm']} - {each['less']}"), _difference
+    )
+    seeds = ", ".join(f"{len(seeds)} at {limit} commands" for limit, seeds in found["seeds"].items())
+    return PAGE.format(
+        **found,
+        seeds_of=seeds,
+        solved=table(["commands", "arm", *(f"trial {trial}" for trial in trials)], shares),
+        gains=table(["commands", "arms", *(f"trial {trial}" for trial in trials[1:])], differences),
+    )
+
+
+def _lines(
+    rows: Iterable[dict[str, Any]],
+    key: Callable[[dict[str, Any]], tuple[Any, ...]],
+    cell: Callable[[Any], str],
+) -> list[tuple[Any, ...]]:
+    """One line for each key, with a cell for each trial."""
+    return [(*name, *map(cell, group)) for name, group in groupby(rows, key)]
+
+
+@click.command()
+@click.option(
+    "--games",
+    type=click.Path(path_type=Path, exists=True),
+    required=True,
+    help="As alfworld-download writes.",
+)
+@click.option("--limit", metavar="N", type=COUNT, help="How many games, of all types; by default all.")
+@click.option(
+    "--limits", callback=numbers, default="16,20,30,50", show_default=True, help="Commands per try."
+)
+@click.option("--work", type=click.Path(path_type=Path), default=Path("runs/curves"), show_default=True)
+@arms_option("retry,tabu-retry,last-attempt,own,monotonic,selective,irrelevant")
+@plan_options("game", k=3, workers=cores)
+@embedder_option
+@out_option("table and figures")
+def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
+    """Play, or go on, and write the table."""
+    plan = Plan(
+        options["arms"],
+        options["trials"],
+        options["seeds"],
+        options["workers"],
+        options["k"],
+        cluster="prompt",
+    )
+    setting = Setting(
+        plan,
+        options["work"],
+        embedder_called(options["embedder"]),
+        count=options["limit"],
+        settings=recall_settings(FLOOR),
+    )
+    found = figures(anyio.run(measure, setting, options["games"], options["limits"]))
+    write_result(options["out"], NAME, found, page(found))
+
+
+if __name__ == "__main__":
+    main()

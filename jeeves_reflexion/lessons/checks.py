@@ -1,0 +1,87 @@
+"""Checks: would a lesson change an attempt? A callable that says so, and one that asks a language model.
+
+A check is asked before a lesson is kept, so that its reason goes back to the reflector; what it can't say is no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from jeeves_reflexion.callables import run
+from jeeves_reflexion.errors import HOPELESS, described
+from jeeves_reflexion.lessons.screening.characters import inert
+from jeeves_reflexion.lessons.screening.screens import stated_verdict
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.text import abridge, cut_middle, fence, read_prompt
+from jeeves_reflexion.types import Task
+from jeeves_reflexion.values import plain_number
+
+_SHOWN: Final = 200
+_TASK_TOKENS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a check says of a lesson: whether it would change an attempt at a similar task, and why.
+
+    ``changes`` is None where that was not decided.
+    """
+
+    changes: bool | None
+    why: str = ""
+
+
+class Check(Protocol):
+    """Says whether a lesson would change an attempt; a plain function is one, async or not, and may return a bool.
+
+    One that is not async runs in a worker thread. What it raises leaves the lesson undecided.
+    """
+
+    def __call__(self, task: Task, lesson: str, /) -> Opinion | bool | Awaitable[Opinion | bool]:
+        """Judge the lesson that an attempt at the task taught."""
+        ...
+
+
+async def opinion_of(check: Check, task: Task, lesson: str) -> Opinion:
+    """Ask a check; what it raises, but for what no further attempt would mend, is no opinion."""
+    try:
+        said = await run(check, lambda: check(task, lesson))
+    except HOPELESS:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the lesson
+        return Opinion(None, _short(f"the check failed: {described(error)}"))
+    changes, why = (said.changes, said.why) if isinstance(said, Opinion) else (said, "")
+    changes = plain_number(changes)  # numpy has a bool of its own
+    if isinstance(changes, bool) or (changes is None and said is not None):
+        return Opinion(changes, _short(str(why)))
+    return Opinion(None, _short(f"the check returned {said!r} instead of an Opinion"))
+
+
+class ModelCheck:
+    """Asks a language model, once, whether a lesson would change an attempt at a task like the one that taught it.
+
+    A reply that states no verdict, or two, decides nothing. Raises ``ModelError`` when the model can't be reached.
+    ``prompt`` is a text, or the path of a file.
+    """
+
+    def __init__(self, model: ChatModel, *, prompt: str | Path | None = None) -> None:
+        self.model = model
+        self._prompt = read_prompt(prompt, "jeeves_reflexion.lessons", "check.md")
+
+    async def __call__(self, task: Task, lesson: str, /) -> Opinion:
+        """Return what the model thinks of a lesson."""
+        # A marker of a chat template would let either text answer in the model's place.
+        asked, lesson = cut_middle(inert(task.prompt), _TASK_TOKENS), inert(lesson)
+        material = f"{fence('task', asked)}\n\n{fence('lesson', lesson)}"
+        completion = await ask(self.model, [Message("system", self._prompt), Message("user", material)])
+        stated = stated_verdict(completion.text, "changes", [asked, lesson])
+        return Opinion(None, "the model's reply states no verdict") if stated is None else Opinion(*stated)
+
+
+def _short(why: str) -> str:
+    return abridge(redact(why), _SHOWN)
