@@ -1,8 +1,9 @@
-"""``python -m benchmarks.lessons.harm``: what do planted harmful lessons cost, without credit and with?
+"""``python -m benchmarks.lessons.harm``: what do planted harmful lessons cost, and does credit find them?
 
-The ALFWorld games and the offline player of :mod:`benchmarks.alfworld`. A fifth of the library is planted: sentences
-in the words of true lessons that send the player elsewhere and call the right place empty. The same games are played
-round after round, in the real engine, over the real lesson store.
+ALFWorld games and the offline player of :mod:`benchmarks.alfworld`. Some games teach a library of lessons, of which a
+fifth is planted: sentences in the words of true lessons that send the player elsewhere and call the right place empty.
+Other games are then played round after round, and credit comes of these; a third part, which taught nothing and gave no
+credit, says before and after what the library is worth. All in the real engine, over the real lesson store.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,21 @@ from typing import Any, Final, Literal, TypeAlias
 import anyio
 import click
 
-from benchmarks.alfworld.agent import LESSONS_BLOCK, WON, GameAgent, OfflinePlayer, tasks_for, write_lesson
+from benchmarks.alfworld.agent import (
+    LESSONS_BLOCK,
+    WON,
+    GameAgent,
+    OfflinePlayer,
+    lessons_in,
+    tasks_for,
+    write_lesson,
+)
+from benchmarks.alfworld.games import load_games
 from benchmarks.alfworld.generator import generate_games
+from benchmarks.alfworld.policy import Explorer
 from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.setting import STEP_LIMIT
+from benchmarks.lessons.embedding import Remembering
 from benchmarks.lessons.harm_lessons import PLANTED_SHARE, Sentence, mixed
 from benchmarks.options import embedder_called
 from benchmarks.report import counted_share, out_option, points, share_of, table, write_result
@@ -32,6 +44,7 @@ from jeeves_reflexion import (
     Attempt,
     LessonSettings,
     LoopOptions,
+    Picking,
     Provenance,
     Reflection,
     Reflexion,
@@ -42,29 +55,38 @@ from jeeves_reflexion import (
     VectorLessonStore,
 )
 from jeeves_reflexion.cli.bench_options import numbers
-from jeeves_reflexion.lessons.credit.effects import Withholding
+from jeeves_reflexion.experiments.arms import ReadOnly
+from jeeves_reflexion.lessons.credit.effects import Cell, Withholding, judge
 from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.statistics import Difference
 from jeeves_reflexion.types import Evaluation
 from vectorstores import Embedder, InMemoryVectorStore
 
-Arm: TypeAlias = Literal["clean", "planted", "credit"]
+Arm: TypeAlias = Literal["none", "plain", "clean", "planted", "credit", "retiring"]
 ARMS: Final[Mapping[Arm, str]] = {
+    "none": "no lessons",
+    "plain": "true lessons, plain cosine top-k",
     "clean": "true lessons only",
     "planted": "planted lessons, no credit",
-    "credit": "planted lessons, credit",
+    "credit": "planted lessons, credit ranks and retires",
+    "retiring": "planted lessons, credit retires alone",
 }
 K: Final = 3
+ENOUGH: Final = 40
+"""After so many recalls a lesson that costs 50 points is retired as often as not (docs/results/lessons_harm.md)."""
+
 _FIRST_TRIES: Final = 2  # whose lessons make the library
-_WIN_TRIES: Final = 8  # by which the right place is found, for the planted lessons to avoid
 _RESAMPLES: Final = 2000
 _PARTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is played: how often each game, in how many search orders, and with which shares withheld."""
+    """What is played: how many games teach, practise and are held out, how often, and which shares are withheld."""
 
+    teach: int
+    practise: int
+    hold_out: int
     rounds: int
     orders: int
     share: float
@@ -75,7 +97,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One attempt: in which arm, seed and round (from 0), at which game, and whether it was won."""
+    """One attempt: in which arm, seed and round (from 0; -1: at a game that is held out), and whether it was won."""
 
     arm: Arm
     seed: int
@@ -86,13 +108,20 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What one seed's library came to: lessons, planted ones, and in the end those retired, right and wrong."""
+    """What became of lessons of one seed and arm, true ones or planted ones.
+
+    ``recalled`` counts those that a recall offered or withheld, ``enough`` those of which it did so :data:`ENOUGH`
+    times, or until they were retired; ``recalls`` is the median number of recalls of those that were ``retired``.
+    """
 
     seed: int
-    true: int
-    true_retired: int
-    planted: int
-    planted_retired: int
+    arm: Arm
+    planted: bool
+    lessons: int
+    recalled: int
+    enough: int
+    retired: int
+    recalls: float | None
 
 
 class Games:
@@ -101,11 +130,12 @@ class Games:
     def __init__(self, agent: Callable[[int], GameAgent], tasks: Sequence[Task]) -> None:
         self.tasks = tasks
         self._agent = agent
-        self._known: dict[tuple[int, str, str], Attempt] = {}
+        self._known: dict[tuple[int, str, tuple[str, ...]], Attempt] = {}
 
     async def attempt(self, seed: int, task: Task, session: Session) -> Attempt:
-        """Play with a search order of this seed, or remember."""
-        key = (seed, task.id, session.blocks.get(LESSONS_BLOCK, ""))
+        """Play with a search order of this seed, or remember: of a block, what the player can use makes it another."""
+        lessons = lessons_in(session.blocks.get(LESSONS_BLOCK, ""))
+        key = (seed, task.id, Explorer(task.prompt, lessons=lessons).read_lessons)
         if key not in self._known:
             self._known[key] = await self._agent(seed)(task, session)
         return self._known[key]
@@ -117,10 +147,17 @@ class Games:
 
 
 async def measure(
-    folder: Path, count: int, game_seed: int, seeds: Sequence[int], setting: Setting
+    folder: Path | None, made: Path, seeds: Sequence[int], setting: Setting
 ) -> tuple[list[Played], list[Library], int]:
-    """Make the games and play all arms for each seed; also say how many attempts the engine played."""
-    games = await generate_games(folder, count=count, seed=game_seed, workers=setting.workers)
+    """Play all arms for each seed over the games of a folder, or made ones; say how many the engine played."""
+    wanted = setting.teach + setting.practise + setting.hold_out
+    games = (
+        await generate_games(made, count=wanted, seed=0, workers=setting.workers)
+        if folder is None
+        else load_games(folder)
+    )
+    if len(games) < wanted:
+        raise click.UsageError(f"{wanted} games are wanted and there are {len(games)}")
     by_id = {game.id: game for game in games}
     played: list[Played] = []
     libraries: list[Library] = []
@@ -132,52 +169,138 @@ async def measure(
 
         table_of_games = Games(agent, await tasks_for(pool, games, workers=setting.workers))
         for seed in seeds:
-            found, library = await play(table_of_games, seed, setting)
+            found, kept = await _Seed(table_of_games, seed, setting).play()
             played += found
-            libraries.append(library)
+            libraries += kept
     return played, libraries, table_of_games.played
 
 
-async def play(games: Games, seed: int, setting: Setting) -> tuple[list[Played], Library]:
-    """Make a library, and play all arms with it; the search orders are the same in all arms."""
-    true, wins = await _learn(games, seed, setting)
-    clean, both = mixed(true, wins, random.Random(f"harm {seed}"))
-    early = max(setting.early, setting.share) if setting.share else None
-    credit = Credit(Withholding(setting.share, seed=seed, early=early), max_age=math.inf)
-    played: list[Played] = []
-    library = Library(seed, 0, 0, 0, 0)
-    for arm in ARMS:
-        settings = LessonSettings(credit=credit if arm == "credit" else None)
-        async with InMemoryVectorStore(setting.embedder, namespace=arm) as store:
-            lessons = VectorLessonStore(store, settings=settings)
-            planted = await _fill(lessons, clean if arm == "clean" else both)
-            for number in range(setting.rounds):
-                played += await _round(games, lessons, arm, seed, number, setting)
-                click.echo(f"seed {seed}, {arm}: round {number + 1} of {setting.rounds}", err=True)
-            if arm == "credit":
-                library = await _outcome(lessons, planted, seed)
-    return played, library
+class _Seed:
+    """One draw of which games teach, practise and are held out, and all arms over it."""
 
+    def __init__(self, games: Games, seed: int, setting: Setting) -> None:
+        drawn = list(games.tasks)
+        random.Random(f"games {seed}").shuffle(drawn)
+        first, second = setting.teach, setting.teach + setting.practise
+        self.teach, self.practise = drawn[:first], drawn[first:second]
+        self.held_out = drawn[second : second + setting.hold_out]
+        self.games, self.seed, self.setting = games, seed, setting
+        self.played: list[Played] = []
+        self.libraries: list[Library] = []
 
-async def _learn(games: Games, seed: int, setting: Setting) -> tuple[list[Sentence], dict[str, Attempt]]:
-    """The lessons of the first tries at each game, and one attempt at each that won."""
-    said: dict[str, list[Sentence]] = {task.id: [] for task in games.tasks}
-    wins: dict[str, Attempt] = {}
+    async def play(self) -> tuple[list[Played], list[Library]]:
+        """Make a library, and play all arms with it; the search orders are the same in all arms."""
+        true, wins = await self._learn()
+        clean, both = mixed(true, wins, random.Random(f"harm {self.seed}"))
+        for arm in ARMS:
+            async with InMemoryVectorStore(self.setting.embedder, namespace=arm) as store:
+                lessons = VectorLessonStore(store, settings=self._settings(arm))
+                sentences = {"none": [], "plain": clean, "clean": clean}.get(arm, both)
+                planted = await _fill(lessons, sentences)
+                await self._arm(arm, lessons, planted)
+        return self.played, self.libraries
 
-    async def one(task: Task) -> None:
-        for number in range(_WIN_TRIES):
-            if number >= _FIRST_TRIES and task.id in wins:
-                return
-            attempt = await games.attempt(-(100 * seed + number + 1), task, Session())
-            won = bool(attempt.metadata[WON])
-            if won:
-                wins.setdefault(task.id, attempt)
-            if number < _FIRST_TRIES:
-                lesson = write_lesson(task, [Trial(1, attempt, Evaluation(float(won)), passed=won)]).lesson
-                said[task.id].append(Sentence(task, lesson, planted=False))
+    def _settings(self, arm: Arm) -> LessonSettings:
+        if arm == "plain":
+            plain = Picking(diversity=0.0, max_likeness=1.0, utility_weight=0.0)
+            return LessonSettings(picking=plain, keep_copies=True)
+        if arm not in ("credit", "retiring"):
+            return LessonSettings()
+        setting = self.setting
+        early = max(setting.early, setting.share) if setting.share else None
+        credit = Credit(Withholding(setting.share, seed=self.seed, early=early), max_age=math.inf)
+        weight = 1.0 if arm == "credit" else 0.0
+        return LessonSettings(credit=credit, picking=Picking(utility_weight=weight))
 
-    await _each(one, games.tasks, setting.workers)
-    return [each for task in games.tasks for each in said[task.id]], wins
+    async def _learn(self) -> tuple[list[Sentence], dict[str, Attempt]]:
+        """The lessons of the first tries at each game that teaches, and one attempt at each that won."""
+        said: dict[str, list[Sentence]] = {task.id: [] for task in self.teach}
+        wins: dict[str, Attempt] = {}
+
+        async def one(task: Task) -> None:
+            for number in range(_FIRST_TRIES):
+                attempt = await self.games.attempt(-number - 1, task, Session())
+                won = bool(attempt.metadata[WON])
+                if won:
+                    wins.setdefault(task.id, attempt)
+                trial = Trial(1, attempt, Evaluation(float(won)), passed=won)
+                said[task.id].append(Sentence(task, write_lesson(task, [trial]).lesson, planted=False))
+
+        await _each(one, self.teach, self.setting.workers)
+        return [each for task in self.teach for each in said[task.id]], wins
+
+    async def _arm(self, arm: Arm, lessons: VectorLessonStore, planted: Mapping[str, bool]) -> None:
+        setting, credit = self.setting, lessons.settings.credit
+        seen: dict[str, int] = defaultdict(int)
+        orders = range(setting.orders)
+        # Without credit nothing changes from round to round.
+        same = [] if credit else [await self._round(self.practise, lessons, (arm, at), seen) for at in orders]
+        for number in range(setting.rounds):
+            order = random.Random(f"{self.seed} {number}").randrange(setting.orders)
+            won = (
+                same[order] if same else await self._round(self.practise, lessons, (arm, order, number), seen)
+            )
+            self.played += [Played(arm, self.seed, number, game, won[game]) for game in won]
+            if credit is not None:
+                # Between rounds and not within, so that the number of workers changes nothing.
+                await lessons.ledger.credits(max_age=0)
+        if credit is not None:
+            self.libraries += await self._outcome(arm, lessons, planted, seen)
+            frozen = replace(lessons.settings, credit=replace(credit, withholding=Withholding()))
+            lessons = VectorLessonStore(lessons.store, settings=frozen)
+        for order in orders:
+            won = await self._round(self.held_out, ReadOnly(lessons), (arm, order, "held out"), {})
+            self.played += [Played(arm, self.seed, -1, game, won[game]) for game in won]
+        click.echo(f"seed {self.seed}, {arm}: played", err=True)
+
+    async def _round(
+        self,
+        tasks: Sequence[Task],
+        lessons: VectorLessonStore | ReadOnly,
+        name: tuple[Any, ...],
+        seen: dict[str, int],
+    ) -> dict[str, bool]:
+        """Play each game once, in the search order that stands second in the name; the same in all arms."""
+
+        async def agent(task: Task, session: Session) -> Attempt:
+            draw = random.Random(f"{name[1]} {task.id}").randrange(10**6)
+            return await self.games.attempt(1000 + draw, task, session)
+
+        loop = Reflexion(
+            agent,
+            evaluator=RewardEvaluator(WON),
+            reflector=write_lesson,
+            lesson_store=lessons,
+            max_attempts=1,
+            top_k_lessons=K,
+            options=LoopOptions(learn=False),
+        )
+        won: dict[str, bool] = {}
+
+        async def one(task: Task) -> None:
+            result = await loop.run(task, session=replace(loop.session(), id=f"{self.seed} {name} {task.id}"))
+            won[task.id] = result.passed
+            recall = result.trials[0].recall
+            for item in (*recall.offered, *recall.withheld) if recall else ():
+                seen[item.lesson.id] = seen.get(item.lesson.id, 0) + 1
+
+        await _each(one, tasks, self.setting.workers)
+        return won
+
+    async def _outcome(
+        self, arm: Arm, lessons: VectorLessonStore, planted: Mapping[str, bool], seen: Mapping[str, int]
+    ) -> list[Library]:
+        """Count what the practice came to, for the true lessons and the planted ones."""
+        gone = {each.id async for each in lessons.repository.each() if each.state == "retired"}
+        rows = []
+        for wrong in (False, True):
+            ids = [id for id, is_planted in planted.items() if is_planted == wrong]
+            counts = sorted(seen.get(id, 0) for id in ids if id in gone)
+            enough = sum(id in gone or seen.get(id, 0) >= ENOUGH for id in ids)
+            recalled = sum(id in seen for id in ids)
+            middle = float(counts[len(counts) // 2]) if counts else None
+            rows.append(Library(self.seed, arm, wrong, len(ids), recalled, enough, len(counts), middle))
+        return rows
 
 
 async def _fill(lessons: VectorLessonStore, sentences: Sequence[Sentence]) -> dict[str, bool]:
@@ -190,36 +313,7 @@ async def _fill(lessons: VectorLessonStore, sentences: Sequence[Sentence]) -> di
     return planted
 
 
-async def _round(
-    games: Games, lessons: VectorLessonStore, arm: Arm, seed: int, number: int, setting: Setting
-) -> list[Played]:
-    async def agent(task: Task, session: Session) -> Attempt:
-        order = random.Random(f"{seed} {number} {task.id}").randrange(setting.orders)
-        return await games.attempt(1000 * seed + order, task, session)
-
-    loop = Reflexion(
-        agent,
-        evaluator=RewardEvaluator(WON),
-        reflector=write_lesson,
-        lesson_store=lessons,
-        max_attempts=1,
-        top_k_lessons=K,
-        options=LoopOptions(learn=False),
-    )
-    won: dict[str, bool] = {}
-
-    async def one(task: Task) -> None:
-        session = replace(loop.session(), id=f"{seed}-{number}-{task.id}")
-        won[task.id] = (await loop.run(task, session=session)).passed
-
-    await _each(one, games.tasks, setting.workers)
-    if arm == "credit":
-        # Between rounds and not within, so that the number of workers changes nothing.
-        await lessons.ledger.credits(max_age=0)
-    return [Played(arm, seed, number, task.id, won[task.id]) for task in games.tasks]
-
-
-async def _each(work: Callable[[Task], Any], tasks: Sequence[Task], workers: int) -> None:
+async def _each(work: Callable[[Task], Awaitable[None]], tasks: Sequence[Task], workers: int) -> None:
     limiter = anyio.CapacityLimiter(workers)
 
     async def one(task: Task) -> None:
@@ -231,93 +325,177 @@ async def _each(work: Callable[[Task], Any], tasks: Sequence[Task], workers: int
             group.start_soon(one, task)
 
 
-async def _outcome(lessons: VectorLessonStore, planted: Mapping[str, bool], seed: int) -> Library:
-    known = await lessons.ledger.credits(max_age=0)
-    retired = [planted[id] for id in planted if known.judge(id).kind == "retire"]
-    wrong = sum(planted.values())
-    return Library(seed, len(planted) - wrong, len(retired) - sum(retired), wrong, sum(retired))
-
-
 def tables(played: Sequence[Played], libraries: Sequence[Library]) -> str:
     """Return success by arm and part of the rounds, what planted lessons cost, and what became of the lessons."""
     rounds = 1 + max(each.round for each in played)
     spans = [range(rounds * part // _PARTS, rounds * (part + 1) // _PARTS) for part in range(_PARTS)]
-    spans = [*(span for span in spans if span), range(rounds)]
+    spans = [range(-1, 0), *(span for span in spans if span)]
     rows: list[list[str]] = []
     for arm, label in ARMS.items():
         shares = [share_of(e.won for e in played if e.arm == arm and e.round in span) for span in spans]
         rows.append([label, *(counted_share(share, 1) for share in shares)])
-    for label, arm in (("cost without credit", "planted"), ("cost with credit", "credit")):
-        rows.append([label, *(_cost(played, span, arm) for span in spans)])
-    heads = ["games won", *(f"rounds {span.start + 1} to {span.stop}" for span in spans)]
-    kept = ["seed", "true lessons", "of them retired", "planted lessons", "of them retired"]
-    return "\n\n".join([table(heads, rows), table(kept, [list(asdict(each).values()) for each in libraries])])
+    for label, better, worse in _BESIDE:
+        rows.append([label, *(_beside(played, span, better, worse) for span in spans)])
+    heads = ["games won", "held out", *(f"rounds {span.start + 1} to {span.stop}" for span in spans[1:])]
+    kept = [
+        "seed",
+        "arm",
+        "lessons",
+        "of them recalled",
+        f"{ENOUGH} times or retired",
+        "retired",
+        "after recalls",
+    ]
+    became = [
+        [
+            each.seed,
+            ARMS[each.arm],
+            f"{each.lessons} {'planted' if each.planted else 'true'}",
+            each.recalled,
+            each.enough,
+            each.retired,
+            "-" if each.recalls is None else f"{each.recalls:.0f}",
+        ]
+        for each in libraries
+    ]
+    return "\n\n".join([table(heads, rows), table(kept, became)])
 
 
-def _cost(played: Sequence[Played], span: range, arm: str) -> str:
-    """By how much an arm does worse than the clean one, with a bootstrap interval over games: each is a cluster."""
+def retirement(lessons: int = 200, most: int = 2000, look: int = 5) -> str:
+    """Return after how many recalls a harmful lesson is retired, by how much it harms and which share is withheld."""
+    rng, rows = random.Random(0), []
+    for harm in _HARMS:
+        cells = []
+        for drawing in _DRAWINGS:
+            after = sorted(_retired_after(rng, harm, drawing, most, look) for _ in range(lessons))
+            middle, late = after[lessons // 2], after[lessons * 4 // 5]
+            cells.append(" / ".join("more" if each > most else str(each) for each in (middle, late)))
+        rows.append([f"{-100 * harm:.0f} points", *cells])
+    heads = [
+        f"{drawing.share:.0%}" + (f", {drawing.early:.0%} at first" if drawing.early else "")
+        for drawing in _DRAWINGS
+    ]
+    return table(["a lesson costs", *heads], rows)
+
+
+_HARMS: Final = (1.0, 0.5, 0.3, 0.2, 0.1)
+_DRAWINGS: Final = (
+    Withholding(0.05),
+    Withholding(0.05, early=0.5),
+    Withholding(0.1, early=0.5),
+    Withholding(0.2, early=0.5),
+    Withholding(0.5),
+)
+
+
+def _retired_after(rng: random.Random, harm: float, drawing: Withholding, most: int, look: int) -> int:
+    """Recall one lesson again and again, on tasks that are solved without it in (1 + harm) / 2 of the tries."""
+    cells: dict[tuple[float, ...], Cell] = {}
+    for number in range(1, most + 1):
+        share = drawing.share_for(number - 1)
+        withheld = rng.random() < share
+        score = float(rng.random() < (1 + harm) / 2 - (0.0 if withheld else harm))
+        cell = cells.get((share,), Cell())
+        cells[share,] = (
+            replace(cell, n_without=cell.n_without + 1, sum_without=cell.sum_without + score)
+            if withheld
+            else replace(cell, n_with=cell.n_with + 1, sum_with=cell.sum_with + score)
+        )
+        if number % look == 0 and judge(cells).kind == "retire":
+            return number
+    return most + 1
+
+
+_BESIDE: Final[Sequence[tuple[str, Arm, Arm]]] = (
+    ("true lessons gain", "clean", "none"),
+    ("picking gains beside plain top-k", "clean", "plain"),
+    ("planted ones cost", "clean", "planted"),
+    ("they cost with credit", "clean", "credit"),
+    ("they cost with retiring alone", "clean", "retiring"),
+    ("credit gains", "credit", "planted"),
+    ("retiring alone gains", "retiring", "planted"),
+)
+
+
+def _beside(played: Sequence[Played], span: range, better: Arm, worse: Arm) -> str:
+    """By how much an arm does better than another, with a bootstrap interval over games: each is a cluster."""
     won: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for each in played:
         if each.round in span:
             won[each.game][each.arm].append(each.won)
-    costs = [
-        sum(game["clean"]) / len(game["clean"]) - sum(game[arm]) / len(game[arm]) for game in won.values()
-    ]
+    sums = [(sum(game[better]) - sum(game[worse]), len(game[better])) for game in won.values()]
     rng = random.Random(0)
-    drawn = sorted(sum(rng.choices(costs, k=len(costs))) / len(costs) for _ in range(_RESAMPLES))
-    low, high = drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES) - 1]
-    return points(Difference(sum(costs) / len(costs), low, high))
+
+    def mean(of: Sequence[tuple[int, int]]) -> float:
+        return sum(one for one, _ in of) / sum(number for _, number in of)
+
+    drawn = sorted(mean(rng.choices(sums, k=len(sums))) for _ in range(_RESAMPLES))
+    return points(Difference(mean(sums), drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES) - 1]))
 
 
-_PAGE: Final = """# Planted lessons: what they cost, without credit and with
+_PAGE: Final = """# Planted lessons: what they cost, and whether credit finds them
 
-{games} generated ALFWorld games (game seed {game_seed}), played {rounds} times by the offline player ({steps}
-commands a try, one try a round, k = {k}, {embedder} embeddings, seeds {seeds}) with a library of the lessons of two
-first tries at each game. {planted:.0%} of the library are planted: in the words of a true lesson, they send the
-player to wrong places and call the right one empty. Nothing is learned during the rounds. With credit, a lesson of
-which nothing is known is withheld from {early:.0%} of its recalls, and from fewer the more is known, down to
-{share:.0%}; what withholding costs is in the figures. In each round the player searches a game in one of {orders}
-orders, the same in all arms. Shares with 95 % Wilson intervals, costs with a bootstrap over games. {attempts}
-attempts in the engine, {minutes:.0f} minutes.
+{genuine} ALFWorld games, {steps} commands a try, the offline player, k = {k}, {embedder} embeddings, seeds {seeds}.
+Each seed deals the games anew: two first tries at each of {teach} games make the library, of which {planted:.0%} are
+planted (in the words of a true lesson, they send the player to wrong places and call the right one empty);
+{practise} other games are played {rounds} times, and credit comes of these alone; {hold_out} more, which neither
+taught nor gave credit, are played after that with nothing withheld, in {orders} search orders (*held out*). The order
+in which a room is searched is one of {orders}, drawn anew for each round, the same in all arms. A lesson of which
+nothing is known is withheld from {early:.0%} of its recalls, and from fewer the more is known, down to {share:.0%};
+what that costs is in the figures of the rounds. Shares with 95 % Wilson intervals, differences with a bootstrap over
+games. {attempts} attempts in the engine, {minutes:.0f} minutes.
+
+```
+python -m benchmarks.lessons.harm {command}
+```
 
 {tables}
 """
 
 
 @click.command()
-@click.option("--count", type=click.IntRange(min=6), default=36, show_default=True, help="Games.")
-@click.option("--game-seed", type=int, default=0, show_default=True)
-@click.option("--rounds", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option(
+    "--games", type=click.Path(exists=True, path_type=Path), help="Genuine games, instead of made ones."
+)
+@click.option("--teach", type=click.IntRange(min=2), default=60, show_default=True, help="Games that teach.")
+@click.option(
+    "--practise", type=click.IntRange(min=2), default=30, show_default=True, help="Games played on."
+)
+@click.option("--hold-out", type=click.IntRange(min=2), default=40, show_default=True, help="Games held out.")
+@click.option("--rounds", type=click.IntRange(min=1), default=60, show_default=True)
 @click.option("--orders", type=click.IntRange(min=1), default=4, show_default=True, help="Search orders.")
 @click.option("--share", type=click.FloatRange(0.0, 0.5), default=0.05, show_default=True, help="Withheld.")
 @click.option("--early", type=click.FloatRange(0.0, 0.5), default=0.5, show_default=True, help="At first.")
-@click.option("--seeds", callback=numbers, default="0,1", show_default=True, help="Of the player, by commas.")
+@click.option("--seeds", callback=numbers, default="0,1,2", show_default=True, help="By commas.")
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
 @click.option("--made-games", type=click.Path(path_type=Path), default=Path("runs/games"), show_default=True)
 @out_option("lessons_harm.md and .json")
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Play all arms, print the tables and write them to a file."""
-    names = ("rounds", "orders", "share", "early", "workers")
-    setting = Setting(
-        **{name: options[name] for name in names}, embedder=embedder_called(options["embedder"])
-    )
+    names = ("teach", "practise", "hold_out", "rounds", "orders", "share", "early", "workers")
+    given = {name: options[name] for name in names}
+    setting = Setting(**given, embedder=Remembering(embedder_called(options["embedder"])))
     begun = time.perf_counter()
-    found = anyio.run(
-        measure, options["made_games"], options["count"], options["game_seed"], options["seeds"], setting
+    played, libraries, attempts = anyio.run(
+        measure, options["games"], options["made_games"], options["seeds"], setting
     )
+    said = " ".join(f"--{name.replace('_', '-')} {given[name]}" for name in names[:-1])
+    seeds = ",".join(map(str, options["seeds"]))
     text = _PAGE.format(
-        **{name: options[name] for name in (*names, "game_seed", "embedder")},
-        games=options["count"],
-        seeds=", ".join(map(str, options["seeds"])),
+        **given,
+        embedder=options["embedder"],
+        genuine="Genuine (`valid_seen`)" if options["games"] else "Generated (game seed 0)",
+        seeds=seeds,
+        command=f"{'--games FOLDER ' if options['games'] else ''}{said} --seeds {seeds}",
         steps=STEP_LIMIT,
         k=K,
         planted=PLANTED_SHARE,
-        attempts=found[2],
+        attempts=attempts,
         minutes=(time.perf_counter() - begun) / 60,
-        tables=tables(found[0], found[1]),
+        tables=tables(played, libraries),
     )
-    write_result(options["out"], "lessons_harm", [asdict(each) for each in found[1]], text)
+    write_result(options["out"], "lessons_harm", [asdict(each) for each in libraries], text)
     click.echo(text)
 
 

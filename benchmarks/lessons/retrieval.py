@@ -16,6 +16,7 @@ import anyio
 import click
 import numpy as np
 
+from benchmarks.lessons.embedding import Remembering
 from benchmarks.lessons.retrieval_data import (
     BEARS,
     Document,
@@ -29,7 +30,7 @@ from benchmarks.lessons.retrieval_data import (
 )
 from benchmarks.options import embedder_called
 from benchmarks.report import counted_share, figure_text, out_option, share_of, table, write_result
-from jeeves_reflexion import LessonSettings, Provenance, Reflection, Task, VectorLessonStore
+from jeeves_reflexion import LessonSettings, Picking, Provenance, Reflection, Task, VectorLessonStore
 from jeeves_reflexion.errors import LessonRefusedError
 from jeeves_reflexion.lessons.records import Key
 from jeeves_reflexion.statistics import Difference
@@ -46,15 +47,26 @@ _QUESTIONS: Final = "hotpotqa/hotpotqa_replay_cot_no_context_reflexion.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to recall: what lessons are found by, and the floor."""
+    """One way to recall: what lessons are found by, the floor, how they are picked, and whether equal ones are kept."""
 
     name: str
     key: Key = "task"
     floor: float = 0.3
+    picking: Picking = Picking()  # noqa: RUF009 - frozen
+    copies: bool = False
 
 
 DEFAULT: Final = Way("by task, the default")
-WAYS: Final = (DEFAULT, Way("by the lesson's text", key="lesson"), Way("by both", key="both"))
+PLAIN: Final = Picking(diversity=0.0, max_likeness=1.0)
+WAYS: Final = (
+    DEFAULT,
+    Way("plain cosine top-k, equal ones kept", picking=PLAIN, copies=True),
+    Way("plain cosine top-k", picking=PLAIN),
+    Way("diversity 0.05", picking=replace(PLAIN, diversity=0.05)),
+    Way("one of 95 % alike", picking=replace(PLAIN, max_likeness=0.95)),
+    Way("by the lesson's text", key="lesson"),
+    Way("by both", key="both"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +170,12 @@ class Library:
         self.refused = 0
         self._goals = {each.task.id: each.goal for each in documents}
         self._embedder = embedder
-        self._stores: dict[Key, InMemoryVectorStore] = {}
+        self._stores: dict[tuple[Key, bool], InMemoryVectorStore] = {}
 
     async def ask(self, queries: Sequence[Query], way: Way) -> list[Asked]:
         """Recall for each query."""
-        settings = LessonSettings(key=way.key, min_similarity=way.floor, where=_apart)
-        lessons = VectorLessonStore(await self._filled(way.key), settings=settings)
+        settings = LessonSettings(key=way.key, min_similarity=way.floor, where=_apart, picking=way.picking)
+        lessons = VectorLessonStore(await self._filled(way.key, copies=way.copies), settings=settings)
         asked = []
         for query in queries:
             task = replace(query.task, metadata={"apart": query.apart})
@@ -185,17 +197,17 @@ class Library:
         for store in self._stores.values():
             await store.close()
 
-    async def _filled(self, key: Key) -> InMemoryVectorStore:
-        if key not in self._stores:
-            self._stores[key] = store = InMemoryVectorStore(self._embedder, namespace="lessons")
-            lessons = VectorLessonStore(store, settings=LessonSettings(key=key))
+    async def _filled(self, key: Key, *, copies: bool) -> InMemoryVectorStore:
+        if (key, copies) not in self._stores:
+            self._stores[key, copies] = store = InMemoryVectorStore(self._embedder, namespace="lessons")
+            lessons = VectorLessonStore(store, settings=LessonSettings(key=key, keep_copies=copies))
             for number, each in enumerate(self.documents):
                 source = Provenance(f"run{number}", 1, 0.0, created_at=1.0 + number)
                 try:
                     await lessons.record(each.task, Reflection(each.text), provenance=source)
                 except LessonRefusedError:
                     self.refused += 1
-        return self._stores[key]
+        return self._stores[key, copies]
 
 
 def _apart(task: Task) -> Filter | None:
@@ -310,7 +322,7 @@ def _text(figure: Sequence[float], *, sign: bool = False) -> str:
 @out_option(f"{NAME}.md and .json")
 def main(data: Path, limit: int | None, embedder: str, out: Path) -> None:
     """Measure recall, and write the tables. DATA holds alfworld/ and hotpotqa/ with the logs named in the page."""
-    found = anyio.run(lambda: measure(data, embedder_called(embedder), limit=limit))
+    found = anyio.run(lambda: measure(data, Remembering(embedder_called(embedder)), limit=limit))
     text = page(found)
     write_result(out, NAME, found, text)
     click.echo(text)

@@ -88,9 +88,9 @@ class Picking:
 
     strategy: StrategyName | Strategy = "nearest"
     utility_weight: float = 1.0
-    max_likeness: float = 0.95
+    max_likeness: float = 1.0
     max_tokens: int = 1000
-    diversity: float = 0.05
+    diversity: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.strategy, str):
