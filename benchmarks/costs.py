@@ -46,7 +46,7 @@ from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.sandbox import Language, Sandbox, probe
 from jeeves_reflexion.workflows import SchemaCheck
-from vectorstores import Chunk, FaissVectorStore, HashingEmbedder, InMemoryVectorStore
+from vectorstores import Chunk, FaissVectorStore, HashingEmbedder, InMemoryVectorStore, VectorStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ async def compare(part: str, sides: Mapping[str, Side], size: Size, *, first: in
 
 REPLIES: Final = ("The answer is forty-two.", "score: 0.1", "Count once more before you answer.")
 """What the instant model says in turn: the agent's answer, the verdict on it, and the lesson from it."""
+ASKED: Final = "What is six times seven?"
 
 
 class InstantModel:
@@ -117,10 +118,10 @@ async def attempts(size: Size) -> list[Cost]:
     for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
 
         async def run(_: int, learn: bool = learn) -> None:  # noqa: FBT001
-            await failing_loop(learn=learn)[0].run("What is six times seven?")
+            await failing_loop(learn=learn)[0].run(ASKED)
 
         loop, counted = failing_loop(learn=learn)
-        await loop.run("What is six times seven?")
+        await loop.run(ASKED)
 
         async def bare(_: int, learn: bool = learn, calls: int = counted.calls) -> None:  # noqa: FBT001
             model = failing_loop(learn=learn)[1]
@@ -132,24 +133,24 @@ async def attempts(size: Size) -> list[Cost]:
     return costs
 
 
-def stored_loop() -> Reflexion:
-    """Return a loop of three failing attempts with a lesson each, over a store of its own in memory."""
+def stored_loop(store: VectorStore | None = None) -> Reflexion:
+    """Return a loop of three failing attempts with a lesson each, over a store, or one of its own in memory."""
     model = InstantModel(REPLIES)
-    lessons = VectorLessonStore(InMemoryVectorStore(HashingEmbedder()))
-    return Reflexion(ReAct(model), model=model, lesson_store=lessons)
+    return Reflexion(ReAct(model), model=model, lesson_store=store or InMemoryVectorStore(HashingEmbedder()))
 
 
 async def peers(size: Size) -> list[Cost]:
     """The loop beside the named peer's (``benchmarks/peer.py``), which redacts nothing; each loop is made once.
 
-    Those over a store, which grows with each run, are made for each run: both store equal lessons, ours as one.
+    Those over a store in memory, which grows with each run, are made for each run: both store equal lessons, ours as
+    one. The one over a folder is made once. The peer has no store that keeps anything on a disk by itself.
     """
     costs: list[Cost] = []
     for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
         theirs = peer_loop(REPLIES if learn else REPLIES[:2], 3 if learn else 1)
 
         async def run(_: int, loop: Reflexion = failing_loop(learn=learn)[0]) -> None:  # noqa: B008 - one for all calls
-            await loop.run("What is six times seven?")
+            await loop.run(ASKED)
 
         async def peer(_: int, theirs: Callable[[], Awaitable[object]] = theirs) -> None:
             await theirs()
@@ -157,43 +158,27 @@ async def peers(size: Size) -> list[Cost]:
         costs += await compare("peer", {f"{PEER} {PEER_VERSION}": Here(peer), name: Here(run)}, size)
 
     async def over_a_store(_: int) -> None:
-        await stored_loop().run("What is six times seven?")
+        await stored_loop().run(ASKED)
 
     async def peer_over_a_store(_: int) -> None:
         await peer_loop(REPLIES, 3, stored=True)()
 
-    sides = {
-        f"{PEER} {PEER_VERSION}": Here(peer_over_a_store),
-        "3 failing attempts with lessons in a store in memory, made for each run": Here(over_a_store),
-    }
-    return costs + await compare("peer", sides, size)
+    with tempfile.TemporaryDirectory() as folder:
+        async with FaissVectorStore(folder, embedder=HashingEmbedder(), namespace="peer") as store:
+            durable = stored_loop(store)
+            sides = {
+                f"{PEER} {PEER_VERSION}, in memory": Here(peer_over_a_store),
+                "3 failing attempts with lessons in a store in memory, made for each run": Here(over_a_store),
+                "3 failing attempts with lessons in a folder, durable": Here(lambda _: durable.run(ASKED)),
+            }
+            return costs + await compare("peer", sides, size)
 
 
+# fmt: off
 _VERBS: Final = ("clean", "heat", "cool", "find", "examine", "move", "slice", "stack", "photograph", "weigh")
-_THINGS: Final = (
-    "mug",
-    "potato",
-    "apple",
-    "plate",
-    "ladle",
-    "egg",
-    "tomato",
-    "knife",
-    "bowl",
-    "pan",
-    "lettuce",
-)
-_PLACES: Final = (
-    "fridge",
-    "cabinet",
-    "drawer",
-    "shelf",
-    "desk",
-    "side table",
-    "microwave",
-    "sink",
-    "counter",
-)
+_THINGS: Final = ("mug", "potato", "apple", "plate", "ladle", "egg", "tomato", "knife", "bowl", "pan", "lettuce")
+_PLACES: Final = ("fridge", "cabinet", "drawer", "shelf", "desk", "side table", "microwave", "sink", "counter")
+# fmt: on
 
 
 def tasks(number: int, seed: int) -> list[tuple[Task, str]]:

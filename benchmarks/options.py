@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from jeeves_reflexion import ConfigurationError, OpenAIModel
+from jeeves_reflexion import ConfigurationError, OpenAIModel, ReflexionError
 from jeeves_reflexion.cli.bench_options import check_folder, check_prices
 from jeeves_reflexion.cli.connections import embedder_for
 from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_names
@@ -20,6 +20,17 @@ from jeeves_reflexion.models.prices import Prices
 from vectorstores import Embedder
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+
+
+class MessageGroup(click.Group):
+    """A group of commands that shows this package's errors as messages."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Invoke the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except ReflexionError as error:
+            raise click.ClickException(str(error)) from error
 
 
 def _arms(_: click.Context, __: click.Parameter, value: str) -> tuple[ArmName, ...]:

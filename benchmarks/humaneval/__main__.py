@@ -11,8 +11,9 @@ from pathlib import Path
 import anyio
 import click
 
-from jeeves_reflexion import ReflexionError, Task
+from jeeves_reflexion import Task
 
+from ..options import MessageGroup
 from ..report import write_result
 from .checking import OwnTestRunner
 from .command import humaneval
@@ -27,17 +28,7 @@ from .verdicts import CANONICAL, LOGGED, Judges, verdicts_json, verdicts_page
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-class _Group(click.Group):
-    """Shows this package's errors as messages."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except ReflexionError as error:
-            raise click.ClickException(str(error)) from error
-
-
-@click.group(cls=_Group)
+@click.group(cls=MessageGroup)
 def main() -> None:
     """HumanEval, MBPP and alike: scoring, runs."""
 

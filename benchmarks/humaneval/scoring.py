@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, cast
 import anyio
 
 from jeeves_reflexion import ConfigurationError
-from jeeves_reflexion.errors import CodeError, CodeLimitError
+from jeeves_reflexion.errors import CodeError, CodeLimitError, first_of
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
 
 from . import harness
@@ -124,13 +124,6 @@ async def score(
     except ExceptionGroup as errors:
         raise first_of(errors) from errors
     return [Scored(sample, found[number]) for number, sample in enumerate(samples)]
-
-
-def first_of(error: Exception) -> Exception:
-    """Return the first error of a task group: the others are of what ran beside it."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def estimates(tried: Mapping[str, Sequence[bool]]) -> list[tuple[int, float, float]]:

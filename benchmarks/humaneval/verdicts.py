@@ -15,6 +15,7 @@ from typing import Final, get_args
 
 import anyio
 
+from jeeves_reflexion.errors import first_of
 from jeeves_reflexion.types import JSON
 
 from ..report import counted_share
@@ -25,7 +26,7 @@ from .figures import Confusion, Pair, confusion_table
 from .mutants import Mutant, mutants
 from .problems import Problem, Sample
 from .programs import program_of
-from .scoring import HiddenTests, Status, first_of
+from .scoring import HiddenTests, Status
 
 CANONICAL: Final = "canonical solutions"
 LOGGED: Final = "logged solutions"

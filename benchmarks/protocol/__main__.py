@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import click
 
-from jeeves_reflexion import ConfigurationError, ReflexionError
+from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.cli.bench_options import check_folder, check_prices, folder_options, numbers
 from jeeves_reflexion.cli.options import COUNT, Number, embedder_option
 from jeeves_reflexion.experiments import RunLog
@@ -23,7 +23,7 @@ from ..hotpotqa.command import hotpotqa
 from ..hotpotqa.questions import load_questions
 from ..humaneval.command import humaneval
 from ..humaneval.problems import load_problems
-from ..options import endpoint_options
+from ..options import MessageGroup, endpoint_options
 from ..report import write_result
 from .analysis import answers, answers_json, answers_table
 from .plan import HYPOTHESES, RUNS, Benchmark, Run, design_table, estimate_table, played_table, power_table
@@ -40,17 +40,7 @@ _COMMANDS: dict[Benchmark, click.Command] = {
 _PATH = click.Path(exists=True, path_type=Path)
 
 
-class _Group(click.Group):
-    """Shows this package's errors as messages."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except ReflexionError as error:
-            raise click.ClickException(str(error)) from error
-
-
-@click.group(cls=_Group)
+@click.group(cls=MessageGroup)
 def main() -> None:
     """The protocol for a real model: docs/protocol.md."""
 

@@ -182,14 +182,10 @@ async def lesson_from(
     for _ in range(2):
         session.spend.check()
         reflection = await _ask(reflector, task.public(), public, session, problem)
-        lesson = read_lesson(reflection.lesson, one_sentence=one_sentence)
-        reflection = replace(reflection, lesson=lesson or reflection.lesson)
-        problem = shape_problem(
-            reflection.lesson, max_characters=max_characters, one_sentence=one_sentence, said=said
-        )
+        lesson = read_lesson(reflection.lesson, one_sentence=one_sentence) or reflection.lesson
+        problem = shape_problem(lesson, max_characters=max_characters, one_sentence=one_sentence, said=said)
         if problem is None:
-            clean_one = replace(reflection, lesson=inert(clean_characters(reflection.lesson)))
-            reflection = redact_record(clean_one)
+            reflection = redact_record(replace(reflection, lesson=inert(clean_characters(lesson))))
             problem = None if check is None else await _objection(check, task, reflection.lesson, session)
         if problem is None:
             return reflection

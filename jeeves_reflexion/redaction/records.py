@@ -60,7 +60,7 @@ def redact_record(record: T) -> T:
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
         return redact_id(value)  # as the ids of events and lessons are
-    if not value or isinstance(value, int | float):
+    if not value or isinstance(value, (int, float)):
         return value
     if isinstance(value, tuple):
         parts = tuple(map(_cleaned, value))

@@ -52,7 +52,7 @@ class RequiredForm:
             structured = self.mandatory or made.fields
             problem = await run_sync(self._problem, task, trials[-1], made) if structured else None
             if problem is None:
-                return replace(made, usage=usage)
+                return made if usage is made.usage else replace(made, usage=usage)
         raise UnreadableReplyError(f"the reflection was refused: {problem}")
 
     def _problem(self, task: Task, last: Trial, made: Reflection) -> str | None:
