@@ -102,9 +102,16 @@ def lifts(played: Attempts, number: int) -> tuple[Numbers, list[list[str]]]:
 _PAGE: Final = """\
 # Credit: the cause and its companion
 
-{libraries} libraries of four lessons (seed {seed}). Three are recalled together for each hard task (solved without them
-in {hard}): the *cause* (+20 points), an *idle* companion (0) and a *harmful* one (-10). The fourth, idle too, is
-recalled by itself for easy tasks ({easy}). So many attempts at hard tasks, and as many at easy ones.
+**What explains it.** It is the withholding that tells the cause from its companion, and not the formula: counters over
+the same withheld attempts rank companions as well as the lift does. Without withholding no formula can: they are equal
+by design. Only between lessons of different tasks does the formula matter: there counters and Q-values rank by how easy
+the tasks are. **What it costs**: {price}. And a verdict ("helps", "retire")
+comes much later than a better rank (last table).
+
+{libraries} libraries of four lessons (seed {seed}). Three are recalled together for each hard task (solved without
+them in {hard}): the *cause* (+20 points), an *idle* companion (0) and a *harmful* one (-10). The
+fourth, idle too, is recalled by itself for easy tasks ({easy}). So many attempts at hard tasks, and as many at
+easy ones.
 *Withholding*: each lesson is withheld from {share:.0%} of its recalls; ranked by its lift. *Counters*: +1 for a lesson
 that a success had and -1 for a failure, as the helpful and harmful counts of ACE (Zhang et al. 2025, arXiv 2510.04618);
 there a model that reads the attempt tags the lessons, which could do better or worse than the outcome. *Q-value*:
@@ -112,12 +119,6 @@ Q + {step} (score - Q) from a half, as in MemRL (Zhang et al. 2026, arXiv 2601.0
 lessons in all attempts, and once over the very attempts that withheld lessons. The question was raised with RoMeRL
 (arXiv 2608.02508), of which no copy could be read here. A cell is how often the first is ranked above the second,
 equals by half, with its 95 % Wilson interval.
-
-**What explains it.** It is the withholding that tells the cause from its companion, and not the formula: counters over
-the same withheld attempts rank companions as well as the lift does. Without withholding no formula can: they are equal
-by design. Only between lessons of different tasks does the formula matter: there counters and Q-values rank by how easy
-the tasks are. **What it costs**: {price}. And a verdict ("helps", "retire") comes much later than a better rank (last
-table).
 
 ```
 {command}

@@ -139,6 +139,10 @@ def columns(lessons: Sequence[Judged], *, selected: bool) -> list[Told | None]:
 _PAGE: Final = """\
 # Credit: what is shown of lessons that were selected for it
 
+**What falls short.** In a library of lessons that all do the same, nearly every interval holds, which lifts the line
+*all*. Where most lessons do nothing and a few do much, a normal prior is wrong, and those few are drawn in too far: see
+the lines of +20, 0 and -20.
+
 {lessons} lessons in each line (seed {seed}), each recalled so often by itself, at 20 tasks of its own; the rule looks
 every {every} recalls, goes on withholding what is shown to help by a quarter of the share, and retires what is shown to
 harm. Tasks that are *alike* are solved without the lesson with chances from a beta(2, 2) distribution, *apart* from
@@ -147,10 +151,6 @@ same lessons, and how many 95 % intervals hold it. *When declared*: at the look 
 which is a stopping time. *In the end*: of lessons that are shown to help then. *Seen* is the plain difference,
 *shown* is what is shown: drawn towards what the lessons of the library do on the whole. *Few*: in a library with fewer
 than ten known lifts, drawn towards 0 with a spread of 10. The last lines have 95 % Wilson intervals.
-
-**What falls short.** In a library of lessons that all do the same, nearly every interval holds, which lifts the line
-*all*. Where most lessons do nothing and a few do much, a normal prior is wrong, and those few are drawn in too far: see
-the lines of +20, 0 and -20.
 
 ```
 {command}

@@ -152,6 +152,11 @@ def error_rows(results: dict[Job, Told]) -> list[list[str]]:
 _PAGE: Final = """\
 # Credit: how many recalls tell a lesson's effect from none
 
+**What falls short.** The rule keeps a margin that it did not have until now (last table), which takes more recalls than
+were published before. Where tasks are alike, earlier scores say little, and little is saved. A third of the recalls is
+reached only where tasks are far apart and were tried before, or few attempts lack the lesson; see *part*. A mixture
+fitted to the library's lessons saves next to nothing; it was not built.
+
 {lessons} lessons in each line (seed {seed}), each recalled by itself at tasks drawn from its own 20 (or 100), looked at
 after 20, 40, ... recalls and from 400 on each time 5 % more are there. Told means that the rule that acts says "helps"
 or "retire": a bound that holds at every look. A cell is after how many recalls half of the lessons are told, with its
@@ -163,11 +168,6 @@ beta(0.3, 0.3), *apart* from beta(0.15, 0.15), which is nearly solved always or 
 expected to score alike, by earlier scores of the task (five strata). *Typical lift 10*: the same with the mixture of
 the sequence fitted to lessons of this size and not to 20 points. The error is the same for all three. *Part* is the
 recalls by tasks, of the recalls apart from tasks, with a bootstrap over lessons.
-
-**What falls short.** The rule keeps a margin that it did not have until now (last table), which takes more recalls than
-were published before. Where tasks are alike, earlier scores say little, and little is saved. A third of the recalls is
-reached only where tasks are far apart and were tried before, or few attempts lack the lesson; see *part*. A mixture
-fitted to the library's lessons saves next to nothing; it was not built.
 
 ```
 {command}

@@ -125,7 +125,7 @@ def estimates(asked: Sequence[Asked], beside: Sequence[Asked] | None = None) -> 
     if beside is not None and [each.query for each in asked] != [each.query for each in beside]:
         raise ValueError("paired figures need the same queries in the same order")
     return {
-        name: _estimate(_sums(asked, of), None if beside is None else _sums(beside, of))
+        name: estimate(_sums(asked, of), None if beside is None else _sums(beside, of))
         for name, of in FIGURES.items()
     }
 
@@ -141,7 +141,8 @@ def _sums(asked: Sequence[Asked], of: Callable[[Asked], float]) -> np.ndarray[An
     return np.array([sums[cluster] for cluster in sorted(sums)])
 
 
-def _estimate(sums: np.ndarray[Any, Any], beside: np.ndarray[Any, Any] | None) -> Difference:
+def estimate(sums: np.ndarray[Any, Any], beside: np.ndarray[Any, Any] | None = None) -> Difference:
+    """Return the mean of values in clusters, given their sum and number by cluster, less that of ``beside``."""
     # The same draws for all figures, so that differences are paired.
     drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
     every = np.arange(len(sums))[None, :]

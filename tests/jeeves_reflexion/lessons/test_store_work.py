@@ -142,11 +142,16 @@ async def test_a_new_lesson_is_one_look_and_one_write(store, calls, size):
     assert await lessons.count() == size + 1
 
 
-async def test_an_equal_lesson_is_read_and_written_once(store, calls):
+async def test_an_equal_lesson_is_read_and_written_once_and_embedded_never(store, calls, monkeypatch):
     lessons = VectorLessonStore(store)
     for number in range(8):
         await learn(lessons, number)
     calls.clear()
+
+    async def embed(_, texts):
+        raise AssertionError(f"embedded again: {texts}")
+
+    monkeypatch.setattr(HashingEmbedder, "embed", embed)
     again = await learn(lessons, 3, run="again")
     assert again.support == 2
     # One record says which lesson is its equal, one that it was not forgotten while this was written.
