@@ -3,7 +3,7 @@
 In rooms: for each seed half of the rooms are held out; games of the others are played, then each held-out game once.
 Again: every game is played anew until it is won, with lessons recalled in several ways. Successes: the same, with
 lessons from attempts that passed too, which an order can tell from those of failed ones.
-A run for each way and seed lies below ``--work`` and is gone on with by the same command.
+A run for each way and seed lies below ``--work``, the tables too, and is gone on with by the same command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jeeves_reflexion.lessons.retrieval import Order, Picking
 from vectorstores import InMemoryVectorStore
 
 from ..options import embedder_called
-from ..report import machine, out_option, points, table, tell_quarters, write_result
+from ..report import machine, points, table, tell_quarters, write_result
 from .agent import ROOM, tasks_for, with_rooms
 from .curves import SharedAttempts
 from .experiment import spread
@@ -256,10 +256,9 @@ def page(found: Mapping[str, Any]) -> str:
     type=click.Path(path_type=Path),
     default=Path("runs/transfer"),
     show_default=True,
-    help="Folder of the runs.",
+    help="Folder of the runs and the tables.",
 )
 @embedder_option
-@out_option(f"{NAME}.md and .json")
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Play genuine games and write the tables."""
     part, ways = options["part"], [each for each in options["ways"].split(",") if each]
@@ -272,7 +271,7 @@ def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the de
         step_limit=options["step_limit"],
     )
     found = anyio.run(measure, setting, options["games"], wanted, ways)
-    write_result(options["out"], NAME, found, page(found))
+    write_result(options["work"], NAME, found, page(found))
     click.echo(page(found))
 
 
