@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -292,7 +291,7 @@ taught nor gave credit, are played after that with nothing withheld, in {orders}
 in which a room is searched is one of {orders}, drawn anew for each round, the same in all arms. A lesson of which
 nothing is known is withheld from {early:.0%} of its recalls, and from fewer the more is known, down to {share:.0%};
 what that costs is in the figures of the rounds. Shares with 95 % Wilson intervals, differences with a bootstrap over
-games. {attempts} attempts in the engine, {minutes:.0f} minutes.
+games. {attempts} attempts in the engine.
 
 ```
 python -m benchmarks.lessons.harm {command}
@@ -333,7 +332,6 @@ def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the de
     names = ("teach", "practise", "hold_out", "rounds", "orders", "share", "early", "workers")
     given = {name: options[name] for name in names}
     setting = Setting(**given, embedder=Remembering(embedder_called(options["embedder"])))
-    begun = time.perf_counter()
     played, libraries, attempts = anyio.run(
         measure, options["games"], options["made_games"], options["seeds"], setting
     )
@@ -349,7 +347,6 @@ def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the de
         k=K,
         planted=PLANTED_SHARE,
         attempts=attempts,
-        minutes=(time.perf_counter() - begun) / 60,
         tables=tables(played, libraries),
         retirement=retirement(),
     )

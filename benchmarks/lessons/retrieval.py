@@ -255,6 +255,9 @@ def _flat(figures: Mapping[str, Difference]) -> dict[str, list[float]]:
 
 _PAGE: Final = """# Recall: does it bring back the lessons that bear on a task?
 
+**Leaving out what is alike, on by default before, did nowhere better than plain cosine top-k, and worse on questions**
+(below). It is off since.
+
 Measured by `python -m benchmarks.lessons.retrieval DATA` with {embedder}, k = 5. Lessons: {lessons} distinct
 reflections of a language model after failed ALFWorld trials (noahshinn/reflexion, MIT), {refused} of all refused by
 the gate; what each of 48 environments asked is read off its reflections, by hand. **log**: those tasks, each without
