@@ -92,6 +92,7 @@ def test_policy_estimates_what_was_tried_by_chance_and_refuses_the_rest(cli, use
     assert answer["gain"]["low"] < 0.5 * 0.6 * 0.8 < answer["gain"]["high"]
     assert (answer["recalls"], answer["observed"] + answer["gain"]["value"]) == (RECALLS - 2, answer["value"])
     assert " as logged: +0.0 points (+0.0 to +0.0)" in cli("lessons", "policy").stdout
+    assert "in the namespace nobody" in cli("lessons", "policy", "default", "nobody").stderr
     refused = cli("lessons", "policy", "--k", "3")
     assert (refused.exit_code, "never tried" in refused.stderr) == (5, True)
 
