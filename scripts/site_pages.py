@@ -16,7 +16,8 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = re.compile(r"\]\(\.\./((?:examples|tests|jeeves_reflexion)/[^)#]+)\)")
+LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)\)")
+CODE = (".py", ".yaml")
 ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):<code>~?([\w.]+)</code>")
 ELSEWHERE = ("errors", "events")
 """Rooms that a page of ``docs/`` shows."""
@@ -53,27 +54,40 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each room, and one for each file outside of ``docs/`` that a page links to."""
+    """Add a page for each room, and the files outside of ``docs/`` that pages link to: code as a page that shows it."""
     for room, names in rooms().items():
         asked = "\n\n".join(f"::: {name}" for name in names)
         files.append(File.generated(config, f"api/{room}.md", content=f"# {room}\n\n{asked}\n"))
-    for path in sorted({path for page in files.documentation_pages() for path in _linked(page)}):
-        shown = (
-            f"# `{path}`\n\n````{path.rpartition('.')[2]}\n{(ROOT / path).read_text(encoding='utf-8')}````\n"
-        )
-        page = File.generated(config, f"{path}.md", content=shown, inclusion=InclusionLevel.NOT_IN_NAV)
-        files.append(page)
+    pages = list(files.documentation_pages())
+    linked = {outside(page, link) for page in pages for link in LINK.findall(page.content_string)}
+    for path in sorted(linked - {None}):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        if path.endswith(CODE):
+            text = f"# `{path}`\n\n````{path.rpartition('.')[2]}\n{text}````\n"
+        files.append(File.generated(config, shown(path), content=text, inclusion=InclusionLevel.NOT_IN_NAV))
     return files
 
 
-def _linked(page: File) -> list[str]:
-    return OUTSIDE.findall(page.content_string)
+def outside(page: File, link: str) -> str | None:
+    """Return the path of a file of the repository that a page links to and that is no file of ``docs/``."""
+    path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.src_uri), link))
+    return path if not path.startswith(("docs/", "..")) and (ROOT / path).is_file() else None
+
+
+def shown(path: str) -> str:
+    """Return where the site shows a file of the repository."""
+    return f"{path}.md" if path.endswith(CODE) else path
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Lead links to files outside of ``docs/`` to the pages that show them."""
-    here = posixpath.dirname(page.file.src_uri) or "."
-    return OUTSIDE.sub(lambda found: f"]({posixpath.relpath(found[1], here)}.md)", markdown)
+    """Lead links to files outside of ``docs/`` to where the site shows them."""
+
+    def led(found: re.Match[str]) -> str:
+        path = outside(page.file, found[1])
+        here = posixpath.dirname(page.file.src_uri) or "."
+        return f"]({posixpath.relpath(shown(path), here)})" if path else found[0]
+
+    return LINK.sub(led, markdown)
 
 
 def on_page_content(html: str, **_: object) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 import click
+import numpy as np
 
 from benchmarks.alfworld.agent import (
     LESSONS_BLOCK,
@@ -36,6 +37,7 @@ from benchmarks.alfworld.policy import Explorer
 from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.rules_reflector import Findings
 from benchmarks.alfworld.setting import STEP_LIMIT
+from benchmarks.lessons.retrieval import estimate
 from benchmarks.lessons.retrieval_data import read_goals, sentence
 from benchmarks.options import embedder_called
 from benchmarks.report import out_option, percent, points, table, write_result
@@ -58,7 +60,6 @@ from vectorstores import FaissVectorStore
 ARMS: Final[tuple[ArmName, ...]] = ("own", "selective", "monotonic", "irrelevant")
 K: Final = 3
 _CORPORA: Final = Path(__file__).with_name("corpora")
-_RESAMPLES: Final = 2000
 
 Wording: TypeAlias = Mapping[str, str]
 Counts: TypeAlias = dict[str, tuple[int, int, int]]
@@ -66,15 +67,8 @@ Counts: TypeAlias = dict[str, tuple[int, int, int]]
 
 
 def ratio(clusters: Iterable[tuple[float, float]]) -> Difference:
-    """Return the sum of the first over that of the second, with a 95 % bootstrap interval over the clusters."""
-    pairs = list(clusters)
-
-    def of(drawn: Sequence[tuple[float, float]]) -> float:
-        return sum(a for a, _ in drawn) / max(sum(b for _, b in drawn), 1)
-
-    rng = random.Random(0)
-    found = sorted(of(rng.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
-    return Difference(of(pairs), found[int(0.025 * _RESAMPLES)], found[int(0.975 * _RESAMPLES) - 1])
+    """Return the sum of the first over that of the second, with a bootstrap interval over the clusters."""
+    return estimate(np.array(list(clusters), dtype=float))
 
 
 def judged(log: Path, kinds: frozenset[str]) -> dict[str, Counts]:

@@ -89,15 +89,20 @@ class ReAct:
     A turn is one call of the model. Tools are called natively where ``model.supports_tools``, else in the
     text form of the paper. Several calls in one turn run at once, but for tools that are ``alone``; their
     results and steps stand in the order of the calls. Without tools the first completion is the answer. The
-    session's blocks stand in the system prompt, fenced, as data. ``system_prompt`` is a text, or a ``Path`` to
-    one, in place of the default.
+    session's blocks stand in the system prompt, fenced, as data.
 
-    Of a turn with the same actions and results as the one before the model is told; after ``max_repeats`` of
-    them in a row the next one ends the attempt, with ``interrupted="repeated_action"``. With ``None`` neither
-    happens. An attempt that runs out of turns has ``"max_turns"``,
-    one whose answer was cut by the model's limit ``"max_tokens"``, and one that a filter of the endpoint stopped
-    ``"content_filter"``. A ``ModelError`` after the first step ends the attempt with its steps and ``error``;
-    before, it is raised, as is ``BudgetExceededError`` at any time.
+    ``interrupted`` of an attempt says why it ended early: ``"max_turns"``, ``"repeated_action"``, ``"max_tokens"`` (the
+    answer was cut by the model's limit) or ``"content_filter"``. A ``ModelError`` after the first step ends the attempt
+    with its steps and ``error``; before, it is raised, as is ``BudgetExceededError`` at any time.
+
+    Args:
+        model: What is asked.
+        tools: Tools, or typed functions.
+        max_turns: Calls of the model at most.
+        max_repeats: Turns with the same actions and results as the one before, of which the model is told; the next one
+            ends the attempt. None lets it go on, and tells nothing.
+        system_prompt: A text, or a ``Path`` to one, in place of the default.
+        sampling: How the model is asked.
     """
 
     name = "react"

@@ -19,6 +19,9 @@ from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON, Lesson, LessonState, Outcome, Provenance, Trust
 from vectorstores.base import Chunk, Filter, SearchHit
 
+if TYPE_CHECKING:
+    from vectorstores.base import FloatArray
+
 Key: TypeAlias = Literal["task", "lesson", "both"]
 
 INDEXED: Final = ("face", "holds", "use", "task_id", "task_kind", "agent", "state")
@@ -34,6 +37,7 @@ OFF: Final[Filter] = {
 }
 ANY: Final[Filter] = {"$or": [RECALLED, OFF]}
 
+_NO_VECTORS: Final[Mapping[str, FloatArray]] = {}
 MOST_TASKS: Final = 9
 """So many tasks a lesson is recalled by at most."""
 _MOST_CHUNKS: Final = MOST_TASKS + 1  # its tasks and its text
@@ -145,9 +149,17 @@ def chunk_ids(lesson_id: str) -> list[str]:
     return [f"{lesson_id}:{number}" for number in range(_MOST_CHUNKS)]
 
 
-def chunks_of(lesson: Lesson, tasks: Sequence[str], key: Key, *, changes: int = 0) -> list[Chunk]:
+def chunks_of(
+    lesson: Lesson,
+    tasks: Sequence[str],
+    key: Key,
+    *,
+    changes: int = 0,
+    vectors: Mapping[str, FloatArray] = _NO_VECTORS,
+) -> list[Chunk]:
     """Return the chunks of a lesson; ``tasks`` are its tasks' texts, ``changes`` the number of its last change.
 
+    What has one of the ``vectors``, which are named by their texts, is not embedded again.
     Raises :class:`ConfigurationError` for a lesson that could not be read back.
     """
     fields = lesson_fields(lesson)
@@ -157,11 +169,13 @@ def chunks_of(lesson: Lesson, tasks: Sequence[str], key: Key, *, changes: int = 
     found_by = [("task", task) for task in tasks[:MOST_TASKS]]
     keys = [text] if key == "lesson" else [*found_by[:1], text, *found_by[1:]]
     chunks = []
-    for number, (holds, embedded) in enumerate(keys):
+    for number, (holds, found_as) in enumerate(keys):
         twin = holds == "text" and key == "task"
         use = "off" if lesson.state != "active" else "twin" if twin else "recall"
         about = {**metadata, "face": number, "holds": holds, "use": use}
-        chunks.append(Chunk(lesson.text, id=f"{lesson.id}:{number}", metadata=about, embed_text=embedded))
+        chunks.append(
+            Chunk(lesson.text, f"{lesson.id}:{number}", about, found_as, vector=vectors.get(found_as))
+        )
     return chunks
 
 
@@ -172,7 +186,7 @@ def empty_chunk(first: Chunk, number: int) -> Chunk:
     """
     lesson_id = first.metadata["lesson_id"]
     holds: dict[str, JSON] = {"lesson_id": lesson_id, "face": number, "holds": "nothing", "use": "twin"}
-    return Chunk("(no task)", id=f"{lesson_id}:{number}", metadata=holds, embed_text=_embedded(first))
+    return Chunk("(no task)", f"{lesson_id}:{number}", holds, embedded(first), vector=first.vector)
 
 
 def is_empty(chunk: Chunk) -> bool:
@@ -189,7 +203,7 @@ def tasks_of(chunks: Sequence[Chunk]) -> tuple[str, ...]:
     """Return the tasks that a lesson is recalled by: all its chunks but the text, the second unless it is the only."""
     if key_of(chunks) == "lesson":
         return ()
-    return tuple(_embedded(chunk) for chunk in (chunks[0], *chunks[2:]))
+    return tuple(embedded(chunk) for chunk in (chunks[0], *chunks[2:]))
 
 
 def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
@@ -284,7 +298,8 @@ def one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
     return list(kept.values())
 
 
-def _embedded(chunk: Chunk) -> str:
+def embedded(chunk: Chunk) -> str:
+    """Return the text that a chunk's vector stands for."""
     return chunk.content if chunk.embed_text is None else chunk.embed_text
 
 

@@ -12,8 +12,8 @@ import hashlib
 import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Self, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 
 import anyio
 
@@ -38,6 +38,7 @@ from jeeves_reflexion.lessons.records import (
     Key,
     chunk_ids,
     chunks_of,
+    embedded,
     empty_chunk,
     is_empty,
     key_of,
@@ -56,6 +57,9 @@ from vectorstores.base import (
     VectorStore,
     VectorStoreError,
 )
+
+if TYPE_CHECKING:
+    from vectorstores.base import FloatArray
 
 T = TypeVar("T")
 
@@ -89,13 +93,14 @@ class LessonPage:
 
 @dataclass(frozen=True, slots=True)
 class StoredLesson:
-    """A lesson as it was read: with its tasks, the number of its last change, and how many chunks it has."""
+    """A lesson as it was read: its tasks, the numbers of its last change and of its chunks, its texts' vectors."""
 
     lesson: Lesson
     tasks: tuple[str, ...]
     key: Key
     changes: int
     chunks: int
+    vectors: Mapping[str, FloatArray] = field(repr=False, compare=False)
 
     @classmethod
     def of(cls, there: Sequence[Chunk]) -> Self | None:
@@ -104,7 +109,8 @@ class StoredLesson:
         if not chunks:
             return None
         changes = cast("int", chunks[0].metadata.get("changes", 0))
-        return cls(lesson_of(chunks[0]), tasks_of(chunks), key_of(chunks), changes, len(there))
+        vectors = {embedded(chunk): chunk.vector for chunk in chunks if chunk.vector is not None}
+        return cls(lesson_of(chunks[0]), tasks_of(chunks), key_of(chunks), changes, len(there), vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ class Revision:
         after = self.signed(reader)
         known = dict.fromkeys((*stored.tasks, *self.tasks))
         tasks = [task for task in known if task not in self.without][:MOST_TASKS] or [after.text]
-        chunks = chunks_of(after, tasks, stored.key, changes=number)
+        chunks = chunks_of(after, tasks, stored.key, changes=number, vectors=stored.vectors)
         chunks += [empty_chunk(chunks[0], each) for each in range(len(chunks), stored.chunks)]
         changed = tasks_changed(stored.tasks, tasks)
         if self.change.operation == SUPPORT and stored.tasks and self.tasks:
@@ -191,7 +197,7 @@ class Repository:
 
     async def read(self, lesson_id: str) -> StoredLesson | None:
         """Return a lesson with all that a change of it needs, or None."""
-        return StoredLesson.of(await self.store.get_by_ids(chunk_ids(lesson_id)))
+        return StoredLesson.of(await self.store.get_by_ids(chunk_ids(lesson_id), vectors=True))
 
     async def known(self, lesson_id: str) -> StoredLesson:
         """Return a lesson as :meth:`read` does; raises :class:`UnknownLessonError` for an id that there is not."""

@@ -53,14 +53,16 @@ LessonsLike: TypeAlias = LessonStore | VectorStore | str | os.PathLike[str]
 class LoopOptions:
     """What is rarely changed about the loop.
 
-    ``budget`` holds for each run; ``learn=False`` retries without reflecting (a control arm); ``learn_from_success``
-    distils a lesson from attempts that passed as well; ``unscorable_limit`` attempts in a row without a verdict stop
-    the run; ``lesson_characters`` bounds a lesson; ``one_sentence=False`` lets in reflections of several sentences,
-    as the paper's are, for reflectors that write such.
-
-    A programming error (``TypeError``, ``AttributeError``, ``NameError``, ``ImportError``, ``NotImplementedError``) of
-    agent, evaluator or reflector in the first attempt ends the run; ``raise_programming_errors=False`` takes it for a
-    failed attempt, as any other exception. A lesson is learned from it in no case.
+    Args:
+        budget: Holds for each run.
+        learn: False retries without reflecting (a control arm).
+        learn_from_success: Whether attempts that passed leave a lesson as well.
+        unscorable_limit: Attempts in a row without a verdict that stop the run.
+        lesson_characters: The longest lesson.
+        one_sentence: False lets in reflections of several sentences, as the paper's are.
+        raise_programming_errors: Whether a programming error (``TypeError``, ``AttributeError``, ``NameError``,
+            ``ImportError``, ``NotImplementedError``) of agent, evaluator or reflector in the first attempt ends the
+            run; else it is a failed attempt, as any other exception. A lesson is learned from it in no case.
     """
 
     budget: Budget | None = None

@@ -28,10 +28,17 @@ def open_lessons(
     settings: LessonSettings | None = None,
     create: bool = True,
 ) -> VectorLessonStore:
-    """Open a lesson store: a folder, ``postgresql://…``, ``memory://``, or the default place.
+    """Open a lesson store.
 
-    With ``create=False`` a folder that holds no store is an error at the first call, and is left as it is.
-    Raises :class:`LessonStoreError` where it can't be opened.
+    Args:
+        place: A folder, ``postgresql://…``, ``memory://``, or None for the default place.
+        namespace: Whose lessons; namespaces never see each other's.
+        embedder: What finds lessons; by default what made the store, and for a new one what is installed.
+        settings: How lessons are kept and picked.
+        create: With False a folder that holds no store is an error at the first call, and is left as it is.
+
+    Raises:
+        LessonStoreError: where it can't be opened.
     """
     place = os.fspath(place) if place is not None else default_place()
     try:
