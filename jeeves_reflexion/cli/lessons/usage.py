@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final, cast
 
 import click
@@ -22,6 +22,7 @@ from jeeves_reflexion.cli.lessons.library import (
 from jeeves_reflexion.cli.lessons.look import kind_option
 from jeeves_reflexion.cli.options import Number, credit_option, embedder_option, top_k_option
 from jeeves_reflexion.cli.screen import lift_words
+from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
 from jeeves_reflexion.lessons.credit.policies import (
@@ -178,6 +179,7 @@ def why(
 
 
 @click.command(short_help="What recalling fewer lessons would have scored, from the log.")
+@click.argument("namespaces", metavar="[NAMESPACE]...", nargs=-1)
 @click.option("--k", type=click.IntRange(min=1), help="Recall at most so many.")
 @click.option("--floor", metavar="SIMILARITY", type=Number(-1, 1), help="Recall nothing less similar.")
 @click.option(
@@ -188,21 +190,27 @@ def why(
     help="Which come first.",
 )
 @over_lessons()
-def policy(library: Library, k: int | None, floor: float | None, order: PolicyOrder) -> None:
+def policy(
+    library: Library, namespaces: tuple[str, ...], k: int | None, floor: float | None, order: PolicyOrder
+) -> None:
     """Estimate what another k, floor or order would have scored, from recalls that withheld lessons at random.
 
-    Lessons of a run are in its folder: --lessons RUN/lessons --namespace ARM-SEED. Where too few attempts tell, that
-    is an error.
+    Several namespaces are taken together. Those of a run are in its folder, as ARM-SEED: selective-0 selective-1
+    --lessons RUN/lessons. Where too few attempts tell, that is an error.
     """
 
     async def read(store: VectorLessonStore) -> list[LoggedRecall]:
         lessons = await all_lessons(store)
         return await read_log(store.records, {each.id: each.provenance.created_at for each in lessons})
 
-    found = policy_value(library.within(read), Policy(k, floor, order))
+    named = namespaces or (library.namespace,)
+    logs = {each: replace(library, namespace=each).within(read) for each in named}
+    if empty := [each for each, log in logs.items() if not log]:
+        raise LessonStoreError(f"no recall has a scored attempt in the namespace {', '.join(empty)}")
+    found = policy_value([recall for log in logs.values() for recall in log], Policy(k, floor, order))
     gain, low, high = (f"{100 * each:+.1f}" for each in (found.gain.value, found.gain.low, found.gain.high))
     library.give(
-        {"k": k, "floor": floor, "order": order, **asdict(found)},
+        {"namespaces": named, "k": k, "floor": floor, "order": order, **asdict(found)},
         f"{found.value:.3f} an attempt, {found.observed:.3f} as logged: {gain} points ({low} to {high})",
         note=f"{found.changed} of {found.recalls} recalls would have changed; the attempts that tell of these are worth"
         f" {found.effective:.0f}",

@@ -89,9 +89,11 @@ def test_stats_of_a_used_library(cli, used):
 def test_policy_estimates_what_was_tried_by_chance_and_refuses_the_rest(cli, used):
     # The older lesson is the good one; the other cost half a point where it was offered.
     answer = json.loads(cli("lessons", "policy", "--k", "1", "--order", "oldest", "--json").stdout)
-    assert answer["gain"]["low"] < 0.5 * 0.6 * 0.8 < answer["gain"]["high"]
+    # 0.5 * 0.6 * 0.8, by draws that differ from run to run; bounds at some five standard errors.
+    assert 0.0 < answer["gain"]["low"] < answer["gain"]["value"] < 0.45
     assert (answer["recalls"], answer["observed"] + answer["gain"]["value"]) == (RECALLS - 2, answer["value"])
     assert " as logged: +0.0 points (+0.0 to +0.0)" in cli("lessons", "policy").stdout
+    assert "in the namespace nobody" in cli("lessons", "policy", "default", "nobody").stderr
     refused = cli("lessons", "policy", "--k", "3")
     assert (refused.exit_code, "never tried" in refused.stderr) == (5, True)
 
