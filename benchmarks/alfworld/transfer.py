@@ -1,7 +1,8 @@
 """``python -m benchmarks.alfworld.transfer``: what lessons are worth in rooms never seen, and which are to come first.
 
 In rooms: for each seed half of the rooms are held out; games of the others are played, then each held-out game once.
-Again: every game is played anew until it is won, with lessons recalled in several ways.
+Again: every game is played anew until it is won, with lessons recalled in several ways. Successes: the same, with
+lessons from attempts that passed too, which an order can tell from those of failed ones.
 A run for each way and seed lies below ``--work`` and is gone on with by the same command.
 """
 
@@ -22,7 +23,7 @@ from jeeves_reflexion.cli.options import COUNT, embedder_option
 from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, run_experiment
 from jeeves_reflexion.experiments.comparisons import PairedDifference, paired_difference
 from jeeves_reflexion.experiments.results import Split
-from jeeves_reflexion.lessons.retrieval import Picking
+from jeeves_reflexion.lessons.retrieval import Order, Picking
 from vectorstores import InMemoryVectorStore
 
 from ..options import embedder_called
@@ -43,32 +44,36 @@ NOT_SEEN_TRIALS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to keep and recall lessons."""
+    """One way to keep and recall lessons; with ``successes`` attempts that passed teach them too."""
 
     name: str
     arm: ArmName
     settings: LessonSettings = LessonSettings()  # noqa: RUF009 - frozen
+    successes: bool = False
 
 
-SELECTIVE: Final = Way("selective", "selective")
-IN_ROOMS: Final = (Way("no lessons", "react"), Way("placebo", "irrelevant"), SELECTIVE)
+PLAIN: Final = LessonSettings(picking=Picking(diversity=0.0, max_likeness=1.0))
+SELECTIVE: Final = Way("selective", "selective", PLAIN)
+IN_ROOMS: Final = (Way("no lessons", "react"), Way("placebo", "irrelevant", PLAIN), SELECTIVE)
+ORDERS: Final[tuple[Order, ...]] = ("similarity", "failures_first", "own_first", "recency")
 AGAIN: Final = (
     Way("no lessons", "retry"),
-    Way("own", "own"),
+    Way("own", "own", PLAIN),
     SELECTIVE,
-    Way("others-only", "others-only"),
-    Way("plain cosine", "selective", LessonSettings(picking=Picking(diversity=0.0, max_likeness=1.0))),
-    Way("by task and text", "selective", LessonSettings(key="both")),
-    *(
-        Way(order, "selective", LessonSettings(order=order))
-        for order in ("own_first", "failures_first", "recency")
-    ),
+    Way("others-only", "others-only", PLAIN),
+    Way("own_first", "selective", replace(PLAIN, order="own_first")),
+    Way("recency", "selective", replace(PLAIN, order="recency")),
+    Way("by task and text", "selective", replace(PLAIN, key="both")),
+    Way("diverse", "selective", LessonSettings(picking=Picking(diversity=0.05, max_likeness=0.95))),
+)
+TAUGHT_BY_ALL: Final = tuple(
+    Way(order, "selective", replace(PLAIN, order=order), successes=True) for order in ORDERS
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One half of the measurement: ``beside`` names the ways that the others are held against."""
+    """One part of the measurement: ``beside`` names the ways that the others are held against."""
 
     name: str
     ways: Sequence[Way]
@@ -78,13 +83,14 @@ class Part:
     beside: tuple[str, ...]
 
 
-def parts(seeds: tuple[int, ...], workers: int) -> tuple[Part, Part]:
-    """Return both halves."""
+def parts(seeds: tuple[int, ...], workers: int) -> tuple[Part, ...]:
+    """Return all parts."""
     again = Plan(trials=TRIALS, seeds=seeds, workers=workers, k=3)
     unseen = replace(again, trials=NOT_SEEN_TRIALS, holdout=SHARE, holdout_by=ROOM)
     return (
         Part("rooms", IN_ROOMS, unseen, "held-out", (1,), ("no lessons", "placebo")),
         Part("again", AGAIN, again, "learning", (2, 3), ("no lessons", "own", "selective")),
+        Part("successes", TAUGHT_BY_ALL, again, "learning", (2, 3), ("similarity",)),
     )
 
 
@@ -116,7 +122,7 @@ async def measure(
             found[part.name] = {
                 "games": len(tasks),
                 "rooms": len(set(rooms.values())),
-                **_figures(part, rows, rooms),
+                **figures(part, rows, rooms),
             }
     return found
 
@@ -134,6 +140,7 @@ async def _play(
 
     def make(arm: ArmName, seed: int) -> Reflexion:
         loop = make_loop(here, board, arm, seed)
+        loop.options = replace(loop.options, learn_from_success=way.successes)
         loop.agent = SharedAttempts({here.step_limit: loop.agent}, here.step_limit, played)
         return loop
 
@@ -150,7 +157,8 @@ async def _play(
     return await run_experiment(plan, board.tasks, make, log=log)
 
 
-def _figures(part: Part, rows: Mapping[str, Sequence[Results]], rooms: Mapping[str, str]) -> dict[str, Any]:
+def figures(part: Part, rows: Mapping[str, Sequence[Results]], rooms: Mapping[str, str]) -> dict[str, Any]:
+    """Return what each way solved, and differences in pairs over the games, clustered by room."""
     solved = {
         (name, trial): _scores(results, part.split, trial)
         for name, results in rows.items()
@@ -198,7 +206,7 @@ def _scores(results: Sequence[Results], split: Split, trial: int) -> dict[str, l
 def page(found: Mapping[str, Any]) -> str:
     """Return the tables as Markdown."""
     lines = []
-    for name in ("rooms", "again"):
+    for name in ("rooms", "again", "successes"):
         if (part := found.get(name)) is None:
             continue
         heads = ["by trial " + str(trial) for trial in part["trials"]]
@@ -239,7 +247,7 @@ def page(found: Mapping[str, Any]) -> str:
 @click.option(
     "--seeds", metavar="A,B", callback=numbers, default="0,1,2,3,4,5,6,7,8,9", help="Of splits and orders."
 )
-@click.option("--part", type=click.Choice(["rooms", "again"]), help="Only that half.")
+@click.option("--part", type=click.Choice(["rooms", "again", "successes"]), help="Only that one.")
 @click.option("--ways", metavar="A,B", default="", help="Only these.")
 @click.option("--step-limit", type=COUNT, default=STEP_LIMIT, show_default=True, help="Commands per try.")
 @click.option("--workers", type=COUNT, default=cores, show_default="one a core", help="Games at a time.")

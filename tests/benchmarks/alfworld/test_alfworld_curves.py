@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.alfworld import transfer
 from benchmarks.alfworld.agent import LESSONS_BLOCK, WON
 from benchmarks.alfworld.curves import SharedAttempts, figures, page
 from jeeves_reflexion import Attempt, Evaluation, Session, Step, Task, Trial
@@ -50,3 +51,28 @@ def test_the_table_holds_arms_against_controls_by_opening_and_by_type():
     text = page(found)
     assert "| 16 | retry | 0.0% (0.0% to 49.0%) | 25.0% (" in text
     assert "| 16 | own - retry | +75.0 points (" in text
+
+
+def test_rooms_never_seen_are_held_against_the_placebo_in_pairs_by_room():
+    tasks = tuple(Task("Find it.", id=str(n), metadata={"room": str(n // 2)}) for n in range(16))
+    part, *_ = transfer.parts((0, 1), 1)
+
+    def tried(way, seed):
+        held = tasks[8 * seed : 8 * seed + 8]
+        solved = {"no lessons": 0, "placebo": 2, "selective": 8}[way.name]
+        rows = [
+            Tried(
+                way.arm, seed, task, Trial(1, Attempt(""), Evaluation(None), passed=at < solved), "held-out"
+            )
+            for at, task in enumerate(held)
+        ]
+        return Results(tasks[:8], (way.arm,), (seed,), 2, rows, held_out=held)
+
+    runs = {way.name: [tried(way, seed) for seed in part.plan.seeds] for way in part.ways}
+    rooms = {task.id: task.metadata["room"] for task in tasks}
+    found = {"games": 16, "rooms": 8, **transfer.figures(part, runs, rooms)}
+    text = transfer.page({"limit": 16, "rooms": found})
+    assert "## rooms: 16 games of 8 rooms, 2 seeds, 16 commands" in text
+    assert "| placebo | 4/16 = 25.0% |" in text
+    assert "| selective - placebo | +75.0 points (" in text
+    assert {each["clusters"] for each in found["differences"]} == {8}
