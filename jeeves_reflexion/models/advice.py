@@ -124,7 +124,10 @@ def _only(value: JSON) -> JSON:
 
 def repeats(text: str, other: str) -> bool:
     """Whether a text only repeats another: all of it, or a row of six words and more of it."""
-    words, others = _words(text), _words(other)
+    words, other = _words(text), other.casefold()
+    if not all(word in other for word in words.split()):
+        return False  # as for most: the other, which may be a long prompt, is not looked through
+    others = _words(other)
     return words == others or (words.count(" ") + 1 >= _ECHOED_WORDS and f" {words} " in f" {others} ")
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 def redact_json(value: JSON) -> JSON:
     """Return a JSON value with secrets taken out of every string in it, keys included."""
     if isinstance(value, str):
-        return redact(value)
+        return redact_id(value)  # as many are, such as those of lessons
     if isinstance(value, Mapping):
         return {redact(key): _named(key, item) for key, item in value.items()}
     if isinstance(value, Sequence):
@@ -59,7 +59,7 @@ def redact_record(record: T) -> T:
 
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
-        return redact_id(value)  # as the ids of events and lessons are
+        return redact_id(value)
     if not value or isinstance(value, (int, float)):
         return value
     if isinstance(value, tuple):
