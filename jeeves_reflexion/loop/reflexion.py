@@ -66,29 +66,14 @@ _NO_VERDICT = Evaluation(None, rationale="not judged yet")
 class Reflexion(Generic[T]):
     """Wraps a base agent with evaluator, reflector and lesson memory.
 
-    A model is a ``ChatModel`` or the name of one (``"openai:gpt-4o-mini"``). The type of the output is the agent's:
-    ``Reflexion[Answer](agent)``.
-
-    Args:
-        base: An agent or any callable; by default a ReAct over ``model``.
-        model: What answers, judges and reflects where nothing else does.
-        evaluator: Another model, or a callable of the output or of task and attempt.
-        reflector: Another model, or a callable of task and trials.
-        lesson_store: A store, or an address as for ``open_lessons`` (namespace ``default``): turns on selective recall.
-            Without it lessons are appended to the block of ``memory``.
-        max_attempts: Attempts of a run at most.
-        threshold: The score, from 0 to 1, from which an attempt passes.
-        top_k_lessons: Lessons that an attempt may recall.
-        lessons_block_name: The block of the session in which they stand.
-        evaluator_prompt: A text, or a ``Path`` to one, in place of the judge's instructions.
-        reflector_prompt: The same for the reflector.
-        memory: Where the block is kept without a store.
-        options: What is rarely changed: the budget, what is learned from.
-        preset: ``"structured_reflections"`` asks for whole forms; a number that is given counts before the preset's.
-        verbose: Whether what happens is printed to stderr.
-
-    Raises:
-        ConfigurationError: (a ``ValueError``) for anything that can't work, naming it.
+    ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
+    a model (with an optional prompt), any callable, or by default ``model`` itself. A model is a ``ChatModel`` or the
+    name of one (``"openai:gpt-4o-mini"``). The type of the output is the agent's: ``Reflexion[Answer](agent)``.
+    ``verbose=True`` prints what happens to stderr. ``lesson_store``, a store or an
+    address as for ``open_lessons`` (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it
+    lessons are appended to the block of ``memory``.
+    ``preset="structured_reflections"`` asks for whole forms (``presets.py``); a number that is given counts before the
+    preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
     """
 
     name = "reflexion"
