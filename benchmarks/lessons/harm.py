@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import anyio
 import click
@@ -38,8 +38,9 @@ from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.setting import STEP_LIMIT
 from benchmarks.lessons.embedding import Remembering
 from benchmarks.lessons.harm_lessons import PLANTED_SHARE, Sentence, mixed
+from benchmarks.lessons.harm_tables import ARMS, ENOUGH, Arm, Library, Played, retirement, tables
 from benchmarks.options import embedder_called
-from benchmarks.report import counted_share, out_option, points, share_of, table, write_result
+from benchmarks.report import out_option, write_result
 from jeeves_reflexion import (
     Attempt,
     LessonSettings,
@@ -56,28 +57,14 @@ from jeeves_reflexion import (
 )
 from jeeves_reflexion.cli.bench_options import numbers
 from jeeves_reflexion.experiments.arms import ReadOnly
-from jeeves_reflexion.lessons.credit.effects import Cell, Withholding, judge
+from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.settings import Credit
-from jeeves_reflexion.statistics import Difference
 from jeeves_reflexion.types import Evaluation
 from vectorstores import Embedder, InMemoryVectorStore
 
-Arm: TypeAlias = Literal["none", "plain", "clean", "planted", "credit", "retiring"]
-ARMS: Final[Mapping[Arm, str]] = {
-    "none": "no lessons",
-    "plain": "true lessons, plain cosine top-k",
-    "clean": "true lessons only",
-    "planted": "planted lessons, no credit",
-    "credit": "planted lessons, credit ranks and retires",
-    "retiring": "planted lessons, credit retires alone",
-}
+_TRUE: Final = frozenset({"clean", "copies", "diverse"})
 K: Final = 3
-ENOUGH: Final = 40
-"""After so many recalls a lesson that costs 50 points is retired as often as not (docs/results/lessons_harm.md)."""
-
 _FIRST_TRIES: Final = 2  # whose lessons make the library
-_RESAMPLES: Final = 2000
-_PARTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,35 +80,6 @@ class Setting:
     early: float
     workers: int
     embedder: Embedder
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """One attempt: in which arm, seed and round (from 0; -1: at a game that is held out), and whether it was won."""
-
-    arm: Arm
-    seed: int
-    round: int
-    game: str
-    won: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """What became of lessons of one seed and arm, true ones or planted ones.
-
-    ``recalled`` counts those that a recall offered or withheld, ``enough`` those of which it did so :data:`ENOUGH`
-    times, or until they were retired; ``recalls`` is the median number of recalls of those that were ``retired``.
-    """
-
-    seed: int
-    arm: Arm
-    planted: bool
-    lessons: int
-    recalled: int
-    enough: int
-    retired: int
-    recalls: float | None
 
 
 class Games:
@@ -195,17 +153,16 @@ class _Seed:
         for arm in ARMS:
             async with InMemoryVectorStore(self.setting.embedder, namespace=arm) as store:
                 lessons = VectorLessonStore(store, settings=self._settings(arm))
-                sentences = {"none": [], "plain": clean, "clean": clean}.get(arm, both)
+                sentences = [] if arm == "none" else clean if arm in _TRUE else both
                 planted = await _fill(lessons, sentences)
                 await self._arm(arm, lessons, planted)
         return self.played, self.libraries
 
     def _settings(self, arm: Arm) -> LessonSettings:
-        if arm == "plain":
-            plain = Picking(diversity=0.0, max_likeness=1.0, utility_weight=0.0)
-            return LessonSettings(picking=plain, keep_copies=True)
+        if arm == "diverse":
+            return LessonSettings(picking=Picking(diversity=0.05, max_likeness=0.95))
         if arm not in ("credit", "retiring"):
-            return LessonSettings()
+            return LessonSettings(keep_copies=arm == "copies")
         setting = self.setting
         early = max(setting.early, setting.share) if setting.share else None
         credit = Credit(Withholding(setting.share, seed=self.seed, early=early), max_age=math.inf)
@@ -325,114 +282,6 @@ async def _each(work: Callable[[Task], Awaitable[None]], tasks: Sequence[Task], 
             group.start_soon(one, task)
 
 
-def tables(played: Sequence[Played], libraries: Sequence[Library]) -> str:
-    """Return success by arm and part of the rounds, what planted lessons cost, and what became of the lessons."""
-    rounds = 1 + max(each.round for each in played)
-    spans = [range(rounds * part // _PARTS, rounds * (part + 1) // _PARTS) for part in range(_PARTS)]
-    spans = [range(-1, 0), *(span for span in spans if span)]
-    rows: list[list[str]] = []
-    for arm, label in ARMS.items():
-        shares = [share_of(e.won for e in played if e.arm == arm and e.round in span) for span in spans]
-        rows.append([label, *(counted_share(share, 1) for share in shares)])
-    for label, better, worse in _BESIDE:
-        rows.append([label, *(_beside(played, span, better, worse) for span in spans)])
-    heads = ["games won", "held out", *(f"rounds {span.start + 1} to {span.stop}" for span in spans[1:])]
-    kept = [
-        "seed",
-        "arm",
-        "lessons",
-        "of them recalled",
-        f"{ENOUGH} times or retired",
-        "retired",
-        "after recalls",
-    ]
-    became = [
-        [
-            each.seed,
-            ARMS[each.arm],
-            f"{each.lessons} {'planted' if each.planted else 'true'}",
-            each.recalled,
-            each.enough,
-            each.retired,
-            "-" if each.recalls is None else f"{each.recalls:.0f}",
-        ]
-        for each in libraries
-    ]
-    return "\n\n".join([table(heads, rows), table(kept, became)])
-
-
-def retirement(lessons: int = 200, most: int = 2000, look: int = 5) -> str:
-    """Return after how many recalls a harmful lesson is retired, by how much it harms and which share is withheld."""
-    rng, rows = random.Random(0), []
-    for harm in _HARMS:
-        cells = []
-        for drawing in _DRAWINGS:
-            after = sorted(_retired_after(rng, harm, drawing, most, look) for _ in range(lessons))
-            middle, late = after[lessons // 2], after[lessons * 4 // 5]
-            cells.append(" / ".join("more" if each > most else str(each) for each in (middle, late)))
-        rows.append([f"{-100 * harm:.0f} points", *cells])
-    heads = [
-        f"{drawing.share:.0%}" + (f", {drawing.early:.0%} at first" if drawing.early else "")
-        for drawing in _DRAWINGS
-    ]
-    return table(["a lesson costs", *heads], rows)
-
-
-_HARMS: Final = (1.0, 0.5, 0.3, 0.2, 0.1)
-_DRAWINGS: Final = (
-    Withholding(0.05),
-    Withholding(0.05, early=0.5),
-    Withholding(0.1, early=0.5),
-    Withholding(0.2, early=0.5),
-    Withholding(0.5),
-)
-
-
-def _retired_after(rng: random.Random, harm: float, drawing: Withholding, most: int, look: int) -> int:
-    """Recall one lesson again and again, on tasks that are solved without it in (1 + harm) / 2 of the tries."""
-    cells: dict[tuple[float, ...], Cell] = {}
-    for number in range(1, most + 1):
-        share = drawing.share_for(number - 1)
-        withheld = rng.random() < share
-        score = float(rng.random() < (1 + harm) / 2 - (0.0 if withheld else harm))
-        cell = cells.get((share,), Cell())
-        cells[share,] = (
-            replace(cell, n_without=cell.n_without + 1, sum_without=cell.sum_without + score)
-            if withheld
-            else replace(cell, n_with=cell.n_with + 1, sum_with=cell.sum_with + score)
-        )
-        if number % look == 0 and judge(cells).kind == "retire":
-            return number
-    return most + 1
-
-
-_BESIDE: Final[Sequence[tuple[str, Arm, Arm]]] = (
-    ("true lessons gain", "clean", "none"),
-    ("picking gains beside plain top-k", "clean", "plain"),
-    ("planted ones cost", "clean", "planted"),
-    ("they cost with credit", "clean", "credit"),
-    ("they cost with retiring alone", "clean", "retiring"),
-    ("credit gains", "credit", "planted"),
-    ("retiring alone gains", "retiring", "planted"),
-)
-
-
-def _beside(played: Sequence[Played], span: range, better: Arm, worse: Arm) -> str:
-    """By how much an arm does better than another, with a bootstrap interval over games: each is a cluster."""
-    won: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for each in played:
-        if each.round in span:
-            won[each.game][each.arm].append(each.won)
-    sums = [(sum(game[better]) - sum(game[worse]), len(game[better])) for game in won.values()]
-    rng = random.Random(0)
-
-    def mean(of: Sequence[tuple[int, int]]) -> float:
-        return sum(one for one, _ in of) / sum(number for _, number in of)
-
-    drawn = sorted(mean(rng.choices(sums, k=len(sums))) for _ in range(_RESAMPLES))
-    return points(Difference(mean(sums), drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES) - 1]))
-
-
 _PAGE: Final = """# Planted lessons: what they cost, and whether credit finds them
 
 {genuine} ALFWorld games, {steps} commands a try, the offline player, k = {k}, {embedder} embeddings, seeds {seeds}.
@@ -450,6 +299,14 @@ python -m benchmarks.lessons.harm {command}
 ```
 
 {tables}
+
+## Recalls until a harmful lesson is retired
+
+By simulation, with the rule that acts: 200 lessons each (seed 0), each recalled by itself, on tasks that are solved
+without it in (100 + cost) / 2 % of the tries. Median / four of five, by the share withheld (*at first*: of a lesson
+of which nothing is known); `more` than 2,000.
+
+{retirement}
 """
 
 
@@ -494,6 +351,7 @@ def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the de
         attempts=attempts,
         minutes=(time.perf_counter() - begun) / 60,
         tables=tables(played, libraries),
+        retirement=retirement(),
     )
     write_result(options["out"], "lessons_harm", [asdict(each) for each in libraries], text)
     click.echo(text)

@@ -37,6 +37,10 @@ RANK_EACH: Final = 2
 RETIRE_ERROR: Final = 0.05
 """The chance that a lesson without any effect is ever retired, however often one looks."""
 
+ERROR_PART: Final = 0.6
+"""The part of the error that the bound is reckoned with: where success or failure is rare and few attempts lack the
+lesson, scores are too skewed for the normal approximation (docs/results/lessons_credit_power.md)."""
+
 EARLY_ATTEMPTS: Final = 10
 """After so many scored attempts, half of them without the lesson, an early share of a half is halved."""
 
@@ -47,9 +51,6 @@ _TYPICAL_LIFT: Final = 0.2  # where the confidence sequence is tightest; it hold
 _MAX_SHARE: Final = 0.5
 _WHOLE_PART: Final = 0.2
 _FLOOR_PART: Final = 0.25
-# Where success or failure is rare and few attempts lack the lesson, scores are too skewed for the normal approximation:
-# without this margin 7 % of harmless lessons were retired in simulations, not 5 % (docs/results/lessons_credit.md).
-_ERROR_PART: Final = 0.6
 _FIFTHS: Final = 5
 _PRIOR_FROM: Final = 10
 _PRIOR_STEPS: Final = 4
@@ -251,7 +252,7 @@ def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICA
     if means is None:
         return Judgement("unknown", f"not enough data: {of}; {MIN_EACH} of each are needed")
     once = difference_of_means(*means)
-    z = _z_ever((once.high - once.low) / (2 * Z95), _ERROR_PART * error, typical)
+    z = _z_ever((once.high - once.low) / (2 * Z95), ERROR_PART * error, typical)
     ever = difference_of_means(*means, z=z)
     # Without an interval for one look: what is retired or praised was selected, and its own would be too sure.
     found = f"observed {_points(once.value)} ({of}), at any look {_points(ever.low)} to {_points(ever.high)}"

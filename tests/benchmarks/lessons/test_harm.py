@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from benchmarks.alfworld.goal import parse_goal
 from benchmarks.alfworld.lesson_words import read_advice
 from benchmarks.alfworld.observations import read_opening
-from benchmarks.lessons.harm import Library, Played, main, tables
+from benchmarks.lessons.harm import main
 from benchmarks.lessons.harm_lessons import Sentence, misleading, mixed
+from benchmarks.lessons.harm_tables import ARMS, Library, Played, retirement, tables
 from jeeves_reflexion import Attempt, Step, Task
 
 OPENING = (
@@ -59,26 +60,35 @@ def test_a_fifth_of_the_library_is_planted_and_the_rest_keeps_its_order():
 
 
 def test_the_tables_say_what_it_cost():
-    won = {"clean": 10, "planted": 4, "credit": 8}
+    won = {**dict.fromkeys(ARMS, 10), "none": 2, "planted": 4, "credit": 8}
     played = [
         Played(arm, 0, number, f"game{n}", number < first)
         for arm, first in won.items()
         for n in range(5)
-        for number in range(10)
+        for number in range(-1, 10)
     ]
-    page = tables(played, [Library(0, 8, 0, 2, 1)])
-    assert "50/50 = 100.0%" in page
-    assert "+60.0 points (+60.0 to +60.0)" in page
-    assert "+20.0 points (+20.0 to +20.0)" in page
-    assert "| 0 | 8 | 0 | 2 | 1 |" in page
+    page = tables(played, [Library(0, "credit", True, 20, 12, 4, 3, 45.0)])
+    assert "| true lessons only | 5/5 = 100.0%" in page
+    costs = next(line for line in page.splitlines() if line.startswith("| planted ones cost |"))
+    assert costs.endswith("+100.0 points (+100.0 to +100.0) |")
+    assert costs.split("|")[2] == " +0.0 points (+0.0 to +0.0) "
+    assert "| 0 | planted lessons, credit ranks and retires | 20 planted | 12 | 4 | 3 | 45 |" in page
+
+
+def test_what_harms_more_is_retired_sooner_and_what_is_withheld_less_later():
+    page = retirement(lessons=9, most=300)
+    most, *_, least = (line.split("|")[2:-1] for line in page.splitlines()[2:])
+    assert int(most[1].split("/")[0]) < int(most[0].split("/")[0])
+    assert set(least[0].replace("/", " ").split()) == {"more"}
 
 
 @pytest.mark.engine
 @pytest.mark.timeout(400)
 def test_the_command_plays_all_arms(made_games, made_folder, tmp_path):
-    options = ["--count", "6", "--rounds", "1", "--seeds", "0", "--workers", "1", "--embedder", "hashing"]
-    done = CliRunner().invoke(main, [*options, "--made-games", str(made_folder), "--out", str(tmp_path)])
+    sizes = ["--teach", "2", "--practise", "2", "--hold-out", "2", "--rounds", "2", "--orders", "1"]
+    options = [*sizes, "--seeds", "0", "--workers", "1", "--embedder", "hashing", "--out", str(tmp_path)]
+    done = CliRunner().invoke(main, [*options, "--made-games", str(made_folder)])
     assert done.exit_code == 0, done.output
     page = (tmp_path / "lessons_harm.md").read_text()
-    assert "planted lessons, credit" in page
-    assert "| 0 | 12 | 0 | 3 | 0 |" in page
+    assert all(f"| {label} |" in page for label in ARMS.values())
+    assert "| 0 | planted lessons, credit retires alone | 1 planted |" in page

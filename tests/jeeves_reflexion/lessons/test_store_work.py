@@ -82,14 +82,14 @@ def names(calls) -> Counter[str]:
 
 
 @pytest.mark.parametrize("size", [8, 80])
-async def test_a_recall_is_one_search_and_one_reading_and_its_outcome_one_write(store, calls, size):
+async def test_a_recall_is_one_search_and_its_outcome_one_write(store, calls, size):
     lessons = VectorLessonStore(store)
     for number in range(size):
         await learn(lessons, number)
     for attempt in (1, 2, 3):
         calls.clear()
         recall = await lessons.recall(task(3), k=5, run_id="run", attempt=attempt)
-        assert names(calls) == {"search": 1, "get_by_ids": 1}
+        assert names(calls) == {"search": 1}
         assert next(named["k"] for name, named in calls if name == "search") == 20
         assert len(recall.offered) == 5
     calls.clear()
@@ -112,7 +112,7 @@ async def test_with_credit_a_recall_reads_the_ledger_now_and_then_only(store, ca
     calls.clear()
     for number in range(10):
         await lessons.recall(task(number), k=3, run_id="later", attempt=number)
-    assert names(calls) == {"search": 10, "get_by_ids": 10}
+    assert names(calls) == {"search": 10}
 
 
 async def test_old_verdicts_are_not_read_again(store, calls):
