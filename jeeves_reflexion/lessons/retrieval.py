@@ -24,6 +24,7 @@ from jeeves_reflexion.values import checked_settings
 from vectorstores.base import Filter
 
 _NUMBER: Final = re.compile(r"\d+")
+_TIE: Final = 1e-4  # of two cosine similarities of equal texts
 
 StrategyName: TypeAlias = Literal["nearest", "hybrid", "structured_reflections", "seed002"]
 Order: TypeAlias = Literal["similarity", "own_first", "failures_first", "recency"]
@@ -134,6 +135,26 @@ async def found_lessons(
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
         number *= 2
+
+
+async def near_task(
+    lessons: Repository,
+    task: Task,
+    query: str,
+    where: Filter | None,
+    *,
+    number: int,
+    least: int,
+    floor: float,
+) -> list[Candidate]:
+    """Return the active lessons near a task; its own are among them, also where many tasks have the same text."""
+    found = await found_lessons(lessons, query, where, number=number, least=least, floor=floor)
+    if len(found) <= least or found[0].similarity - found[-1].similarity >= _TIE:
+        return found
+    mine = both(where, {"task_id": task.id})
+    own = await found_lessons(lessons, query, mine, number=number, least=0, floor=floor)
+    known = {each.lesson.id for each in own}
+    return own + [each for each in found if each.lesson.id not in known]
 
 
 async def nearest_lessons(

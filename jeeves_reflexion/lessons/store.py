@@ -40,8 +40,8 @@ from jeeves_reflexion.lessons.records import (
 from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
     credited,
-    found_lessons,
     likeness_of,
+    near_task,
     nearest_lessons,
     pick,
     set_aside,
@@ -75,7 +75,6 @@ from vectorstores.base import (
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
 POOL: Final = 4
-_TIE: Final = 1e-4  # of two cosine similarities of equal texts
 """So many times k keys of lessons are looked at to pick k lessons."""
 
 
@@ -290,21 +289,16 @@ class VectorLessonStore:
         what is below the floor.
         """
         floor = self.settings.min_similarity
-        found = await found_lessons(self.repository, query, where, number=POOL * k, least=k, floor=floor)
-        if len(found) > k and found[0].similarity - found[-1].similarity < _TIE:
-            # Twins of the task fill the pool: its own lessons, as near as theirs, may not be among them.
-            mine = both(where, {"task_id": task.id})
-            own = await found_lessons(self.repository, query, mine, number=POOL * k, least=0, floor=floor)
-            known_ids = {each.lesson.id for each in own}
-            found = own + [each for each in found if each.lesson.id not in known_ids]
+        found = await near_task(self.repository, task, query, where, number=POOL * k, least=k, floor=floor)
         near, harmful = [each for each in found if each.similarity >= floor], list[RecalledLesson]()
         credit, picking = self.settings.credit, self.settings.picking
         if known is not None and credit is not None:
             near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
         # Where there is room for all, none is chosen for being unlike the others.
         likeness = await likeness_of(self.repository, near if picking.diversity and k < len(near) else [])
-        order = self.settings.order
-        offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness, order=order)
+        offered, left_out = pick(
+            task, near, k=k, picking=picking, likeness=likeness, order=self.settings.order
+        )
         far = too_far(found, known, floor=floor)
         return offered, left_out, harmful, far[:k]
 
