@@ -8,14 +8,17 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, UnknownLessonError
 from jeeves_reflexion.lessons.credit.effects import freshness
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
+from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, one_each, readable
 from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.text import estimate_tokens
@@ -192,6 +195,18 @@ def credited(
             utility = (known.utility(each.lesson.id) - known.prior.mean) * fresh
             kept.append(replace(each, lift=lift, utility=utility))
     return kept, harmful
+
+
+async def retire(lessons: Repository, harmful: Iterable[RecalledLesson]) -> list[RecalledLesson]:
+    """Retire what is shown to harm, and return what was; one that is forgotten at this moment is not."""
+    retired = []
+    for item in harmful:
+        reason = item.lesson.state_reason
+        away = partial(replace, state="retired", state_reason=reason)
+        with suppress(UnknownLessonError):
+            await lessons.change(item.lesson.id, away, Change("retire", reason, "credit"))
+            retired.append(item)
+    return retired
 
 
 async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> Likeness:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Final, Self, TypeAlias, cast
 
 import anyio
@@ -44,6 +43,7 @@ from jeeves_reflexion.lessons.retrieval import (
     near_task,
     nearest_lessons,
     pick,
+    retire,
     set_aside,
     too_far,
 )
@@ -216,13 +216,7 @@ class VectorLessonStore:
             known = None if credit is None else await self.ledger.credits(max_age=credit.max_age)
             query = await aside(clean_prompt, task.prompt)
             found, left_out, harmful, far = await self._chosen(task, query, where, k, known)
-            retired = []
-            for item in harmful:
-                reason = item.lesson.state_reason
-                away = partial(replace, state="retired", state_reason=reason)
-                with suppress(UnknownLessonError):  # it was forgotten at this moment
-                    await self.repository.change(item.lesson.id, away, Change("retire", reason, "credit"))
-                    retired.append(item)
+            retired = await retire(self.repository, harmful)
             if known is not None and credit is not None:
                 key = recall_key(run_id or recall_id, attempt, task.id)
                 draw = known.draw(credit.withholding, key, [item.lesson.id for item in found])
