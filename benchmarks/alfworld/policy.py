@@ -6,13 +6,14 @@ searches in an order drawn from its seed. Only lessons change that order, and on
 """
 
 import random
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .goal import APPLIANCES, Treatment, parse_goal
 from .notebook import Notebook
 from .observations import Thing, read_opening, things_in
-from .record import SEEN, VISITED, Record
+from .record import visited, witnessed
 from .search_plan import KIND_BARREN, KIND_SEEN, SEEN_THERE, UNKNOWN, SearchPlan
 
 _REASONS = {
@@ -21,8 +22,8 @@ _REASONS = {
     UNKNOWN: "I know nothing better",
     KIND_BARREN: "the better places are done, though lessons say its kind held none",
 }
-_RECORDED = {SEEN: "I saw one there last time", VISITED: "I was everywhere else before"}
 _LAST_RESORT = "only places that a lesson calls empty are left"
+_OF_LESSONS = re.compile("a lesson (?:says|calls)|lessons say")
 
 
 class Move(NamedTuple):
@@ -61,7 +62,10 @@ class Explorer:
         random.Random(seed).shuffle(places)
         self._places = tuple(places)
         self._plan = SearchPlan(places, self._goal, lessons)
-        self._record = Record(record)
+        self._recorded = tuple(record)
+        self._visited = visited(self._recorded)
+        for advice in witnessed(self._recorded, self._goal.wanted):
+            self._plan.hear(advice)
         self._book = Notebook()
         self._given_up: set[Thing] = set()
         self._put_tried: set[Thing] = set()
@@ -126,13 +130,12 @@ class Explorer:
         return sorted(usable, key=lambda pair: pair[1] != self._book.at)
 
     def _search(self, thing: str) -> Move:
-        # One is shown lessons or a record; without a record this leaves the plan's order.
-        for place in sorted(self._plan.order(thing), key=lambda place: self._record.rank(thing, place)):
+        for place in sorted(self._plan.order(thing), key=lambda place: place in self._visited):
             if place in self._book.contents or place in self._given_up:
                 continue
-            reason = _RECORDED.get(self._record.rank(thing, place)) or _REASONS.get(
-                self._plan.rank(thing, place), _LAST_RESORT
-            )
+            reason = _REASONS.get(self._plan.rank(thing, place), _LAST_RESORT)
+            if self._recorded:
+                reason = _OF_LESSONS.sub("I saw", reason)
             why = f"I look for a {thing} at {place}: {reason}."
             return self._reach(place, why) or Move(why, f"examine {place}")
         return Move(f"I have searched every place for a {thing}.", "look")

@@ -1,12 +1,11 @@
 """What a player makes of the record of its own earlier attempts at a game: where it was and what it saw, no advice."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
+from .lesson_words import Advice
 from .notebook import Notebook
 from .observations import Thing, things_in
-
-SEEN, UNVISITED, VISITED = range(3)
 
 _STEP = re.compile(
     r"^Action \d+: (.*)$(?:\n^Observation \d+: ((?:(?!^(?:Thought|Action) \d+: ).*\n?)*))?", re.MULTILINE
@@ -18,23 +17,18 @@ def read_record(text: str) -> list[tuple[str, str]]:
     return [(command, observation.strip()) for command, observation in _STEP.findall(text)]
 
 
-class Record:
-    """Where earlier attempts were: places that held a thing come first, those that were done with last.
+def visited(record: Iterable[tuple[str, str]]) -> frozenset[Thing]:
+    """The places that a record of commands alone went to."""
+    gone = (things_in(command) for command, seen in record if not seen and command.startswith("go to "))
+    return frozenset(place for places in gone for place in places)
 
-    Done with is a place that was looked into, or, by a record of commands alone, one that was gone to.
-    """
 
-    def __init__(self, steps: Iterable[tuple[str, str]]) -> None:
-        book, visited = Notebook(), set[Thing]()
-        for command, observation in steps:
-            book.note(command, observation)
-            if not observation and command.startswith("go to "):
-                visited.update(things_in(command))
-        self._done = visited | set(book.contents)
-        self._seen = {(thing.kind, place) for thing, place in book.first_seen.items()}
-
-    def rank(self, kind: str, place: Thing) -> int:
-        """How good a place is to look for a kind of thing, from :data:`SEEN` to :data:`VISITED`."""
-        if (kind, place) in self._seen:
-            return SEEN
-        return VISITED if place in self._done else UNVISITED
+def witnessed(record: Sequence[tuple[str, str]], wanted: Iterable[str]) -> Iterator[Advice]:
+    """Where things were seen, and in which places none was: what a lesson about the attempt could say at most."""
+    book = Notebook()
+    for command, observation in record:
+        book.note(command, observation)
+    for kind in wanted:
+        there = tuple(dict.fromkeys(place for thing, place in book.first_seen.items() if thing.kind == kind))
+        yield Advice(kind, absent=False, places=there)
+        yield Advice(kind, absent=True, places=tuple(place for place in book.contents if place not in there))

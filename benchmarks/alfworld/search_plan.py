@@ -56,10 +56,14 @@ class SearchPlan:
                 if any(place.kind in kinds for place in piece.places)
             ]
             for piece in here:
-                self._beliefs[piece.thing].hear(piece)
+                self.hear(piece)
             if here:
                 useful.append(lesson)
         self.useful = tuple(useful)
+
+    def hear(self, advice: Advice) -> None:
+        """Believe what is said of a thing that is wanted, as far as nothing said before speaks of the same place."""
+        self._beliefs[advice.thing].hear(advice)
 
     def rank(self, thing: str, place: Thing) -> int:
         """How good a place is to look for that kind of thing, from `SEEN_THERE` to `ABSENT_THERE`."""
