@@ -30,7 +30,7 @@ def anchors(page: Path) -> set[str]:
 
 def test_the_navigation_has_every_page_and_no_other():
     yaml = pytest.importorskip("yaml")
-    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    config = yaml.safe_load((ROOT / "scripts" / "mkdocs.yml").read_text(encoding="utf-8"))
     named = re.findall(r"[\w./-]+\.md", str(config["nav"]))
     assert sorted(named) == [page.name for page in PAGES]
 
