@@ -301,7 +301,7 @@ python -m benchmarks.lessons.harm {command}
 
 ## Recalls until a harmful lesson is retired
 
-By simulation, with the rule that acts: 200 lessons each (seed 0), each recalled by itself, on tasks that are solved
+By simulation, with the rule that acts: {simulated} lessons each (seed 0), each recalled by itself, on tasks that are solved
 without it in (100 + cost) / 2 % of the tries. Median / four of five, by the share withheld (*at first*: of a lesson
 of which nothing is known); `more` than 2,000.
 
@@ -322,6 +322,7 @@ of which nothing is known); `more` than 2,000.
 @click.option("--orders", type=click.IntRange(min=1), default=4, show_default=True, help="Search orders.")
 @click.option("--share", type=click.FloatRange(0.0, 0.5), default=0.05, show_default=True, help="Withheld.")
 @click.option("--early", type=click.FloatRange(0.0, 0.5), default=0.5, show_default=True, help="At first.")
+@click.option("--simulated", type=click.IntRange(min=1), default=200, show_default=True, help="Lessons.")
 @click.option("--seeds", callback=numbers, default="0,1,2", show_default=True, help="By commas.")
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
@@ -348,7 +349,8 @@ def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the de
         planted=PLANTED_SHARE,
         attempts=attempts,
         tables=tables(played, libraries),
-        retirement=retirement(),
+        simulated=options["simulated"],
+        retirement=retirement(options["simulated"]),
     )
     write_result(options["out"], "lessons_harm", [asdict(each) for each in libraries], text)
     click.echo(text)
