@@ -1,7 +1,7 @@
 """What MkDocs adds to the pages of ``docs/``: a reference of every public name, and the files that pages link to.
 
-A hook of ``scripts/mkdocs.yml``. Public names are those of ``tests/public_api.json``, a page for each room, and mkdocstrings
-reads their docstrings. A link to a file outside of ``docs/`` leads to a page that shows it.
+A hook of ``scripts/mkdocs.yml``. Public names are those of ``tests/public_api.json``, a page for each room, and
+mkdocstrings reads their docstrings. A link to a file outside of ``docs/`` leads to a page that shows it.
 """
 
 from __future__ import annotations

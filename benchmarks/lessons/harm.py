@@ -301,9 +301,9 @@ python -m benchmarks.lessons.harm {command}
 
 ## Recalls until a harmful lesson is retired
 
-By simulation, with the rule that acts: {simulated} lessons each (seed 0), each recalled by itself, on tasks that are solved
-without it in (100 + cost) / 2 % of the tries. Median / four of five, by the share withheld (*at first*: of a lesson
-of which nothing is known); `more` than 2,000.
+By simulation, with the rule that acts: {simulated} lessons each (seed 0), each recalled by itself, on tasks that are
+solved without it in (100 + cost) / 2 % of the tries. Median / four of five, by the share withheld (*at first*: of a
+lesson of which nothing is known); `more` than 2,000.
 
 {retirement}
 """
