@@ -26,6 +26,9 @@ from jeeves_reflexion.types import Lesson, LessonState, Lift, RecalledLesson, Ta
 from jeeves_reflexion.values import checked_settings
 from vectorstores.base import Filter
 
+POOL: Final = 4
+"""So many times k keys of lessons are looked at to pick k lessons."""
+
 _NUMBER: Final = re.compile(r"\d+")
 _TIE: Final = 1e-4  # of two cosine similarities of equal texts
 
@@ -146,18 +149,34 @@ async def near_task(
     query: str,
     where: Filter | None,
     *,
-    number: int,
-    least: int,
+    k: int,
     floor: float,
+    order: Order,
 ) -> list[Candidate]:
-    """Return the active lessons near a task; its own are among them, also where many tasks have the same text."""
-    found = await found_lessons(lessons, query, where, number=number, least=least, floor=floor)
-    if len(found) <= least or found[0].similarity - found[-1].similarity >= _TIE:
+    """Return the active lessons near a task; its own are among them, also where many tasks have the same text.
+
+    Where an order by what lessons are must choose among equally near ones, all of these are there.
+    """
+    number = POOL * k
+    found = await found_lessons(lessons, query, where, number=number, least=k, floor=floor)
+    if len(found) <= k or not _tied(found):
+        return found
+    if order in ("failures_first", "recency"):
+        more: list[Candidate] = []
+        while _tied(found) and len(more) != len(found):
+            number, more = 2 * number, found
+            found = await found_lessons(
+                lessons, query, where, number=number, least=2 * len(more), floor=floor
+            )
         return found
     mine = both(where, {"task_id": task.id})
     own = await found_lessons(lessons, query, mine, number=number, least=0, floor=floor)
     known = {each.lesson.id for each in own}
     return own + [each for each in found if each.lesson.id not in known]
+
+
+def _tied(found: Sequence[Candidate]) -> bool:
+    return found[0].similarity - found[-1].similarity < _TIE
 
 
 async def nearest_lessons(

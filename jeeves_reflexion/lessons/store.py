@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final, Self, TypeAlias, cast
+from typing import Self, TypeAlias, cast
 
 import anyio
 
@@ -38,6 +38,7 @@ from jeeves_reflexion.lessons.records import (
 )
 from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
+    POOL,
     credited,
     likeness_of,
     near_task,
@@ -73,9 +74,6 @@ from vectorstores.base import (
 )
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
-
-POOL: Final = 4
-"""So many times k keys of lessons are looked at to pick k lessons."""
 
 
 class VectorLessonStore:
@@ -282,17 +280,15 @@ class VectorLessonStore:
         """What is to be recalled, what was near enough and is left out, what is to be retired for the harm it does, and
         what is below the floor.
         """
-        floor = self.settings.min_similarity
-        found = await near_task(self.repository, task, query, where, number=POOL * k, least=k, floor=floor)
+        floor, order = self.settings.min_similarity, self.settings.order
+        found = await near_task(self.repository, task, query, where, k=k, floor=floor, order=order)
         near, harmful = [each for each in found if each.similarity >= floor], list[RecalledLesson]()
         credit, picking = self.settings.credit, self.settings.picking
         if known is not None and credit is not None:
             near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
         # Where there is room for all, none is chosen for being unlike the others.
         likeness = await likeness_of(self.repository, near if picking.diversity and k < len(near) else [])
-        offered, left_out = pick(
-            task, near, k=k, picking=picking, likeness=likeness, order=self.settings.order
-        )
+        offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness, order=order)
         far = too_far(found, known, floor=floor)
         return offered, left_out, harmful, far[:k]
 

@@ -122,13 +122,14 @@ async def test_a_k_sweep_recalls_so_many(tmp_path):
 async def test_the_papers_arm_has_the_last_reflections_of_its_own_task_in_order():
     store = a_store()
     lessons = arm_lessons("reflexion", store, TASKS, settings=LessonSettings(), seed=0)
-    words = ("Open the red one.", "Ask the cook first.", "Mind the dog at night.", "Take a lamp with you.")
+    words = tuple(f"Ask the cook about room {number} first." for number in range(13))
     for task in TASKS[:2]:
         for attempt, text in enumerate(words, 1):
             source = Provenance("run", attempt, 0.0, created_at=1000.0 + attempt)
             await lessons.record(task, Reflection(text), provenance=source)
-    recall = await lessons.recall(TASKS[1], k=3)
-    assert recall.texts == words[1:]
+    for k in (1, 3):  # of more reflections than are searched for k
+        recall = await lessons.recall(TASKS[1], k=k)
+        assert recall.texts == words[-k:]
     assert {item.lesson.task_id for item in recall.offered} == {TASKS[1].id}
 
 
