@@ -126,7 +126,7 @@ def _setting(options: dict[str, Any]) -> Setting:
     lessons = options["lessons"]
     in_database = lessons is not None and "://" in lessons
     return Setting(
-        plan=replace(plan_of(options), holdout_by=ROOM, cluster="prompt"),
+        plan=replace(plan_of(options), holdout_by=ROOM, cluster="opening"),
         out=run_folder(options, "alfworld"),
         embedder=embedder_called(options["embedder"]),
         games_folder=options["games"],

@@ -177,9 +177,10 @@ def scores(results: Results, arm: ArmName, trial: int) -> Scores:
 
 def figures(found: Mapping[int, Results]) -> dict[str, Any]:
     """Return shares solved and differences of arms, with intervals clustered by opening and by type of task."""
-    tasks = next(iter(found.values())).tasks
+    first = next(iter(found.values()))
+    tasks = first.tasks
     clusters: dict[str, dict[str, str]] = {
-        "opening": {task.id: task.prompt for task in tasks},
+        "opening": {task.id: first.cluster_of(task) for task in tasks},
         "type": {task.id: str(task.kind) for task in tasks},
     }
     shares, differences = [], []
@@ -201,7 +202,7 @@ def figures(found: Mapping[int, Results]) -> dict[str, Any]:
                 differences.append({"limit": limit, "arm": arm, "less": control, "trial": trial, **by})
     return {
         "games": len(tasks),
-        "openings": len({task.prompt for task in tasks}),
+        "openings": len(set(clusters["opening"].values())),
         "types": len({task.kind for task in tasks}),
         "seeds": {limit: list(results.seeds) for limit, results in found.items()},
         "machine": machine(),
@@ -274,7 +275,7 @@ def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the de
         options["seeds"],
         options["workers"],
         options["k"],
-        cluster="prompt",
+        cluster="opening",
     )
     setting = Setting(
         plan,

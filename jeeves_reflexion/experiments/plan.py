@@ -17,8 +17,9 @@ from jeeves_reflexion.types import JSON, Task
 JudgedBy: TypeAlias = Literal["oracle", "self"]
 """Who decides that an attempt passed: one who has the gold answer, or the agent's own side without it."""
 
-Cluster: TypeAlias = Literal["task", "prompt"]
-"""What intervals take for one: a task with its seeds, or all tasks that say the same, such as games of one room."""
+Cluster: TypeAlias = Literal["task", "opening"]
+"""What intervals take for one: a task with its seeds, or all tasks whose prompts have the first paragraph in common,
+such as games of one room."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ class Results:
 
     def cluster_of(self, task: Task) -> str:
         """Return what a task is counted with."""
-        return task.prompt if self.cluster == "prompt" else task.id
+        return task.prompt.partition("\n\n")[0] if self.cluster == "opening" else task.id
 
     def tasks_of(self, split: Split) -> tuple[Task, ...]:
         """Return the tasks of a part."""

@@ -278,7 +278,7 @@ def clusters_note(results: Results, split: Split = "learning") -> str:
     if results.cluster == "task":
         return ", clustered by task: its seeds are not independent"
     tasks = results.tasks_of(split)
-    return f", clustered by prompt: the {len(tasks)} tasks have {len({task.prompt for task in tasks})}"
+    return f", clustered by opening: the {len(tasks)} tasks have {len(set(map(results.cluster_of, tasks)))}"
 
 
 def _compared(part: Part, report: Report) -> Table:

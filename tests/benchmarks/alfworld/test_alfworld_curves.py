@@ -37,7 +37,7 @@ async def test_a_first_attempt_is_played_once_for_all_limits_and_cut():
 
 
 def test_the_table_holds_arms_against_controls_by_opening_and_by_type():
-    tasks = tuple(Task(f"Room {n % 4}.", id=str(n), kind="ab"[n % 2]) for n in range(8))
+    tasks = tuple(Task(f"Room {n % 4}.\n\nFind {n}.", id=str(n), kind="ab"[n % 2]) for n in range(8))
 
     def tries(arm, task, seed):
         for number in (1, 2):
@@ -46,7 +46,7 @@ def test_the_table_holds_arms_against_controls_by_opening_and_by_type():
 
     arms = ("retry", "own")
     rows = [row for arm in arms for task in tasks for seed in (0, 1) for row in tries(arm, task, seed)]
-    found = figures({16: Results(tasks, arms, (0, 1), 2, rows, cluster="prompt")})
+    found = figures({16: Results(tasks, arms, (0, 1), 2, rows, cluster="opening")})
     assert (found["games"], found["openings"], found["types"]) == (8, 4, 2)
     text = page(found)
     assert "| 16 | retry | 0.0% (0.0% to 49.0%) | 25.0% (" in text
