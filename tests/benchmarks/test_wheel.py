@@ -86,7 +86,12 @@ def test_the_wheel_installs_two_packages(wheel):
 def test_the_package_page_has_links_that_lead_somewhere_from_there(wheel):
     (about,) = metadata.distributions(name="jeeves-reflexion", path=[str(wheel)])
     assert about.version == jeeves_reflexion.__version__
-    assert "Source, https://example.org/team/project" in about.metadata.get_all("Project-URL")
+    urls = dict(each.split(", ") for each in about.metadata.get_all("Project-URL"))
+    assert urls.pop("Source") == "https://example.org/team/project"
+    for url in urls.values():
+        path = url.removeprefix("https://example.org/team/project/blob/HEAD/")
+        assert path != url
+        assert (ROOT / path).is_file(), url
     links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", about.read_text("METADATA"))
     assert len(links) > 10
     for picture, link in links:
