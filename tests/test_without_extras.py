@@ -164,6 +164,22 @@ def test_the_command_tries_tasks_with_one_warning(bare):
         assert 'pip install "jeeves-reflexion[mcp]"' in bare(told, sys.executable, *serve).stdout
 
 
+def test_a_missing_extra_is_one_line_and_does_not_stop_completion(bare):
+    told = (
+        "import os, subprocess, sys; os.environ.update(_JEEVES_REFLEXION_COMPLETE='bash_complete',"
+        " COMP_WORDS=sys.argv[1], COMP_CWORD=sys.argv[2]) if sys.argv[1:] else None;"
+        " run = 'import sys; from jeeves_reflexion.cli import main; main()';"
+        " done = subprocess.run([sys.executable, '-c', run, 'workflow', '--help'], capture_output=True, text=True);"
+        " print(done.returncode, done.stdout, done.stderr)"
+    )
+    needs = 'error: reading workflows needs an optional package: pip install "jeeves-reflexion[workflows]"'
+    assert bare(told).stdout.split(maxsplit=1) == ["3", f"{needs}\n\n"]
+    for words, position in (("jeeves-reflexion work", 1), ("jeeves-reflexion workflow ", 2)):
+        done = bare(told, words, position)
+        assert done.stdout.startswith("0 "), done.stdout
+        assert ("plain,workflow" in done.stdout) == (position == 1)
+
+
 DIM = 16
 COUNT = 20_000
 MANY = """

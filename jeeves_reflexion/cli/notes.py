@@ -88,7 +88,7 @@ def notes() -> None:
     """
 
 
-@notes.command("list")
+@notes.command("list", short_help="List the tasks that have notes.")
 @_over_notes()
 def list_(answers: Notes) -> None:
     """List the tasks that have notes: id, date, version, runs, description."""
@@ -100,7 +100,7 @@ def list_(answers: Notes) -> None:
     )
 
 
-@notes.command()
+@notes.command(short_help="Show what the next run of a task gets to read.")
 @click.argument("task")
 @_over_notes()
 def show(answers: Notes, task: str) -> None:
@@ -118,7 +118,7 @@ def show(answers: Notes, task: str) -> None:
             answers.screen.note(f"{at}  {change.old} -> {change.new}: {change.reason}")
 
 
-@notes.command()
+@notes.command(short_help="Go back to an earlier version of a task's notes.")
 @click.argument("task")
 @click.option(
     "--to",

@@ -10,6 +10,7 @@ import click
 from jeeves_reflexion import __version__
 from jeeves_reflexion.cli.failures import CAUGHT, report
 from jeeves_reflexion.cli.options import as_debug, debug_option, wants_json
+from jeeves_reflexion.errors import MissingDependencyError
 
 EXIT_CODES = """\b
 Exit codes:
@@ -53,9 +54,14 @@ class Program(click.Group):
         """Load a command."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(
-            importlib.import_module(f"jeeves_reflexion.cli.{cmd_name}"), cmd_name
-        )
+        try:
+            module = importlib.import_module(f"jeeves_reflexion.cli.{cmd_name}")
+        except MissingDependencyError:
+            if not ctx.resilient_parsing:
+                raise
+            # While a shell completes, an error would stand in its prompt: the name is known, its commands are not.
+            return click.Command(cmd_name, help=_COMMANDS[cmd_name])
+        command: click.Command = getattr(module, cmd_name)
         return command
 
     def resolve_command(
