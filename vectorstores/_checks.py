@@ -88,7 +88,9 @@ def _checked(chunk: object, index: int, seen: dict[str, int], dim: int) -> Row:
     check_text(chunk.content, f"{place}: content", InvalidChunkError)
     if chunk.embed_text is not None:
         check_text(chunk.embed_text, f"{place}: embed_text", InvalidChunkError)
-    metadata = metadata_json(chunk.metadata, f"{place}: metadata")
+    if not isinstance(chunk.metadata, Mapping):
+        raise InvalidChunkError(f"{place}: metadata: expected a mapping, got {type(chunk.metadata).__name__}")
+    metadata = _ENCODE(check_json(chunk.metadata, f"{place}: metadata", InvalidChunkError))
     vector = None if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
     return Row(chunk.id, chunk.content, chunk.embed_text, metadata, vector)
 
@@ -124,20 +126,8 @@ def record_row(
         check_text(text, f"{place}: {name}", InvalidChunkError)
         if not text:
             raise InvalidChunkError(f"{place}: {name} must not be empty")
-    text = to_json(value, f"{place} {collection}/{key}: value")
+    text = _ENCODE(check_json(value, f"{place} {collection}/{key}: value", InvalidChunkError))
     return RecordRow(collection, key, text, must_be_new)
-
-
-def metadata_json(metadata: object, place: str) -> str:
-    """Return metadata as JSON text."""
-    if not isinstance(metadata, Mapping):
-        raise InvalidChunkError(f"{place}: expected a mapping, got {type(metadata).__name__}")
-    return to_json(metadata, place)
-
-
-def to_json(value: object, place: str) -> str:
-    """Return a value as JSON text; the error names the place inside it."""
-    return _ENCODE(check_json(value, place, InvalidChunkError))
 
 
 def unit_vector(vector: object, dim: int, place: str) -> FloatArray:

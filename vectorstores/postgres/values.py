@@ -94,7 +94,7 @@ def refuse_rows(rows: Sequence[Row]) -> None:
         _refuse_text(row.id, f"{place}: id", MAX_ID)
         _refuse_text(row.content, f"{place}: content")
         _refuse_text(row.embed_text or "", f"{place}: embed_text")
-        refuse_json(row.metadata, f"{place}: metadata")
+        _refuse_json(row.metadata, f"{place}: metadata")
 
 
 def refuse_records(records: Sequence[RecordRow]) -> None:
@@ -103,7 +103,7 @@ def refuse_records(records: Sequence[RecordRow]) -> None:
         place = f"record {record.collection!r:.100}/{record.key!r:.100}"
         _refuse_text(record.collection, f"{place}: collection", MAX_SCOPE)
         _refuse_text(record.key, f"{place}: key", MAX_ID)
-        refuse_json(record.value, f"{place}: value")
+        _refuse_json(record.value, f"{place}: value")
 
 
 def _refuse_text(text: str, place: str, limit: int | None = None) -> None:
@@ -115,7 +115,7 @@ def _refuse_text(text: str, place: str, limit: int | None = None) -> None:
         raise InvalidChunkError(f"{place}: {len(text.encode())} bytes; in PostgreSQL at most {limit}")
 
 
-def refuse_json(text: str, place: str) -> None:
+def _refuse_json(text: str, place: str) -> None:
     """Raise for JSON with NUL in one of its texts."""
     # JSON writes NUL as \u0000; the same characters also stand for a backslash followed by u0000.
     if "\\u0000" in text and holds_nul(json.loads(text)):

@@ -5,7 +5,6 @@ Rows have checksums: a bit that flipped on the disk is an error that names the r
 
 from __future__ import annotations
 
-import json
 import secrets
 import sqlite3
 import time
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
     from vectorstores.filters import Node
 
-PUT, PATCHED, DELETED = 1, 2, 3
+# Earlier versions wrote 2 where metadata alone had changed.
+PUT, DELETED = 1, 3
 # Changes kept for those who follow them; who is further behind reads all rows again.
 LOG_SIZE: Final = 200_000
 # They are dropped now and then, so that a single write does not pay for it: whenever so many were added.
@@ -77,8 +77,8 @@ def token_at(connection: sqlite3.Connection, seq: int) -> int | None:
 def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[int]:
     """Return the rows that there were at change ``seq`` and that were deleted or written again since."""
     found = connection.execute(
-        "SELECT DISTINCT row FROM changes WHERE seq > ? AND row <= ? AND namespace = ? AND kind != ?",
-        (seq, seq, namespace, PATCHED),
+        "SELECT DISTINCT row FROM changes WHERE seq > ? AND row <= ? AND namespace = ?",
+        (seq, seq, namespace),
     )
     return [row for (row,) in found]
 
@@ -140,24 +140,6 @@ def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[
         connection.executemany("DELETE FROM vectors WHERE row = ?", [(row,) for row in numbers])
         _log(connection, namespace, last_change(connection) + 1, numbers, DELETED)
     return [text for _, text in gone]
-
-
-def patch_metadata(connection: sqlite3.Connection, namespace: str, id: str, patch: str) -> bool:
-    """Merge a JSON object into a chunk's metadata."""
-    found = connection.execute(
-        f"SELECT {_FIELDS} FROM chunks WHERE namespace = ? AND id = ?",  # noqa: S608
-        (namespace, id),
-    ).fetchone()
-    if found is None:
-        return False
-    row, *texts, _ = found
-    merged = dict(_chunk_of(found).metadata) | json.loads(patch)
-    texts[-1] = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
-    connection.execute(
-        "UPDATE chunks SET metadata = ?, sum = ? WHERE row = ?", (texts[-1], text_sum(*texts), row)
-    )
-    _log(connection, namespace, last_change(connection) + 1, [row], PATCHED)
-    return True
 
 
 def _log(connection: sqlite3.Connection, namespace: str, first: int, rows: Sequence[int], kind: int) -> None:

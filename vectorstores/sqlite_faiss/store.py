@@ -144,25 +144,27 @@ class _FaissEngine:
             if self._state is not None or self._closed:
                 return
             embedder = embedder_or_default(self._embedder)
-            about = (embedder.id, repr(embedder), embedder.dim)
-            path = prepare(self._folder, create=self._create, build=lambda path: schema.build(path, *about))
+            opened = Opened.by(embedder)
+            path = prepare(
+                self._folder, create=self._create, build=lambda path: schema.build(path, opened.about)
+            )
             database = Database(path, ("read", ROLE, "write"))
             try:
-                store = database.read(lambda connection: schema.check(connection, path, *about))
+                said = database.read(lambda connection: schema.about(connection, path))
+                opened.check(said, self._folder)
                 snapshot.clean(self._folder / INDEX)
             except BaseException:
                 database.close()
                 raise
-            database.store = store
+            database.store = store = said["store"]
 
             def place_of(namespace: str) -> Place:
-                return Place(self._folder / INDEX, store, namespace, embedder.dim)
+                return Place(self._folder / INDEX, store, namespace, opened.dim)
 
             index = Index(database, place_of, self._indexed, self._memory)
             upkeep, writer = Upkeep(database, place_of, index), Writer(database)
             # A process that was killed may have left what it deleted.
             writer.scrub()
-            opened = Opened(embedder, embedder.id, embedder.dim)
             self._process = os.getpid()
             self._state = _State(
                 opened, database, EmbeddingCache(opened.dim), writer, index, upkeep, place_of
@@ -230,9 +232,6 @@ class _FaissEngine:
             return len(gone)
 
         return await self._overwrite(work)
-
-    async def update(self, namespace: str, id: str, patch: str) -> bool:
-        return await self._overwrite(rows.patch_metadata, namespace, id, patch)
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         # Not waited for: the answer to a search is not to wait while another process writes.
