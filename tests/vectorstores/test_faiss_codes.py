@@ -38,7 +38,7 @@ def space_of(rows: np.ndarray) -> Namespace:
 
 def encode(space: Namespace) -> None:
     size = len(space.matrix.rows)
-    space.codes = codes.encoded(space.matrix.gather(np.arange(size)), lambda: True)
+    space.codes = codes.encoded(space.matrix.gather, np.arange(size), lambda: True)
     space.loose = space.loose[:0]
 
 

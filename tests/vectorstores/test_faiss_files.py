@@ -8,7 +8,7 @@ import sys
 import tempfile
 import textwrap
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -304,15 +304,16 @@ def test_what_a_killed_process_had_begun_is_removed(tmp_path):
 
 def test_a_file_that_was_removed_while_it_was_written_is_written_later(tmp_path, monkeypatch):
     path = tmp_path / "store"
-    finish = snapshot.Draft.finish
+    draft = snapshot.draft
 
-    def removed(draft, *arguments):
-        written = finish(draft, *arguments)
-        monkeypatch.setattr(snapshot.Draft, "finish", finish)
-        snapshot.clean(path / "index")  # as another process does that opens the store
-        return written
+    @contextmanager
+    def removed(*arguments):
+        with draft(*arguments) as written:
+            monkeypatch.setattr(snapshot, "draft", draft)
+            snapshot.clean(path / "index")  # as another process does that opens the store
+            yield written
 
-    monkeypatch.setattr(snapshot.Draft, "finish", removed)
+    monkeypatch.setattr(snapshot, "draft", removed)
     anyio.run(make, path)
     anyio.run(answers, path, vectors())
     assert whole(path)
@@ -321,15 +322,19 @@ def test_a_file_that_was_removed_while_it_was_written_is_written_later(tmp_path,
 def test_what_is_deleted_while_a_file_is_written_is_not_in_it(tmp_path, monkeypatch):
     path = tmp_path / "store"
     rows = vectors()
-    finish = snapshot.Draft.finish
+    draft = snapshot.draft
     waiting = []
 
-    def slow(draft, *arguments):
-        other = subprocess.run([sys.executable, "-c", textwrap.dedent(DELETE), path], cwd=ROOT, check=False)
-        waiting.append(other.returncode)
-        return finish(draft, *arguments)
+    @contextmanager
+    def slow(*arguments):
+        with draft(*arguments) as written:
+            other = subprocess.run(
+                [sys.executable, "-c", textwrap.dedent(DELETE), path], cwd=ROOT, check=False
+            )
+            waiting.append(other.returncode)
+            yield written
 
-    monkeypatch.setattr(snapshot.Draft, "finish", slow)
+    monkeypatch.setattr(snapshot, "draft", slow)
     anyio.run(make, path)
     assert waiting[:1] == [0]
     assert holding(path, needles(rows[[5]])) == []

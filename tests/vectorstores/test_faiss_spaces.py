@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,15 +196,16 @@ async def test_a_namespace_that_was_searched_while_another_was_written_has_its_f
 ):
     monkeypatch.setattr(index, "INDEX_FROM", 2000)
     written, searched = threading.Event(), threading.Event()
-    finish = snapshot.Draft.finish
+    draft = snapshot.draft
 
-    def slowly(draft: snapshot.Draft, *arguments: object) -> object:
-        found = finish(draft, *arguments)
-        written.set()
-        assert searched.wait(30)
-        return found
+    @contextmanager
+    def slowly(*arguments: object):
+        with draft(*arguments) as found:
+            written.set()
+            assert searched.wait(30)
+            yield found
 
-    monkeypatch.setattr(snapshot.Draft, "finish", slowly)
+    monkeypatch.setattr(snapshot, "draft", slowly)
     async with open_at(tmp_path, 400 * KILO) as store:  # one of them has room, with 320 kB of vectors
         await fill(store, 2, 2500)
         await best(store, 0, 5, 2500)

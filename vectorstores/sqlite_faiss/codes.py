@@ -97,22 +97,22 @@ def restored(data: memoryview) -> Codes | None:
     return Codes(index) if isinstance(index, faiss.IndexPQFastScan) else None
 
 
-def encoded(vectors: FloatArray, wanted: Callable[[], bool]) -> Codes:
-    """Return codes of all these vectors.
+def encoded(gather: Callable[[Places], FloatArray], places: Places, wanted: Callable[[], bool]) -> Codes:
+    """Return codes of the vectors at these positions, which ``gather`` returns some of.
 
     Takes a second or so for 100,000 vectors of 384 dimensions, some 10 s for 1M. Raises :class:`Abandoned` when
     they are no longer ``wanted()``.
     """
     faiss = load_faiss()
-    size, dim = vectors.shape
-    index = faiss.IndexPQFastScan(
-        dim, dim // 2 if dim % 2 == 0 else dim, 4, faiss.METRIC_INNER_PRODUCT, _BLOCK
-    )
-    index.pq.cp.niter = _ROUNDS
     # From all over; some of them twice where there are fewer.
-    index.train(vectors[np.linspace(0, size - 1, _TRAINED_ON, dtype=np.int64)])
-    for low in range(0, size, _BATCH):
+    sample = gather(places[np.linspace(0, len(places) - 1, _TRAINED_ON, dtype=np.int64)])
+    dim = sample.shape[1]
+    letters = dim // 2 if dim % 2 == 0 else dim
+    index = faiss.IndexPQFastScan(dim, letters, 4, faiss.METRIC_INNER_PRODUCT, _BLOCK)
+    index.pq.cp.niter = _ROUNDS
+    index.train(sample)
+    for low in range(0, len(places), _BATCH):
         if not wanted():
             raise Abandoned
-        index.add(vectors[low : low + _BATCH])
+        index.add(gather(places[low : low + _BATCH]))
     return Codes(index)

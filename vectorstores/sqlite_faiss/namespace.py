@@ -169,7 +169,7 @@ class Namespace:
 
     def take(self, snapshot: Snapshot) -> None:
         """Begin with what a file holds."""
-        self.snapshot, self.seq = snapshot, snapshot.moment.seq
+        self.snapshot, self.seq = snapshot, snapshot.moment[0]
         self.matrix = Matrix(self.matrix.dim, snapshot.rows, snapshot.vectors)
         if data := snapshot.part("codes"):
             self.codes = restored(data)
