@@ -15,7 +15,7 @@ from vectorstores._json import read_json, read_metadata
 from vectorstores.base import Chunk, ConflictError, Page, Record, RecordPage, StoreCorruptError
 from vectorstores.postgres.connection import About, Connection, rows
 from vectorstores.postgres.filters import column_json, value_json
-from vectorstores.postgres.values import Vectors, known, vectors_of
+from vectorstores.postgres.values import Vector, known
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow, Row
@@ -58,7 +58,7 @@ def _put(about: About) -> bytes:
 def _columns(given: Sequence[Row], about: About) -> list[object]:
     """Return the parameters of :func:`_put` behind the namespace: an array for each column."""
     facts = [_facts(json.loads(row.metadata), about) for row in given]
-    vectors = [row.vector for row in given if row.vector is not None]
+    vectors = [Vector(row.vector) for row in given if row.vector is not None]
     if len(vectors) < len(given):
         raise ValueError("a chunk has no vector")
     return [
@@ -67,7 +67,7 @@ def _columns(given: Sequence[Row], about: About) -> list[object]:
         [row.embed_text for row in given],
         [row.metadata for row in given],
         *(list(column) for column in zip(*facts, strict=True)),
-        Vectors(vectors, about.vector_oids[0]),
+        vectors,
     ]
 
 
@@ -118,8 +118,7 @@ async def chunks_by_id(
         return chunks
     for fields in found:
         require_vector(fields[1], fields[5])
-    vectors = vectors_of([fields[5] for fields in found], with_vectors.dim)
-    return [replace(chunk, vector=vector) for chunk, vector in zip(chunks, vectors, strict=True)]
+    return [replace(chunk, vector=each[5].to_numpy()) for chunk, each in zip(chunks, found, strict=True)]
 
 
 def require_vector(id: str, vector: object) -> None:

@@ -3,60 +3,29 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import numpy as np
-import pgvector
+from pgvector import Vector
+from pgvector.psycopg.vector import register_vector_info
 from psycopg import adapters
 from psycopg.abc import AdaptContext
-from psycopg.adapt import AdaptersMap, Dumper
-from psycopg.pq import Format
-from psycopg.types.string import ByteaBinaryLoader, TextBinaryLoader
+from psycopg.adapt import AdaptersMap
+from psycopg.types import TypeInfo
+from psycopg.types.string import TextBinaryLoader
 
 from vectorstores.base import InvalidChunkError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from psycopg import AsyncConnection
 
     from vectorstores._checks import RecordRow, Row
-    from vectorstores.base import FloatArray
+
+__all__ = ["Context", "Vector", "holds_nul", "known", "refuse_records", "refuse_rows"]
 
 # A b-tree entry holds some 2,700 bytes. What is in an index is refused beyond these lengths, in UTF-8 bytes.
 MAX_SCOPE: Final = 500
 MAX_ID: Final = 1500
-
-
-class Vector:
-    """A vector on its way to the server, in pgvector's binary form."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, vector: FloatArray) -> None:
-        self.data = pgvector.Vector(vector).to_binary()
-
-
-class Vectors:
-    """Many vectors on their way to the server: PostgreSQL's binary form of an array."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, vectors: Sequence[FloatArray], oid: int) -> None:
-        parts = [struct.pack(">iiiii", 1, 0, oid, len(vectors), 1)]
-        for vector in vectors:
-            data = Vector(vector).data
-            parts += (struct.pack(">i", len(data)), data)
-        self.data = b"".join(parts)
-
-
-def vectors_of(found: Sequence[bytes], dim: int) -> FloatArray:
-    """Return the vectors of pgvector's binary forms, of shape ``(len(found), dim)``."""
-    # Four bytes are the header's.
-    joined = np.frombuffer(b"".join(each[4:] for each in found), dtype=">f4")
-    rows: NDArray[np.float32] = joined.reshape(len(found), dim).astype(np.float32)
-    return rows
 
 
 class Context(AdaptContext):
@@ -64,10 +33,8 @@ class Context(AdaptContext):
 
     def __init__(self, vector_oids: tuple[int, int]) -> None:
         self._adapters = AdaptersMap(adapters)
-        for kind, oid in zip((Vector, Vectors), vector_oids, strict=True):
-            form = {"format": Format.BINARY, "oid": oid, "dump": lambda _, value: value.data}
-            self._adapters.register_dumper(kind, type(f"{kind.__name__}Dumper", (Dumper,), form))
-        self._adapters.register_loader(vector_oids[0], ByteaBinaryLoader)
+        # It asks a context for its adapters alone, although it says that it wants a connection.
+        register_vector_info(cast("Any", self), TypeInfo("vector", *vector_oids))
         # JSON is kept as text: what is damaged is then found where its row is known.
         self._adapters.register_loader("json", TextBinaryLoader)
 
