@@ -86,7 +86,7 @@ class PostgresEngine(Engine):
         if self._known is None:
             learning = self._learning.get(loop)
             if learning is None or learning.done():
-                learning = self._learning[loop] = in_background(self._learn())
+                learning = self._learning[loop] = in_background(self._open())
             await asyncio.wait([learning])
             learning.result()
         return self._ready().opened
@@ -103,7 +103,13 @@ class PostgresEngine(Engine):
             raise StoreClosedError("the PostgreSQL store is not open")
         return self._known
 
-    async def _learn(self) -> None:
+    async def _open(self) -> None:
+        known = await self._learn()
+        if self._known is None:  # another loop may have been faster
+            self._known = known
+        self._learning.clear()
+
+    async def _learn(self) -> _Known:
         settings = self._settings
         place = await anyio.to_thread.run_sync(
             partial(resolve, settings.conninfo, settings.schema, create=settings.create)
@@ -118,9 +124,7 @@ class PostgresEngine(Engine):
             settings.options,
             partial(prepare, place=place, opened=opened, indexed=settings.indexed, create=settings.create),
         )
-        if self._known is None:  # another loop may have been faster
-            self._known = _Known(opened, about, place, Searches(about))
-        self._learning.clear()
+        return _Known(opened, about, place, Searches(about))
 
     @property
     def pool(self) -> Pool:
