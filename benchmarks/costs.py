@@ -206,8 +206,8 @@ async def peers(size: Size) -> list[Cost]:
 
 async def embeddings(size: Size) -> list[Cost]:
     """A new sentence by itself, and 32 of them in one call, beside 32 calls one after the other; all-MiniLM-L6-v2."""
-    embedder = OnnxEmbedder()
-    texts = [task.prompt for task, _ in tasks(32 * size.calls, seed=2)]
+    embedder, few = OnnxEmbedder(), replace(size, calls=4)
+    texts = [task.prompt for task, _ in tasks(32 * few.calls * (few.repetitions + 1), seed=2)]
 
     async def each_alone(number: int) -> None:
         for text in texts[32 * number : 32 * number + 32]:
@@ -219,7 +219,7 @@ async def embeddings(size: Size) -> list[Cost]:
         "one sentence": Here(lambda n: embedder.embed(texts[n : n + 1])),
     }
     await embedder.embed(texts[:32])
-    return await compare("embed", sides, replace(size, calls=min(size.calls, 4)))
+    return await compare("embed", sides, few)
 
 
 # fmt: off

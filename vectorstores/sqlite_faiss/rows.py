@@ -204,7 +204,8 @@ def metadata_of(
             if known is not None and known & _METADATA != metadata_sum(metadata):
                 raise _damaged(f"row {row}")
         yield [(row, read_metadata(metadata, f"the metadata of row {row}")) for row, metadata, _ in batch]
-        pause()
+        if len(batch) == SOME:
+            pause()
 
 
 def pause() -> None:
