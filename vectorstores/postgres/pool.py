@@ -34,7 +34,7 @@ from vectorstores.postgres.connection import (
     session_settings,
 )
 from vectorstores.postgres.errors import is_lost, is_unanswered
-from vectorstores.postgres.values import Context
+from vectorstores.postgres.values import context_of
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place, PostgresOptions
@@ -73,7 +73,7 @@ class Pool:
     def __init__(self, place: Place, options: PostgresOptions, about: About) -> None:
         self.place = place
         self.options = options
-        self._context = Context(about.vector_oids)
+        self._context = context_of(about.vector_oids)
         self._settings = session_settings(options, about, place.schema)
         self._slots = asyncio.Semaphore(options.pool_size)
         # The one used last is lent first, so that those that are not needed grow old.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 from pgvector import Vector
 from pgvector.psycopg.vector import register_vector_info
 from psycopg import adapters
-from psycopg.abc import AdaptContext
 from psycopg.adapt import AdaptersMap
 from psycopg.types import TypeInfo
 from psycopg.types.string import TextBinaryLoader
@@ -17,36 +17,25 @@ from psycopg.types.string import TextBinaryLoader
 from vectorstores.base import InvalidChunkError
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection
+    from psycopg.abc import AdaptContext
 
     from vectorstores._checks import RecordRow, Row
 
-__all__ = ["Context", "Vector", "holds_nul", "known", "refuse_records", "refuse_rows"]
+__all__ = ["Vector", "context_of", "holds_nul", "known", "refuse_records", "refuse_rows"]
 
 # A b-tree entry holds some 2,700 bytes. What is in an index is refused beyond these lengths, in UTF-8 bytes.
 MAX_SCOPE: Final = 500
 MAX_ID: Final = 1500
 
 
-class Context(AdaptContext):
-    """Adapters of this package's connections; the process-wide ones stay as they are."""
-
-    def __init__(self, vector_oids: tuple[int, int]) -> None:
-        self._adapters = AdaptersMap(adapters)
-        # It asks a context for its adapters alone, although it says that it wants a connection.
-        register_vector_info(cast("Any", self), TypeInfo("vector", *vector_oids))
-        # JSON is kept as text: what is damaged is then found where its row is known.
-        self._adapters.register_loader("json", TextBinaryLoader)
-
-    @property
-    def adapters(self) -> AdaptersMap:
-        """See :class:`psycopg.abc.AdaptContext`."""
-        return self._adapters
-
-    @property
-    def connection(self) -> AsyncConnection[Any] | None:
-        """None: these adapters belong to no one connection."""
-        return None
+def context_of(vector_oids: tuple[int, int]) -> AdaptContext:
+    """Return the adapters of this package's connections; the process-wide ones stay as they are."""
+    context: Any = SimpleNamespace(adapters=AdaptersMap(adapters), connection=None)
+    register_vector_info(context, TypeInfo("vector", *vector_oids))
+    # JSON is kept as text: what is damaged is then found where its row is known.
+    context.adapters.register_loader("json", TextBinaryLoader)
+    found: AdaptContext = context
+    return found
 
 
 def known(texts: Iterable[str]) -> list[str]:

@@ -271,9 +271,11 @@ class Namespace:
         """Return the best of the candidates that the codes name and of the rows without codes; None while a doubt is
         left where so many would be looked at that comparing all is the better way.
         """
-        view, size = self.matrix.view(), len(self.matrix.rows)
+        matrix, size = self.matrix, len(self.matrix.rows)
         loose = np.concatenate([self.loose, np.arange(codes.count, size)])
-        scores = np.concatenate([view.products_at(vector, self.loose), view.products(vector, codes.count)])
+        scores = np.concatenate(
+            [matrix.products_at(vector, self.loose), matrix.products(vector, codes.count)]
+        )
         share = 1.0
         if usable is not None:
             loose, scores = loose[usable[loose]], scores[usable[loose]]
@@ -288,7 +290,7 @@ class Namespace:
                 if usable is not None:
                     kept &= usable[places]
                 places, estimates = places[kept], estimates[kept]
-            exact = view.products_at(vector, places)
+            exact = matrix.products_at(vector, places)
             # What was no candidate is hardly nearer than this: estimates near the query are too low, and differ.
             errors = exact - estimates
             highest = floor + float(errors.mean() + _ERRORS * errors.std()) if len(places) else np.inf

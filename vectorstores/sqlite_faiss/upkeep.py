@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vectorstores.base import JSON
-    from vectorstores.matrix import Places, View
+    from vectorstores.matrix import Places
     from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.namespace import Namespace
 
@@ -52,7 +52,7 @@ class _State(NamedTuple):
     moment: tuple[int, int]
     rows: Places
     places: Places
-    view: View
+    matrix: Matrix
     columns: dict[str, tuple[list[JSON], NDArray[np.int32]]]
 
 
@@ -135,7 +135,7 @@ class Upkeep:
             return self._has_time_for_codes(len(state.places))
 
         if wanted():
-            yield "codes", [coding.encoded(state.view.gather, state.places, wanted).to_bytes()]
+            yield "codes", [coding.encoded(state.matrix.gather, state.places, wanted).to_bytes()]
         yield "values", [json.dumps({key: values for key, (values, _) in state.columns.items()}).encode()]
         yield "columns", [numbers.data for _, numbers in state.columns.values()]
 
@@ -176,7 +176,7 @@ def _state(connection: sqlite3.Connection, space: Namespace) -> _State:
     matrix = space.matrix
     places = np.flatnonzero(matrix.alive)
     columns = {key: each.packed(places) for key, each in space.columns.items() if key in space.indexed}
-    return _State((space.seq, token), matrix.rows[places], places, matrix.view(), columns)
+    return _State((space.seq, token), matrix.rows[places], places, matrix, columns)
 
 
 def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, written: Snapshot) -> None:
@@ -196,4 +196,4 @@ def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, writ
 
 def _pieces(state: _State) -> Iterator[memoryview]:
     for low in range(0, len(state.places), _BATCH):
-        yield state.view.gather(state.places[low : low + _BATCH]).astype("<f4", copy=False).data
+        yield state.matrix.gather(state.places[low : low + _BATCH]).astype("<f4", copy=False).data
