@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
 
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+NO_VECTOR: Final[FloatArray] = np.empty(0, dtype=np.float32)
 # As near to 1 as the square of a unit vector in float32.
 _UNIT: Final = 2.0**-22
 
 
 @dataclass(slots=True)
 class Row:
-    """A checked chunk: metadata as JSON text, a unit vector (``None`` until it is embedded)."""
+    """A checked chunk: metadata as JSON text, a unit vector (of no length until it is embedded)."""
 
     id: str
     content: str
     embed_text: str | None
     metadata: str
-    vector: FloatArray | None
+    vector: FloatArray
 
     @property
     def searched_text(self) -> str:
@@ -91,7 +92,7 @@ def _checked(chunk: object, index: int, seen: dict[str, int], dim: int) -> Row:
     if not isinstance(chunk.metadata, Mapping):
         raise InvalidChunkError(f"{place}: metadata: expected a mapping, got {type(chunk.metadata).__name__}")
     metadata = _ENCODE(check_json(chunk.metadata, f"{place}: metadata", InvalidChunkError))
-    vector = None if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
+    vector = NO_VECTOR if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
     return Row(chunk.id, chunk.content, chunk.embed_text, metadata, vector)
 
 

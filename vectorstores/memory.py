@@ -156,8 +156,7 @@ class _MemoryEngine(Engine):
                 if number is None:
                     number = space.rows[row.id] = self._take_row()
                 space.entries[number] = _Entry(row.id, row.content, row.embed_text, row.metadata)
-                if row.vector is not None:
-                    placed.append((number, row.vector))
+                placed.append((number, row.vector))
             placed.sort(key=lambda pair: pair[0])
             if placed:
                 space.matrix.put(

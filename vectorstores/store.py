@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import anyio.to_thread
 
 from vectorstores._checks import (
+    NO_VECTOR,
     cache_key,
     check_chunks,
     check_ids,
@@ -99,7 +100,7 @@ class Store:
         opened = await self._open()
         rows = await _checked(partial(check_chunks, chunks, opened.dim), *chunks)
         record_rows = await _checked(partial(check_records, records), *records)
-        lacking = [row for row in rows if row.vector is None]
+        lacking = [row for row in rows if row.vector is NO_VECTOR]
         vectors, fresh = await self._embed(opened, [row.searched_text for row in lacking])
         for row, vector in zip(lacking, vectors, strict=True):
             row.vector = vector

@@ -86,7 +86,7 @@ class PostgresEngine(Engine):
         if self._known is None:
             learning = self._learning.get(loop)
             if learning is None or learning.done():
-                learning = self._learning[loop] = in_background(self._open())
+                learning = self._learning[loop] = in_background(self._open(loop))
             await asyncio.wait([learning])
             learning.result()
         return self._ready().opened
@@ -103,11 +103,13 @@ class PostgresEngine(Engine):
             raise StoreClosedError("the PostgreSQL store is not open")
         return self._known
 
-    async def _open(self) -> None:
-        known = await self._learn()
-        if self._known is None:  # another loop may have been faster
-            self._known = known
-        self._learning.clear()
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            known = await self._learn()
+            if self._known is None:  # another loop may have been faster
+                self._known = known
+        finally:
+            self._learning.pop(loop, None)
 
     async def _learn(self) -> _Known:
         settings = self._settings

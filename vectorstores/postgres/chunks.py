@@ -58,16 +58,13 @@ def _put(about: About) -> bytes:
 def _columns(given: Sequence[Row], about: About) -> list[object]:
     """Return the parameters of :func:`_put` behind the namespace: an array for each column."""
     facts = [_facts(json.loads(row.metadata), about) for row in given]
-    vectors = [Vector(row.vector) for row in given if row.vector is not None]
-    if len(vectors) < len(given):
-        raise ValueError("a chunk has no vector")
     return [
         [row.id for row in given],
         [row.content for row in given],
         [row.embed_text for row in given],
         [row.metadata for row in given],
         *(list(column) for column in zip(*facts, strict=True)),
-        vectors,
+        [Vector(row.vector) for row in given],
     ]
 
 

@@ -104,7 +104,7 @@ def write_chunks(
         # A new row takes the number of its change.
         numbers.append(seq if known is None else known[0])
         replaces |= known is not None
-        if known is not None and known[1:] != (row.searched_text, row.vector.tobytes()):  # type: ignore[union-attr]
+        if known is not None and known[1:] != (row.searched_text, row.vector.tobytes()):
             gone.append(known[1])
     texts = (
         (number, namespace, row.id, row.content, row.embed_text, row.metadata,
@@ -122,9 +122,8 @@ def write_chunks(
 
 def _stacked(rows: Sequence[Row]) -> FloatArray:
     """Return the vectors of rows, of shape (n, dim): a fifth of the time of numpy's own way."""
-    vectors = [row.vector for row in rows if row.vector is not None]
-    joined = b"".join(vectors)  # type: ignore[arg-type]  # arrays are buffers, which numpy's types say from 3.12 on
-    return np.frombuffer(joined, dtype=np.float32).reshape(len(vectors), -1)
+    joined = b"".join([row.vector.data for row in rows])
+    return np.frombuffer(joined, dtype=np.float32).reshape(len(rows), -1)
 
 
 def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[str]:
