@@ -33,8 +33,7 @@ class RequestError(Exception):
     """A request that came to nothing: the answer was a refusal or garbled, came too late, or nobody could be reached.
 
     ``status`` is that of a refusal, else 0, ``said`` what it said, and ``code`` the word that it has for it, if any.
-    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so;
-    ``handed_on``, that a part of the answer is in use, so that it must not be asked for again.
+    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class RequestError(Exception):
         self.code = code
         self.passing = passing
         self.after = after
-        self.handed_on = False
 
     def noted(self, note: str) -> Self:
         """Return the error with a note behind what it says."""

@@ -13,10 +13,7 @@ from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON, Usage
 
-PATH: Final = "/chat/completions"
 FORM: Final = "chat"
-LACKS: Final = frozenset[str]()
-"""Settings that other forms have."""
 
 
 def request(

@@ -14,10 +14,7 @@ from jeeves_reflexion.models.prices import reported
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON, Usage
 
-PATH: Final = "/responses"
 FORM: Final = "responses"
-LACKS: Final = frozenset({"stop", "seed"})
-"""Settings that other forms have."""
 
 _OF_PLAIN: Final = frozenset({"type", "id", "role", "status", "content"})
 _CUT: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
