@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast, get_args
 
+from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.judge import (
     OUTPUT_TOKENS,
@@ -19,7 +20,6 @@ from jeeves_reflexion.evaluators.judge import (
     object_schema,
     task_parts,
 )
-from jeeves_reflexion.evaluators.panel import side_by_side
 from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list, field_text, share
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.replies import agreed, reading_of

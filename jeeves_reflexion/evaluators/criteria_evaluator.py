@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from string import Template
 
+from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.compare import Comparison
 from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria, check_of
@@ -24,7 +25,7 @@ from jeeves_reflexion.evaluators.judge import (
     material,
     object_schema,
 )
-from jeeves_reflexion.evaluators.panel import median_of, side_by_side
+from jeeves_reflexion.evaluators.panel import median_of
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling
