@@ -134,7 +134,7 @@ class AnthropicModel(EndpointModel):
         # The API counts what is read from its cache, or written to it, beside the rest of the input.
         if isinstance(counts.get("input_tokens"), int):
             counts["input_tokens"] += sum(each for each in (read, written) if isinstance(each, int))
-        usage = reported(counts, ("input_tokens", "output_tokens"), cached=read, reasoning=None)
+        usage = reported(counts, "input_tokens", "output_tokens")
         return Completion(
             text,
             tool_calls=calls,
