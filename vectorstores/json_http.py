@@ -23,15 +23,7 @@ from httpx_sse import EventSource
 
 from vectorstores.header_secrets import secrets_of, without
 from vectorstores.service_address import is_loopback
-from vectorstores.service_answers import (
-    EXCERPT,
-    RequestError,
-    asked_wait,
-    excerpt,
-    is_passing,
-    parsed,
-    problem_of,
-)
+from vectorstores.service_answers import EXCERPT, RequestError, check_answer, excerpt, parsed
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
@@ -181,23 +173,6 @@ class JsonService:
         message = f"{self.url} answered with something that is no JSON object ({kind}): {said}"
         raise RequestError(message, "garbled", status=response.status_code, said=said)
 
-    def _check(self, response: httpx.Response, content: bytes) -> None:
-        """Raise :class:`RequestError` for an answer, or an event of one, that tells of an error."""
-        status, code, problem = problem_of(response, content)
-        if not problem:
-            return
-        text = content.decode(errors="replace")
-        said = self.shown(text)
-        raise RequestError(
-            f"{self.url} answered {'with an error' if status == 200 else status}: {said}",
-            "refused",
-            status=status,
-            said=said,
-            code=self.shown(code),
-            passing=is_passing(response.headers, text, status, code),
-            after=asked_wait(response.headers),
-        )
-
     async def _followed(
         self, client: httpx.AsyncClient, body: Mapping[str, JSON], stream: AnswerStream | None
     ) -> httpx.Response:
@@ -218,7 +193,7 @@ class JsonService:
             if target is None:
                 break
             url = target
-        self._check(response, response.content)
+        check_answer(self.url, response, response.content, self.shown)
         return response
 
     async def _read(self, response: httpx.Response, stream: AnswerStream) -> None:
@@ -247,7 +222,7 @@ class JsonService:
             raise RequestError(
                 f"{self.url} sent an event that is no JSON object: {self.shown(data)}", "garbled"
             )
-        self._check(response, content)
+        check_answer(self.url, response, content, self.shown)
         await stream.take(value)
 
     def at(self, url: httpx.URL) -> Self:

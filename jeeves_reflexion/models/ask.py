@@ -47,10 +47,7 @@ async def ask(
     call if the budget is used up, and :class:`~jeeves_reflexion.errors.ModelError`.
     """
     completion = await _metered(
-        model,
-        messages,
-        lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling),
-        lambda: expected_cost(model, messages, tools=tools, schema=schema, sampling=sampling),
+        model, model.complete, messages, tools=tools, schema=schema, sampling=sampling
     )
     said = spoken(completion.text)
     return completion if said == completion.text else replace(completion, text=said)
@@ -96,13 +93,7 @@ def metered(
 
     @functools.wraps(complete)
     async def wrapped(model: M, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
-        messages: Any = args[0] if args else kwargs.get("messages", ())
-        return await _metered(
-            model,
-            messages,
-            lambda: complete(model, *args, **kwargs),
-            lambda: expected_cost(model, *args, **kwargs),
-        )
+        return await _metered(model, functools.partial(complete, model), *args, **kwargs)
 
     return wrapped
 
@@ -136,13 +127,13 @@ def expected_tokens(
 
 async def _metered(
     model: ChatModel,
-    messages: Sequence[Message],
-    call: Callable[[], Awaitable[Completion]],
-    expected: Callable[[], float],
+    complete: Callable[..., Awaitable[Completion]],
+    *args: Any,  # noqa: ANN401 - of ``complete``
+    **kwargs: Any,  # noqa: ANN401 - as above
 ) -> Completion:
     scope = current_scope()
     if scope is None or _within.get():
-        return await call()
+        return await complete(*args, **kwargs)
     session, role = scope
     session.spend.check()
     started, provider = time.monotonic(), provider_of(model)
@@ -154,12 +145,14 @@ async def _metered(
     }
     limited = session.spend.budget.max_cost_usd is not None
     with (
-        session.spend.reserving(expected()) if limited else contextlib.nullcontext(),
+        session.spend.reserving(expected_cost(model, *args, **kwargs))
+        if limited
+        else contextlib.nullcontext(),
         telemetry.chat(model.name, provider) as span,
     ):
         token = _within.set(True)
         try:
-            completion = await call()
+            completion = await complete(*args, **kwargs)
         except Exception as error:
             seconds = time.monotonic() - started
             await session.emit(
@@ -172,6 +165,7 @@ async def _metered(
         answered_by = completion.model or model.name
         telemetry.answered(span, answered_by, completion.usage, completion.finish_reason)
         if telemetry.captured():
+            messages = args[0] if args else kwargs.get("messages", ())
             telemetry.said(span, *await anyio.to_thread.run_sync(as_captured, messages, completion))
     if session.listener is not None:
         seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
