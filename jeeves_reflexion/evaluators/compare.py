@@ -74,7 +74,10 @@ class Comparison:
     """
 
     def __init__(self, model: ChatModel, *, against: Against = "reference", prior: str | None = None) -> None:
-        check_terms(against)
+        if against not in get_args(Against):
+            raise ConfigurationError(
+                f"against must be one of {', '.join(get_args(Against))}, not {against!r}"
+            )
         self.against = against
         self.prior = prior
         self._model = model
@@ -129,12 +132,6 @@ class Comparison:
             read,
         )
         return replace(opinion, usage=usage)
-
-
-def check_terms(against: object = "reference") -> None:
-    """Raise :class:`ConfigurationError` unless this is what a :class:`Comparison` compares with."""
-    if against not in get_args(Against):
-        raise ConfigurationError(f"against must be one of {', '.join(get_args(Against))}, not {against!r}")
 
 
 def _read(text: str, shown: Sequence[str], *, swapped: bool) -> Compared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -12,7 +13,7 @@ from string import Template
 from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.compare import Comparison
-from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria, check_of
+from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
 from jeeves_reflexion.evaluators.function import FunctionCheck
 from jeeves_reflexion.evaluators.judge import (
     OUTPUT_TOKENS,
@@ -26,6 +27,7 @@ from jeeves_reflexion.evaluators.judge import (
     object_schema,
 )
 from jeeves_reflexion.evaluators.panel import median_of
+from jeeves_reflexion.evaluators.regex import RegexCheck
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling
@@ -128,17 +130,20 @@ class CriteriaEvaluator:
     ) -> tuple[list[QualityCriterion], dict[str, Evaluator]]:
         """Sort the criteria by how they are measured: those to ask the judge about, and the rest by name."""
         asked = [one for one in criteria if one.evaluator == "llm"]
-        checks: dict[str, Evaluator] = {}
         needy = [one.name for one in criteria if one.evaluator in {"llm", "compare"}]
         if needy and self.model is None:
             raise ConfigurationError(
                 f"a model is needed to judge {', '.join(needy)}: pass model=, or criteria that functions check"
             )
-        for one in criteria:
-            if one.evaluator == "compare" and self.model is not None:
-                checks[one.name] = Comparison(self.model, prior=self.prior, **one.evaluator_config)
-            elif (check := check_of(one.name, one.evaluator, one.evaluator_config)) is not None:
-                checks[one.name] = check
+        makers: dict[str, Callable[..., Evaluator | None]] = {
+            "llm": lambda: None,
+            "regex": RegexCheck,
+            "function": FunctionCheck,
+        }
+        if self.model is not None:
+            makers["compare"] = functools.partial(Comparison, self.model, prior=self.prior)
+        made = {one.name: _made(one, makers[one.evaluator]) for one in criteria}
+        checks = {name: check for name, check in made.items() if check is not None}
         if self._external is not None:
             if any(one.name == EXTERNAL for one in criteria):
                 raise ConfigurationError(f"a criterion can't be called {EXTERNAL!r} beside external=")
@@ -213,6 +218,15 @@ class CriteriaEvaluator:
         own = self._instructions.safe_substitute(criteria=listed)
         system = "\n\n".join((own, _prompt("criteria_rules.md"), _prompt(form)))
         return [Message("system", system), Message("user", f"{shown}\n\n{question}")]
+
+
+def _made(criterion: QualityCriterion, make: Callable[..., Evaluator | None]) -> Evaluator | None:
+    try:
+        inspect.signature(make).bind(**criterion.evaluator_config)
+        return make(**criterion.evaluator_config)
+    except (TypeError, ConfigurationError) as error:
+        kind = f"evaluator_config of the kind {criterion.evaluator}"
+        raise ConfigurationError(f"criterion {criterion.name!r}: {kind}: {error}") from error
 
 
 async def _named(name: str, check: Evaluator, task: Task, attempt: Attempt) -> dict[str, Evaluation]:
