@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from jeeves_reflexion.evaluators.scores import ParsedScore, Quotations, parse_fields, read_score
+from jeeves_reflexion.models.fields import BULLET, items, listed
 from jeeves_reflexion.models.replies import Stated, agreed, prose, reading_of, unwrapped
-from jeeves_reflexion.models.sections import BULLET, items, listed
 from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON, Evaluation
 from jeeves_reflexion.values import is_number
