@@ -62,13 +62,14 @@ def key_headers(base: httpx.URL, key: str, given: Mapping[str, str]) -> dict[str
 
     It is a bearer's, or on Azure its own, but for a token of Entra ID.
     """
-    if not key:
-        return dict(given)
-    if _is_azure(base) and not (key.startswith("eyJ") and key.count(".") == 2):
-        name, value = "api-key", key
-    else:
-        name, value = "Authorization", f"Bearer {key}"
-    return dict(given) if name.lower() in map(str.lower, given) else {**given, name: value}
+    own: dict[str, str] = {}
+    if key and _is_azure(base) and not (key.startswith("eyJ") and key.count(".") == 2):
+        own = {"api-key": key}
+    elif key:
+        own = {"Authorization": f"Bearer {key}"}
+    headers = httpx.Headers(own)
+    headers.update(given)
+    return dict(headers)
 
 
 def is_loopback(host: str) -> bool:

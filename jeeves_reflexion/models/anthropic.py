@@ -66,12 +66,9 @@ class AnthropicModel(EndpointModel):
         return self._base.copy_with(path=self._base.path.rstrip("/").removesuffix("/v1") + "/v1/messages")
 
     def _headers(self, key: str) -> dict[str, str]:
-        headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        named = set(map(str.lower, self._given.headers))
-        return {
-            **{name: said for name, said in headers.items() if name not in named},
-            **self._given.headers,
-        }
+        headers = httpx.Headers({"anthropic-version": VERSION, **({"x-api-key": key} if key else {})})
+        headers.update(self._given.headers)
+        return dict(headers)
 
     def _body(
         self,

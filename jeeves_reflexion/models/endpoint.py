@@ -6,10 +6,9 @@ import copy
 import json
 import logging
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from types import TracebackType
 from typing import ClassVar, Final, Self
 
 import httpx
@@ -21,6 +20,7 @@ from jeeves_reflexion.models.http import Retry, UnusableAnswerError, model_error
 from jeeves_reflexion.models.prices import Prices
 from jeeves_reflexion.models.refusals import WAYS, refused_part, without_system
 from jeeves_reflexion.models.streams import Tell, TextStream
+from jeeves_reflexion.models.wrapped import Closable
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import current_scope
@@ -58,7 +58,7 @@ class EndpointOptions:
             check_whole(f"{type(self).__name__}.max_tokens", self.max_tokens)
 
 
-class EndpointModel(ABC):
+class EndpointModel(Closable):
     """A chat model at an endpoint; :class:`OpenAIModel` and :class:`AnthropicModel` are two.
 
     Use it as an async context manager, or call :meth:`aclose`, to close its connections; else they are closed
@@ -285,11 +285,3 @@ class EndpointModel(ABC):
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._service.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

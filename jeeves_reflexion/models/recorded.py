@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import anyio
 import anyio.lowlevel
@@ -118,7 +117,6 @@ class RecordedModel(WrappedModel):
     ) -> None:
         self.mode: Mode = mode or ("auto" if model else "replay")
         self._match = match
-        self._real = model
         self._given: Sequence[Exchange] = ()
         self._cassette: Cassette | None = None
         self._tape = "the recording"
@@ -127,7 +125,7 @@ class RecordedModel(WrappedModel):
             self._tape = f"the cassette {self._cassette.path}"
         else:
             self._given = tape
-        self._check(name)
+        self._check(model, name)
         # Requests are most of a recording: they are read again where one is unknown.
         self._answers: defaultdict[tuple[str, str], deque[Completion | RecordedError]] = defaultdict(deque)
         self._lock = threading.Lock()
@@ -179,30 +177,14 @@ class RecordedModel(WrappedModel):
         await self._keep(replace(exchange, answer=completion, seconds=time.monotonic() - started))
         return completion
 
-    async def aclose(self) -> None:
-        """Close the connections of the real model, where it has any."""
-        close = getattr(self._real, "aclose", None)
-        if close is not None:
-            await close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def _check(self, name: str | None) -> None:
-        for label, value, known in (
-            ("mode", self.mode, get_args(Mode)),
-            ("match", self._match, get_args(Match)),
-        ):
+    def _check(self, model: ChatModel | None, name: str | None) -> None:
+        settings = (("mode", self.mode, get_args(Mode)), ("match", self._match, get_args(Match)))
+        for label, value, known in settings:
             if value not in known:
                 raise ConfigurationError(f"{label} must be one of {', '.join(known)}, not {value!r}")
-        if self._real is None and self.mode != "replay":
+        if model is None and self.mode != "replay":
             raise ConfigurationError(f"mode={self.mode!r} needs the real model: pass model=")
-        if self._real is not None and name is not None:
+        if model is not None and name is not None:
             raise ConfigurationError("name chooses among recorded models: pass it without a model")
         if self.mode != "replay" and self._cassette is None:
             raise ConfigurationError(f"mode={self.mode!r} needs the path of a cassette to write to")
