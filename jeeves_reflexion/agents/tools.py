@@ -19,7 +19,7 @@ import pydantic_core
 from pydantic.errors import PydanticUserError
 
 from jeeves_reflexion import telemetry
-from jeeves_reflexion.callables import aside, innermost, run
+from jeeves_reflexion.callables import aside, innermost, run, signature_of
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError, described
 from jeeves_reflexion.models.near_json import NotJSONError, read_value
 from jeeves_reflexion.protocols import ToolSpec
@@ -163,7 +163,7 @@ def as_tool(
         raise ConfigurationError(f"tool {name}: timeout must be above 0 seconds or None, not {timeout}")
     if max_tokens < 1:
         raise ConfigurationError(f"tool {name}: max_tokens must be at least 1, not {max_tokens}")
-    signature = _signature(function, name)
+    signature = signature_of(function, f"tool {name}")
     documented = docstring_parser.parse(inspect.getdoc(innermost(function)) or "")
     descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in documented.params}
     hints = _hints(function, name)
@@ -200,19 +200,6 @@ def _adapter(
     return pydantic.TypeAdapter(given)  # type: ignore[arg-type] # for a function, it is what it returns
 
 
-def _signature(function: Callable[..., object], name: str) -> inspect.Signature:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"tool {name}: its signature can't be read") from error
-    for parameter in signature.parameters.values():
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-            raise ConfigurationError(
-                f"tool {name}: {parameter} can't be described to a model; name each parameter"
-            )
-    return signature
-
-
 def _hints(function: Callable[..., object], name: str) -> Mapping[str, object]:
     try:
         return typing.get_type_hints(innermost(function), include_extras=True)
@@ -223,6 +210,10 @@ def _hints(function: Callable[..., object], name: str) -> Mapping[str, object]:
 def _check_parameters(name: str, signature: inspect.Signature, hints: Mapping[str, object]) -> None:
     for parameter in signature.parameters.values():
         where = f"tool {name}: parameter {parameter.name!r}"
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            raise ConfigurationError(
+                f"tool {name}: {parameter} can't be described to a model; name each parameter"
+            )
         if parameter.name not in hints:
             raise ConfigurationError(f"{where} has no annotation; a model needs its type")
         hint: Any = hints[parameter.name]

@@ -16,9 +16,9 @@ import anyio.to_thread
 from jeeves_reflexion import telemetry
 from jeeves_reflexion.errors import described
 from jeeves_reflexion.events import ModelCalled, ModelFailed
-from jeeves_reflexion.models.captured import as_captured
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.redaction import redact_json
 from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.types import JSON, Usage
 
@@ -166,10 +166,32 @@ async def _metered(
         telemetry.answered(span, answered_by, completion.usage, completion.finish_reason)
         if telemetry.captured():
             messages = args[0] if args else kwargs.get("messages", ())
-            telemetry.said(span, *await anyio.to_thread.run_sync(as_captured, messages, completion))
+            telemetry.said(span, *await anyio.to_thread.run_sync(_told, messages, completion))
     if session.listener is not None:
         seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
         await session.emit(
             ModelCalled(**about, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
         )
     return completion
+
+
+def _told(messages: Sequence[Message], completion: Completion) -> tuple[str, str]:
+    """Return what a model was asked and what it answered, as JSON, without secrets and without its thoughts."""
+    answer = Message("assistant", spoken(completion.text), completion.tool_calls)
+    said: JSON = {**_captured(answer), "finish_reason": completion.finish_reason}
+    return _written([_captured(message) for message in messages]), _written([said])
+
+
+def _captured(message: Message) -> dict[str, JSON]:
+    text: JSON = {"type": "text", "content": message.content}
+    if message.role == "tool":
+        text = {"type": "tool_call_response", "id": message.tool_call_id, "response": message.content}
+    calls: list[JSON] = [
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
+    ]
+    return {"role": message.role, "parts": [text, *calls] if message.content or not calls else calls}
+
+
+def _written(messages: Sequence[JSON]) -> str:
+    return json.dumps(redact_json(messages), ensure_ascii=False)
