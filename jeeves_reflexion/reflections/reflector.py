@@ -11,8 +11,7 @@ from typing import Final
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
 from jeeves_reflexion.models.advice import read_lesson
 from jeeves_reflexion.models.ask import ask, ask_and_read
-from jeeves_reflexion.models.fields import read_fields
-from jeeves_reflexion.models.sections import says_nothing
+from jeeves_reflexion.models.fields import read_fields, says_nothing
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.reflections.forms import (
     BULLET,
