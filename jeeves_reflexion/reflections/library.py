@@ -198,7 +198,16 @@ class ReflectionLibrary:
     async def _put(self, files: Sequence[Stored]) -> None:
         if self.index is not None and files:
             async with store_errors("keep the vectors of reflections"):
-                await self.index.add([_chunk(one, self._path(one.path)) for one in files])
+                await self.index.add(
+                    [
+                        Chunk(
+                            redact(clean_characters(one.entry.body)),
+                            one.id,
+                            {"path": self._path(one.path), "digest": one.digest},
+                        )
+                        for one in files
+                    ]
+                )
 
     async def _drop(self, ids: Sequence[str]) -> None:
         if self.index is not None and ids:
@@ -283,23 +292,6 @@ def _approved(item: StreamItem) -> Lesson:
         tools=item.tools,
         outcome="failed" if rule_of(item.text) else "success",
         state_reason=item.reason,
-    )
-
-
-def _chunk(stored: Stored, path: str) -> Chunk:
-    entry = stored.entry
-    return Chunk(
-        redact(clean_characters(entry.body)),
-        id=stored.id,
-        metadata={
-            "path": path,
-            "digest": stored.digest,
-            "agent": entry.agent,
-            "kind": entry.task_kind,
-            "tools": list(entry.tools),
-            "outcome": entry.reflection.outcome,
-            "date": entry.date.isoformat(),
-        },
     )
 
 

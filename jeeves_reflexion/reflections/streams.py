@@ -8,6 +8,7 @@ Which of them, and which reflections, matter for a task, and which give orders, 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable
@@ -106,19 +107,16 @@ class Stream:
         first = StreamItem(
             key, text, entry.agent, entry.task_kind, (entry.id,), task_id=entry.task_id, tools=entry.tools
         )
-        async with store_errors(f"read or write the {self.collection}"):
+        async with self._errors():
             if await self._records.append_once(self.collection, key, _document(first)):
                 return first
-
-        def sourced(item: StreamItem) -> StreamItem:
-            known = entry.id in item.sources
-            return item if known else replace(item, sources=(*item.sources, entry.id))
-
-        return await self._change(key, sourced)
+        return await self._change(
+            key, lambda item: replace(item, sources=tuple(dict.fromkeys((*item.sources, entry.id))))
+        )
 
     async def list(self, state: ItemState | None = None) -> tuple[StreamItem, ...]:
         """Return the items, oldest first; those in one state if it is named."""
-        async with store_errors(f"read or write the {self.collection}"):
+        async with self._errors():
             records = each_record(self._records, self.collection)
             found = [self._item(record.key, record.value) async for record in records]
         return tuple(item for item in found if state in (None, item.state))
@@ -150,23 +148,26 @@ class Stream:
 
         for item in await self.list():
             if source in item.sources and not (await self._change(item.id, without)).sources:
-                async with store_errors(f"read or write the {self.collection}"):
+                async with self._errors():
                     await self._records.delete_records(self.collection, [item.id])
 
     async def _change(self, key: str, change: Callable[[StreamItem], StreamItem]) -> StreamItem:
-        """Change an item against other writers of the same."""
-        made: list[StreamItem] = []
+        """Change an item against other writers of the same, and return it as it is then."""
 
         def changed(value: JSON) -> JSON | None:
             item = self._item(key, value)
-            made.append(change(item))
-            return None if made[-1] == item else _document(made[-1])
+            new = change(item)
+            return None if new == item else _document(new)
 
-        async with store_errors(f"read or write the {self.collection}"):
+        async with self._errors():
             await swap(self._records, self.collection, key, changed)
-        if not made:
+            record = await self._records.get(self.collection, key)
+        if record is None:
             raise ConfigurationError(f"there is no item {key!r} among the {self.collection}")
-        return made[-1]
+        return self._item(key, record.value)
+
+    def _errors(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return store_errors(f"read or write the {self.collection}")
 
     def _item(self, key: str, value: JSON) -> StreamItem:
         fields: Any = value
