@@ -29,44 +29,42 @@ from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, RunResult, Task, Trial
 
 
-class RequiredForm:
-    """Asks ``reflector`` for a reflection, once more with what is wrong where its form refuses it.
+def required_form(reflector: Reflector, *, mandatory: bool) -> Reflector:
+    """Return a reflector that is asked once more, with what is wrong, where the form refuses its reflection.
 
     With ``mandatory`` a failed or partial trial needs the form of its outcome, and one that commands its readers, which
-    could not be stored, is refused too. Raises :class:`UnreadableReplyError`, which says what is wrong, and whatever
-    the reflector raises.
+    could not be stored, is refused too. It raises :class:`UnreadableReplyError`, which says what is wrong, and whatever
+    ``reflector`` raises.
     """
 
-    def __init__(self, reflector: Reflector, *, mandatory: bool = True) -> None:
-        self.reflector = reflector
-        self.mandatory = mandatory
-
-    async def __call__(
-        self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
-    ) -> Reflection:
-        """Return a reflection that its form takes, and that may be stored."""
+    async def reflect(task: Task, trials: Sequence[Trial], *, problem: str | None = None) -> Reflection:
         usage = NO_USAGE
         for _ in range(1 if problem else 2):
-            made = await self.reflector(task, trials, problem=problem)
+            made = await reflector(task, trials, problem=problem)
             usage += made.usage
-            structured = self.mandatory or made.fields
-            problem = await run_sync(self._problem, task, trials[-1], made) if structured else None
+            if not mandatory and not made.fields:
+                problem = None
+            else:
+                problem = await run_sync(_problem, task, trials[-1], made, mandatory)
             if problem is None:
-                return made if usage is made.usage else replace(made, usage=usage)
+                return replace(made, usage=usage)
         raise UnreadableReplyError(f"the reflection was refused: {problem}")
 
-    def _problem(self, task: Task, last: Trial, made: Reflection) -> str | None:
-        due = outcome_of(last.evaluation, passed=last.passed)
-        owed = self.mandatory and FORMS[due].policy == "mandatory"
-        if owed and not fills(made.outcome, due):
-            return f"it is a {made.outcome} reflection, and a {due} one is due ({_headings(due)})"
-        try:
-            entry = entry_of(task, made, Provenance("", 0, None), id="")
-        except ReflectionFormError as error:
-            return str(error) if owed or made.fields else None
-        # The task's own words are none of what the reflection says.
-        flaw = flaw_of(replace(entry, summary="")) if self.mandatory else ""
-        return f"it {flaw}: describe it generically" if flaw else None
+    return reflect
+
+
+def _problem(task: Task, last: Trial, made: Reflection, mandatory: bool) -> str | None:  # noqa: FBT001
+    due = outcome_of(last.evaluation, passed=last.passed)
+    owed = mandatory and FORMS[due].policy == "mandatory"
+    if owed and not fills(made.outcome, due):
+        return f"it is a {made.outcome} reflection, and a {due} one is due ({_headings(due)})"
+    try:
+        entry = entry_of(task, made, Provenance("", 0, None), id="")
+    except ReflectionFormError as error:
+        return str(error) if owed or made.fields else None
+    # The task's own words are none of what the reflection says.
+    flaw = flaw_of(replace(entry, summary="")) if mandatory else ""
+    return f"it {flaw}: describe it generically" if flaw else None
 
 
 @dataclass(frozen=True, slots=True)
