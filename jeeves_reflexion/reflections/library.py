@@ -72,7 +72,6 @@ class ReflectionLibrary:
         self.index = None if index is None else index.scoped(index.namespace + SCOPE)
         self.agent = agent
         self.streams = streams
-        self._recalls: dict[str, bool] = {}  # each one's id, and whether its outcome is noted
 
     async def __aenter__(self) -> Self:
         await self.sync()
@@ -110,21 +109,11 @@ class ReflectionLibrary:
         if skip_run:
             near = [each for each in near if each[0].entry.source.run_id != plain_id(skip_run)]
         standing = () if self.streams is None else await self.streams.approved(task, self.agent)
-        recall = await run_sync(self._screened, task, standing, near, k)
-        self._recalls[recall.id] = False
-        return recall
+        return await run_sync(self._screened, task, standing, near, k)
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note that a recall's attempt was judged; True the first time.
-
-        Kept as long as this object lives: what a reflection was worth is measured by a store of lessons with credit.
-        """
-        if recall_id not in self._recalls:
-            raise LessonStoreError(f"there is no recall {recall_id!r} of this library")
-        if not evaluation.scored:
-            return False
-        noted, self._recalls[recall_id] = self._recalls[recall_id], True
-        return not noted
+        """Note nothing: what a reflection was worth is measured by a store of lessons with credit."""
+        return False
 
     # -- files and vectors -----------------------------------------------------------------------------------------
 

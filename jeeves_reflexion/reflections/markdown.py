@@ -103,17 +103,17 @@ def entry_of(task: Task, told: Reflection, source: Provenance, *, id: str) -> En
     are kept. Raises :class:`ReflectionFormError`, naming the field, for a reflection that its form refuses.
     """
     prompt = redact(clean_characters(task.prompt))
-    plain = replace(
-        checked_form(told),
+    cleaned = replace(
+        told,
         fields={key: clean_characters(text) for key, text in told.fields.items()},
-        principle=None if told.principle is None else clean_characters(told.principle),
-        procedure=None if told.procedure is None else clean_characters(told.procedure),
+        principle=told.principle and clean_characters(told.principle),
+        procedure=told.procedure and clean_characters(told.procedure),
     )
     return Entry(
         datetime.datetime.fromtimestamp(source.created_at, datetime.UTC).date(),
         agent_slug(source.agent or ""),
         summary_of(prompt),
-        checked_form(redact_record(plain)),  # once more: what is left may be too little
+        checked_form(redact_record(cleaned)),
         id,
         plain_id(task.id),
         None if task.kind is None else flat_text(redact(task.kind)),

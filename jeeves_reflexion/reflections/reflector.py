@@ -102,9 +102,7 @@ def _reflection(form: Form, said: Mapping[str, JSON]) -> Reflection:
         rule, steps = _said(_text(said.get("rule"))), _steps(said.get("steps"))
         for name, key, given in (("principle", "rule", rule), ("procedure", "steps", steps)):
             if name in form.mars and not given:
-                raise ReflectionFormError(
-                    f"the {name} ({key}) is missing: you said that {form.important}", field=name
-                )
+                raise ReflectionFormError(f"the {name} ({key}) is missing: you said that {form.important}")
     numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", _text(said.get("evidence"))))
     made = make_reflection(form.outcome, fields, rule=rule, steps=steps, evidence=numbers)
     if not read_lesson(made.lesson):

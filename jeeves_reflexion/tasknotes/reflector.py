@@ -222,11 +222,12 @@ _HEAD: Final = """\
 The following refinements were found by looking back at earlier runs of this task. Use them to do better, and fulfil the
 original task below in any case: where the two differ, the original counts."""
 _END: Final = "---"
-_KEPT: Final = frozenset("\t")
-# Quotes and bullets, behind which a heading or a fence is one all the same. Possessive: no text makes it slow.
-_BEFORE = re.compile(r"(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+")
-_POSING: Final = ("#", "\uff03", "\ufe5f", "```", "~~~")
-_RULE: Final = frozenset("-=_*")
+# What would pass for a part of our own prompt: a rule, and a heading or a fence, which is one behind quotes and bullets
+# all the same. Possessive: no text makes it slow.
+_POSING: Final = re.compile(
+    r"[ \t>]*+(?=[-=_*][-=_*> \t]*$)"
+    r"|(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+(?=[#\uff03\ufe5f]|```|~~~)"
+)
 
 
 def admit(reflection: TaskReflection | None) -> tuple[TaskReflection | None, str]:
@@ -330,17 +331,10 @@ def as_data(text: str) -> str:
 
 def _escaped(line: str) -> str:
     if not (line.isascii() and line.isprintable()):
-        line = "".join(c for c in line if c in _KEPT or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
+        line = "".join(c for c in line if c == "\t" or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
     line = inert(line, tags=True)
-    stripped = line.lstrip(" \t>")
-    if stripped and _RULE.issuperset(stripped.replace(" ", "").replace("\t", "").replace(">", "")):
-        place = len(line) - len(stripped)
-    else:
-        match = _BEFORE.match(line)
-        place = match.end() if match else 0
-        if not line.startswith(_POSING, place):
-            return line
-    return f"{line[:place]}\\{line[place:]}"
+    match = _POSING.match(line)
+    return line if match is None else f"{line[: match.end()]}\\{line[match.end() :]}"
 
 
 def _listed(texts: Sequence[str]) -> str:
