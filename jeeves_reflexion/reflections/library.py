@@ -26,7 +26,7 @@ from jeeves_reflexion.reflections.forms import FORMS, rule_of
 from jeeves_reflexion.reflections.journal import Malformed, ReflectionJournal, Stored, read_file
 from jeeves_reflexion.reflections.markdown import Entry, agent_slug, plain_id
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
-from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevance
+from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevance_for
 from jeeves_reflexion.text import cut_middle, fence, one_line
 from jeeves_reflexion.types import (
     Evaluation,
@@ -102,7 +102,7 @@ class ReflectionLibrary:
         """
         k = checked_k(k)
         if self.index is None:
-            near = _relevant((await self.journal.list(self.agent)).stored, task)
+            near = await run_sync(_relevant, (await self.journal.list(self.agent)).stored, task)
         else:
             # A run has at most one reflection of its own for each earlier attempt.
             near = await self._nearest(self.index, task.prompt, k + (attempt if skip_run else 0))
@@ -264,7 +264,8 @@ def _relevant(stored: Sequence[Stored], task: Task) -> list[Near]:
     First those of the same task type, then those about the same tool or API, the later of equals first. One that is
     neither is not relevant, however recent.
     """
-    found = [(one, relevance(one.entry, one.entry.body, task)) for one in stored]
+    relevance = relevance_for(task)
+    found = [(one, relevance(one.entry, one.entry.body)) for one in stored]
     fit = [(one, why) for one, why in found if any(why)]
     fit.sort(key=lambda each: (*map(bool, each[1]), *each[0].order), reverse=True)
     return [(one, 0.0, " and ".join(filter(None, why))) for one, why in fit]

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
+from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
 
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
@@ -65,22 +66,25 @@ def flaw_of(entry: Entry) -> str:
     return flaw(f"{entry.summary}\n{entry.body}")
 
 
-def relevance(told: Entry | StreamItem, text: str, task: Task) -> tuple[str, str]:
-    """Say how what was told of a task matters for another: as of the same type, and for the same tool; else empty."""
-    same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
-    of_type = "the same task type" if same_type else ""
-    if told.task_id and told.task_id == plain_id(task.id):
-        of_type = "the same task"
-    return of_type, _same_tool(told.tools, text, task)
+def relevance_for(task: Task) -> Callable[[Entry | StreamItem, str], tuple[str, str]]:
+    """Return what says how something that was told, in a text, matters for a task; blocks for long texts.
 
+    It says that it is of the same type, and that it is for the same tool, endpoint or API: both name it, given as a
+    tool or in words. Either is empty where it is not so.
+    """
+    ours, task_id = named_tools(task.tools, task.prompt), plain_id(task.id)
 
-def _same_tool(tools: tuple[str, ...], text: str, task: Task) -> str:
-    """Name the tools, endpoints or APIs in common: both name it, given as a tool or in words."""
-    ours, theirs = named_tools(task.tools, task.prompt), named_tools(tools, text)
-    whole = "\n".join((text, *tools))
-    shared = [name for key, name in ours.items() if key in theirs or _names(whole, key, name)]
-    shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
-    return f"the same tool ({', '.join(sorted(shared))})" if shared else ""
+    def relevance(told: Entry | StreamItem, text: str) -> tuple[str, str]:
+        same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
+        of_type = "the same task type" if same_type else ""
+        if told.task_id and told.task_id == task_id:
+            of_type = "the same task"
+        theirs, whole = named_tools(told.tools, text), "\n".join((text, *told.tools))
+        shared = [name for key, name in ours.items() if key in theirs or _names(whole, key, name)]
+        shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
+        return of_type, f"the same tool ({', '.join(sorted(shared))})" if shared else ""
+
+    return relevance
 
 
 def _names(text: str, key: str, tool: str) -> bool:
@@ -201,8 +205,13 @@ class Streams:
         of_agent = None if agent is None else agent_slug(agent)
         rules = await self.principles.list("approved")
         playbooks = await self.procedures.list("approved")
-        fit = (*rules, *(item for item in playbooks if any(relevance(item, item.text, task))))
-        return tuple(item for item in fit if of_agent in (None, item.agent))
+
+        def fit() -> list[StreamItem]:
+            relevance = relevance_for(task)
+            return [item for item in playbooks if any(relevance(item, item.text))]
+
+        found = (*rules, *await run_sync(fit))
+        return tuple(item for item in found if of_agent in (None, item.agent))
 
     async def forget(self, source: str) -> None:
         """Take a reflection out of both."""
