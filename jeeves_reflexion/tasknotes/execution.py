@@ -11,10 +11,10 @@ from typing import Final
 import anyio
 
 from jeeves_reflexion.errors import HOPELESS, described
-from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated
+from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, Event, Warned
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.session import Session, logger, relay
 from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector, prompt_with
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig
 from jeeves_reflexion.tasknotes.tasks import (
@@ -60,12 +60,14 @@ class TaskRun:
     context: Sequence[TaskRun]
     core: Task = field(init=False)
     outcome: TaskOutcome = field(init=False)
+    noting: Session = field(init=False)
     done: anyio.Event = field(default_factory=anyio.Event)
     notes: Notes | None = None
 
     def __post_init__(self) -> None:
         self.core = self.task.bound(self.inputs)
         self.outcome = TaskOutcome(self.task, "skipped")
+        self.noting = self.session.listening(self._hear)
 
     async def execute(self, *, learn: bool) -> None:
         """Run the task up to its acceptance, or to what stands in its way; with ``learn``, settle it too."""
@@ -90,21 +92,20 @@ class TaskRun:
         """Note beside its notes how the run went, and reflect if it was accepted."""
         score = _score(self.outcome)
         if score is not None and self.notes is not None:
-            self._tell(await self.reflector.score(self.notes, score, self.session))
+            await self.reflector.score(self.notes, score, self.noting)
         if self.reflection is None or not self.outcome.accepted:
             return
-        reflection, problem = await self.reflector.reflect(
+        reflection = await self.reflector.reflect(
             # As it is defined, with its placeholders, and not as this run filled it in.
             replace(self.core, expected_output=self.task.expected_output),
             self.outcome.output,
             config=self.reflection,
             model=self.model,
-            session=self.session,
+            session=self.noting,
             evaluation=self.outcome.evaluation,
             attempt=self.outcome.attempt,
         )
         self.outcome = replace(self.outcome, reflection=reflection)
-        self._tell(problem)
 
     def reject(self, refused: Stopped) -> None:
         """Take back an acceptance, since the review of the whole phase refused it or broke."""
@@ -143,10 +144,9 @@ class TaskRun:
         """Return the task as the agent gets it: with its notes and the outputs of earlier tasks."""
         shown = None
         if self.reflection is not None:
-            self.notes = await self.reflector.recall(task, self.session)
+            self.notes = await self.reflector.recall(task, self.noting)
             shown = self.notes.reflection
             self.outcome = replace(self.outcome, notes=shown, version=self.notes.version)
-            self._tell(self.notes.problem)
         if not self.context and (shown is None or not shown.complete):
             return task
         context = [(each.core.prompt, each.outcome.output) for each in self.context]
@@ -195,9 +195,11 @@ class TaskRun:
         if decision.verdict == "edit":
             self.outcome = replace(self.outcome, output=decision.text)
 
-    def _tell(self, problem: str) -> None:
-        if problem:
-            self.outcome = replace(self.outcome, problems=(*self.outcome.problems, problem))
+    async def _hear(self, event: Event) -> None:
+        """Pass on what becomes of the notes, and keep what went wrong with them."""
+        if isinstance(event, Warned):
+            self.outcome = replace(self.outcome, problems=(*self.outcome.problems, redact(event.message)))
+        await relay(self.session, event)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """The step after acceptance: writes better notes on a task, and shows them before its prompt in the next run.
 
-Nothing here fails a task: whatever goes wrong, in a store, a strategy or a model, costs a warning and no more. Notes
-pass the gate of the lessons, and stand in a prompt as data.
+Nothing here fails a task: whatever goes wrong, in a store, a strategy or a model, costs a warning (in the log, and as
+an event) and no more. Notes pass the gate of the lessons, and stand in a prompt as data.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class Notes:
     identity: str
     reflection: TaskReflection | None = None
     version: int | None = None
-    problem: str = ""
 
 
 class TaskReflector:
@@ -88,27 +87,27 @@ class TaskReflector:
             history = await self._history(store, identity)
             reflection, refused = admit(history.reflection)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
-            problem = await self.warn(session, "the notes of a task could not be read", error)
-            return Notes(identity, problem=problem)
-        problem = await self.warn(session, _REFUSED, refused) if refused else ""
+            await _warn(session, "the notes of a task could not be read", error)
+            return Notes(identity)
+        if refused:
+            await _warn(session, _REFUSED, refused)
         has_versions, version = not isinstance(store, PlainStore), 0
         if reflection is not None and reflection.complete:
             version = history.current if has_versions else 0
             await session.emit(
                 NotesApplied(run_id=session.id, attempt=session.attempt, identity=identity, version=version)
             )
-        return Notes(identity, reflection, version if has_versions else None, problem)
+        return Notes(identity, reflection, version if has_versions else None)
 
-    async def score(self, notes: Notes, score: float | None, session: Session) -> str:
-        """Note what a run under these notes scored. Returns a problem."""
+    async def score(self, notes: Notes, score: float | None, session: Session) -> None:
+        """Note what a run under these notes scored."""
         store, version = self._notes, notes.version
         if store is None or version is None or score is None:
-            return ""
+            return
         try:
             await _asked(lambda: store.score(notes.identity, version, score))
         except Exception as error:  # noqa: BLE001 - as above
-            return await self.warn(session, "the score of a run could not be noted", error)
-        return ""
+            await _warn(session, "the score of a run could not be noted", error)
 
     async def reflect(
         self,
@@ -120,15 +119,15 @@ class TaskReflector:
         session: Session | None = None,
         evaluation: Evaluation | None = None,
         attempt: Attempt | None = None,
-    ) -> tuple[TaskReflection | None, str]:
-        """Reflect on an accepted output; return what was stored, if anything, and a problem, if there was one.
+    ) -> TaskReflection | None:
+        """Reflect on an accepted output; return what was stored, if anything.
 
         ``config=None`` does nothing. What is stored is announced by :class:`TaskReflectedEvent`. That there could be
         no reflection is stored, unannounced, where the store keeps versions and has nothing better.
         """
         session, store = session or Session(), self._notes
         if config is None or store is None:
-            return None, ""
+            return None
         try:
             strategy = strategy_of(config, model)
             history = await self._history(store, task_identity(task))
@@ -136,36 +135,31 @@ class TaskReflector:
             public = None if evaluation is None else evaluation.public(task.reference)
             given = ReflectionInput(task.public(), output, prior, public, attempt)
             reflection, refused = await _reflection(strategy, given, session)
-            problem = await self.warn(session, _REFUSED, refused) if refused else ""
-            stored, other = await self._stored(store, task, reflection, session)
+            if refused:
+                await _warn(session, _REFUSED, refused)
+            return await self._stored(store, task, reflection, session)
         except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
-            return None, await self.warn(session, "a task could not be reflected on", error)
-        return stored, other or problem
-
-    async def warn(self, session: Session, what: str, error: BaseException | str) -> str:
-        """Log and tell a problem that fails nothing, and return it in words."""
-        said = described(error) if isinstance(error, BaseException) else error
-        problem = redact(f"{what}: {said}")
-        logger.warning(problem)
-        await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
-        return problem
+            await _warn(session, "a task could not be reflected on", error)
+            return None
 
     async def _history(self, store: VersionedReflectionStore, identity: str) -> NoteHistory:
         return await _asked(lambda: store.history(identity)) or NoteHistory(identity)
 
     async def _stored(
         self, store: VersionedReflectionStore, task: Task, reflection: TaskReflection, session: Session
-    ) -> tuple[TaskReflection | None, str]:
-        """Store a reflection; return what is in force if it is this one, and a problem if there is one."""
+    ) -> TaskReflection | None:
+        """Store a reflection; return what is in force if it is this one."""
         description, failure = description_of(task), reflection.failure
-        problem = await self.warn(session, "there is no new reflection on a task", failure) if failure else ""
+        if failure:
+            await _warn(session, "there is no new reflection on a task", failure)
         commit = functools.partial(store.commit, task_identity(task), reflection, description=description)
         stored = (await _asked(commit)).reflection
         if not reflection.complete:
             kept = not isinstance(store, PlainStore) and stored is not None and not stored.complete
-            return stored if kept else None, problem
+            return stored if kept else None
         if stored is None or stored.texts != reflection.texts:
-            return None, await self.warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
+            await _warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
+            return None
         event = TaskReflectedEvent(
             run_id=session.id,
             attempt=session.attempt,
@@ -174,7 +168,15 @@ class TaskReflector:
             is_first_reflection=stored.run_count == 1,
         )
         await session.emit(event)
-        return stored, ""
+        return stored
+
+
+async def _warn(session: Session, what: str, error: BaseException | str) -> None:
+    """Log and tell a problem that fails nothing."""
+    said = described(error) if isinstance(error, BaseException) else error
+    problem = redact(f"{what}: {said}")
+    logger.warning(problem)
+    await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
 
 
 async def _asked(call: Callable[[], Awaitable[T]]) -> T:
