@@ -6,9 +6,11 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import anyio
+from anyio.to_thread import run_sync
 
 from jeeves_reflexion.errors import HOPELESS, described
 from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, Event, Warned
@@ -150,7 +152,8 @@ class TaskRun:
         if not self.context and (shown is None or not shown.complete):
             return task
         context = [(each.core.prompt, each.outcome.output) for each in self.context]
-        prompt = prompt_with(task, shown, context=context, inputs={**self.task.inputs, **self.inputs})
+        inputs = {**self.task.inputs, **self.inputs}
+        prompt = await run_sync(partial(prompt_with, task, shown, context=context, inputs=inputs))
         return replace(task, prompt=prompt, template=None, expected_output=None, id=task.id)
 
     async def _attempt(self, task: Task) -> Attempt:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import anyio
+from anyio.to_thread import run_sync
 
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.errors import ConfigurationError, described
@@ -85,7 +86,7 @@ class TaskReflector:
             return Notes(identity)
         try:
             history = await self._history(store, identity)
-            reflection, refused = admit(history.reflection)
+            reflection, refused = await run_sync(admit, history.reflection)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             await _warn(session, "the notes of a task could not be read", error)
             return Notes(identity)
@@ -131,7 +132,7 @@ class TaskReflector:
         try:
             strategy = strategy_of(config, model)
             history = await self._history(store, task_identity(task))
-            prior, _ = admit(history.reflection)
+            prior, _ = await run_sync(admit, history.reflection)
             public = None if evaluation is None else evaluation.public(task.reference)
             given = ReflectionInput(task.public(), output, prior, public, attempt)
             reflection, refused = await _reflection(strategy, given, session)
@@ -207,7 +208,7 @@ async def _reflection(
     except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
         logger.warning("a reflection strategy failed: %s", redact(described(error)))
         return failed_reflection(given, described(error)), ""
-    reflection, refused = admit(found)
+    reflection, refused = await run_sync(admit, found)
     if reflection is None:
         return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""
     return reflection, refused
