@@ -13,7 +13,8 @@ import pydantic
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
 from jeeves_reflexion.lessons.consolidation.plans import Operation, OperationKind, Proposals, Refused
 from jeeves_reflexion.lessons.duplicates import is_equal
-from jeeves_reflexion.lessons.records import checked
+from jeeves_reflexion.lessons.history import listed
+from jeeves_reflexion.lessons.records import MOST_TASKS, TASKS, checked
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.replies import agreed, reading_of
@@ -54,7 +55,7 @@ class RuleConsolidator:
                 left.append(lesson)
         while left:
             first, *others = left
-            equal = [other for other in others if _are_copies(first, other)]
+            equal = _with_room(first, [other for other in others if _are_copies(first, other)])
             if equal:
                 why = f"{len(equal) + 1} lessons say the same"
                 operations.append(Operation("merge", (first.id, *(each.id for each in equal)), why))
@@ -66,6 +67,20 @@ class RuleConsolidator:
 def _are_copies(one: Lesson, other: Lesson) -> bool:
     linked = one.id in other.contradicts or other.id in one.contradicts
     return is_equal(one, other) and not linked
+
+
+def _with_room(first: Lesson, copies: Sequence[Lesson]) -> list[Lesson]:
+    """Return those copies that a lesson can take in and be recalled by the tasks of all."""
+    tasks, found = _task_ids(first), list[Lesson]()
+    for copy in copies:
+        if len(tasks | _task_ids(copy)) <= MOST_TASKS:
+            tasks |= _task_ids(copy)
+            found.append(copy)
+    return found
+
+
+def _task_ids(lesson: Lesson) -> set[JSON]:
+    return {lesson.task_id, *listed(lesson, TASKS)}
 
 
 def _foremost(lesson: Lesson) -> tuple[int, float, str]:
