@@ -16,6 +16,7 @@ from typing import Final, Self, TypeAlias
 import anyio
 from anyio.to_thread import run_sync
 
+from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
 from jeeves_reflexion.lessons.repository import store_errors
@@ -29,6 +30,7 @@ from jeeves_reflexion.reflections.policy import ReflectionPolicy
 from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevance_for
 from jeeves_reflexion.text import cut_middle, fence, one_line
 from jeeves_reflexion.types import (
+    JSON,
     Evaluation,
     Lesson,
     Provenance,
@@ -90,7 +92,7 @@ class ReflectionLibrary:
         readers.
         """
         entry = await run_sync(self.journal.entry, task, reflection, provenance)
-        return self._lesson(await self.add(entry))
+        return await run_sync(self._lesson, await self.add(entry))
 
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
@@ -186,17 +188,13 @@ class ReflectionLibrary:
 
     async def _put(self, files: Sequence[Stored]) -> None:
         if self.index is not None and files:
+            chunks = await run_sync(lambda: [self._chunk(one) for one in files])
             async with store_errors("keep the vectors of reflections"):
-                await self.index.add(
-                    [
-                        Chunk(
-                            redact(clean_characters(one.entry.body)),
-                            one.id,
-                            {"path": self._path(one.path), "digest": one.digest},
-                        )
-                        for one in files
-                    ]
-                )
+                await self.index.add(chunks)
+
+    def _chunk(self, one: Stored) -> Chunk:
+        known: dict[str, JSON] = {"path": self._path(one.path), "digest": one.digest}
+        return Chunk(redact(clean_characters(one.entry.body)), one.id, known)
 
     async def _drop(self, ids: Sequence[str]) -> None:
         if self.index is not None and ids:
@@ -212,7 +210,7 @@ class ReflectionLibrary:
 
     async def _nearest(self, index: VectorStore, query: str, k: int) -> list[Near]:
         async with store_errors("search the vectors of reflections"):
-            hits = await index.search(redact(query), k=k + _SPARE)
+            hits = await index.search(await aside(redact, query), k=k + _SPARE)
         return await run_sync(self._read_all, hits)
 
     def _read_all(self, hits: Iterable[SearchHit]) -> list[Near]:
