@@ -223,7 +223,10 @@ class InMemoryReflectionStore(VersionedReflectionStore):
         _check_identity(identity)
         await anyio.lowlevel.checkpoint()
         with self._lock:
-            new = self._histories[identity] = change(self._histories.get(identity, NoteHistory(identity)))
+            old = self._histories.get(identity, NoteHistory(identity))
+            new = change(old)
+            if new != old:
+                self._histories[identity] = new
         return new
 
 
