@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Literal, TypeAlias, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.checks import Check
@@ -14,13 +14,43 @@ from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
 from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import Key
-from jeeves_reflexion.lessons.retrieval import Order, Picking
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Task, Trust
 from jeeves_reflexion.values import checked_settings, plain_number
 from vectorstores.base import Filter
+
+Order: TypeAlias = Literal["similarity", "own_first", "failures_first", "recency"]
+"""Which lessons come first, before their relevance decides: none, those of the task itself, those of attempts that
+failed, or the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+@checked_settings
+class Picking:
+    """How lessons are picked from those that were found.
+
+    ``utility_weight`` is how many points of similarity one point of expected score is worth.
+    ``diversity``, in [0, 1], is how much being like a lesson already picked weighs against relevance (maximal marginal
+    relevance; 0: not at all). Of lessons that have at least ``max_likeness``, in (0, 1], of their words in common, in
+    one order, one alone is recalled; with 1.0 all are. ``max_tokens`` bounds all recalled together.
+    """
+
+    utility_weight: float = 1.0
+    max_likeness: float = 1.0
+    max_tokens: int = 1000
+    diversity: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.utility_weight >= 0.0:
+            raise ConfigurationError(f"utility_weight must be at least 0, not {self.utility_weight}")
+        if not 0.0 < self.max_likeness <= 1.0:
+            raise ConfigurationError(f"max_likeness must lie in (0, 1], not {self.max_likeness}")
+        if not 0.0 <= self.diversity <= 1.0:
+            raise ConfigurationError(f"diversity must lie in [0, 1], not {self.diversity}")
+        if not self.max_tokens >= 1:
+            raise ConfigurationError(f"max_tokens must be at least 1, not {self.max_tokens}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from jeeves_reflexion import (
     VectorLessonStore,
     open_lessons,
 )
-from jeeves_reflexion.lessons.retrieval import Picking
+from jeeves_reflexion.lessons.settings import Picking
 from vectorstores import (
     Chunk,
     EmbedderMismatchError,
