@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from jeeves_reflexion.callables import aside
@@ -181,7 +182,8 @@ async def lesson_from(
     problem: str | None = None
     for _ in range(2):
         session.spend.check()
-        reflection = await _ask(reflector, task.public(), public, session, problem)
+        ask = partial(reflector, task.public(), public, problem=problem)
+        reflection = await session.spending("reflector", ask)
         lesson = read_lesson(reflection.lesson, one_sentence=one_sentence) or reflection.lesson
         problem = shape_problem(lesson, max_characters=max_characters, one_sentence=one_sentence, said=said)
         if problem is None:
@@ -190,12 +192,6 @@ async def lesson_from(
         if problem is None:
             return reflection
     raise UnreadableReplyError(f"its answer was refused twice: {problem}")
-
-
-async def _ask(
-    reflector: Reflector, task: Task, trials: Sequence[Trial], session: Session, problem: str | None
-) -> Reflection:
-    return await session.spending("reflector", lambda: reflector(task, trials, problem=problem))
 
 
 async def _objection(check: Check, task: Task, lesson: str, session: Session) -> str | None:

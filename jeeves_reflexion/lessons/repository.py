@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.duplicates import claim_key, claim_of, unclaim
+from jeeves_reflexion.lessons.duplicates import claim_of, is_equal, unclaim
 from jeeves_reflexion.lessons.filters import both
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import (
@@ -269,25 +269,30 @@ class Repository:
         more: Mapping[str, JSON] = _NOTHING,
         must_be_new: bool = False,
     ) -> Lesson:
-        """Store a new lesson; its entry in the history has ``more`` fields.
-
-        One of that id, or with ``must_be_new`` one of the same words and scope, is a :class:`ConflictError`.
-        """
-        lesson = self.reader.signed(clean.lesson)
-        records = [entry_of(1, None, lesson, change, more), claim_of(lesson, must_be_new=must_be_new)]
-        await self.store.add(chunks_of(lesson, clean.tasks, self.key, changes=1), records=records)
-        return lesson
+        """Store a new lesson as :meth:`put_all` does, and return it as it was stored."""
+        return (await self.put_all([clean], change, more=more, must_be_new=must_be_new))[0]
 
     async def put_all(
-        self, cleans: Sequence[CleanLesson], change: Change, *, must_be_new: bool = False
-    ) -> None:
-        """Store new lessons in one write; on a :class:`ConflictError`, as of :meth:`put`, none is stored."""
-        chunks, records = list[Chunk](), list[RecordWrite]()
+        self,
+        cleans: Sequence[CleanLesson],
+        change: Change,
+        *,
+        more: Mapping[str, JSON] = _NOTHING,
+        must_be_new: bool = False,
+    ) -> list[Lesson]:
+        """Store new lessons in one write; the entries that their histories begin with have ``more`` fields.
+
+        Where one of such an id is there, or with ``must_be_new`` one of the same words and scope, it is a
+        :class:`ConflictError`, and none is stored.
+        """
+        lessons, chunks, records = list[Lesson](), list[Chunk](), list[RecordWrite]()
         for clean in cleans:
             lesson = self.reader.signed(clean.lesson)
+            lessons.append(lesson)
             chunks += chunks_of(lesson, clean.tasks, self.key, changes=1)
-            records += [entry_of(1, None, lesson, change, {}), claim_of(lesson, must_be_new=must_be_new)]
+            records += [entry_of(1, None, lesson, change, more), claim_of(lesson, must_be_new=must_be_new)]
         await self.store.add(chunks, records=records)
+        return lessons
 
     async def change(
         self,
@@ -342,7 +347,7 @@ class Repository:
             chunks += its
             writes.append(entry)
             after = each.signed(self.reader)
-            if claim_key(after) != claim_key(each.stored.lesson):
+            if not is_equal(after, each.stored.lesson):
                 writes.append(claim_of(after))
         if not writes:
             return True

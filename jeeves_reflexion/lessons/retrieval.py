@@ -12,14 +12,13 @@ from functools import partial
 from typing import Final, TypeAlias, cast, get_args
 
 from jeeves_reflexion.errors import UnknownLessonError
-from jeeves_reflexion.lessons.credit.effects import freshness
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, one_each, readable
 from jeeves_reflexion.lessons.repository import Repository
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings, Order, Picking
+from jeeves_reflexion.lessons.settings import LessonSettings, Order, Picking
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import JSON, Lesson, LessonState, Lift, RecalledLesson, Task
 from vectorstores.base import Filter
@@ -153,18 +152,13 @@ async def inactive_lessons(
     return sorted(found, key=lambda each: -each.similarity)
 
 
-def credited(found: Sequence[Candidate], known: Credits, credit: Credit) -> list[Candidate]:
-    """Return what was found with its credit.
-
-    What a lesson is worth counts beyond what any lesson of the library is; the older the news, the less it weighs.
-    """
-    now, made = time.time(), []
-    for each in found:
-        idle = known.idle(each.lesson.id, now)
-        fresh = 1.0 if idle is None else freshness(idle, half_life_days=credit.half_life_days)
-        utility = (known.utility(each.lesson.id) - known.prior.mean) * fresh
-        made.append(replace(each, lift=known.lift(each.lesson.id), utility=utility))
-    return made
+def credited(found: Sequence[Candidate], known: Credits) -> list[Candidate]:
+    """Return what was found with its credit."""
+    now = time.time()
+    return [
+        replace(each, lift=known.lift(each.lesson.id), utility=known.utility(each.lesson.id, now))
+        for each in found
+    ]
 
 
 def harmful(found: Sequence[Candidate], known: Credits) -> list[RecalledLesson]:

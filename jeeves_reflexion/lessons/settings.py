@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.checks import Check
-from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
+from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import Key
@@ -59,18 +59,14 @@ class Credit:
     """How recalls are turned into an experiment, and what comes of it.
 
     ``withholding`` draws which lessons are withheld; with ``retire`` a lesson that is shown to harm is recalled no
-    more. What is known of a lesson weighs half after ``half_life_days`` without a recall; at each recall it is at most
-    ``max_age`` seconds old.
+    more. What is known of a lesson at a recall is at most ``max_age`` seconds old.
     """
 
     withholding: Withholding = Withholding()  # noqa: RUF009 - frozen
     retire: bool = True
-    half_life_days: float = HALF_LIFE_DAYS
     max_age: float = MAX_AGE
 
     def __post_init__(self) -> None:
-        if not self.half_life_days > 0:
-            raise ConfigurationError(f"half_life_days must be above 0, not {self.half_life_days}")
         if not self.max_age >= 0:
             raise ConfigurationError(f"max_age must be at least 0 seconds, not {self.max_age}")
 
@@ -119,15 +115,12 @@ class LessonSettings:
     where: Callable[[Task], Filter | None] | None = None
 
     def __post_init__(self) -> None:
-        if self.key not in ("task", "lesson", "both"):
-            raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
-        if self.order not in get_args(Order):
-            raise ConfigurationError(f"order must be one of {', '.join(get_args(Order))}, not {self.order!r}")
+        for name, kind in (("key", Key), ("order", Order), ("trust", Trust)):
+            if (given := getattr(self, name)) not in get_args(kind):
+                raise ConfigurationError(f"{name} must be one of {', '.join(get_args(kind))}, not {given!r}")
         floor = plain_number(self.min_similarity)
         if not isinstance(floor, int | float) or not -1.0 <= floor <= 1.0:
             raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity!r}")
-        if self.trust not in ("own", "shared", "imported"):
-            raise ConfigurationError(f"trust must be 'own', 'shared' or 'imported', not {self.trust!r}")
         if isinstance(self.accepts, str) or not all(isinstance(each, str) for each in self.accepts):
             raise ConfigurationError(f"accepts must be a collection of names, not {self.accepts!r}")
         if not isinstance(self.principal, str) or redact_id(self.principal) != self.principal:

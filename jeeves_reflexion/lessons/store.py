@@ -276,7 +276,7 @@ class VectorLessonStore:
         found = await near_task(self.repository, task, query, where, settings, k=k, number=number)
         harm: _Found = []
         if known is not None and settings.credit is not None:
-            found = credited(found, known, settings.credit)
+            found = credited(found, known)
             if settings.credit.retire:
                 harm = harmful([each for each in found if each.similarity >= floor], known)
         harms = {item.lesson.id for item in harm}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -166,32 +166,18 @@ class Ledger:
     async def _write(self, noted: Mapping[str, Sequence[RecordWrite]], *more: RecordWrite) -> None:
         """Write what is noted of recalls, and ``more``, in one transaction."""
         writes = [*(each for writes in noted.values() for each in writes), *more]
-        if writes:
-            # Records of lessons lie beside vectors.
-            await cast("VectorStore", self.records).add([], records=await self._without_forgotten(writes))
+        if not writes:
+            return
+        # Records of lessons lie beside vectors.
+        await cast("VectorStore", self.records).add([], records=writes)
+        # Another process may have forgotten a lesson, and struck it everywhere, while it waited here to be written.
+        if (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # there are none in most stores
+            for lesson_id in {str(each) for write in writes for each in _named(write)}:
+                if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
+                    await self._strike(lesson_id)
+        # Last: what is cancelled before this is written, and looked at, once more.
         for recall_id in noted:
             self._unwritten.pop(recall_id, None)
-
-    async def _without_forgotten(self, writes: list[RecordWrite]) -> list[RecordWrite]:
-        """Strike what another process forgot while it waited here to be written."""
-        if not (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # as in most stores
-            return writes
-        named = {
-            _id_of(item)
-            for write in writes
-            for part in _NAMING.get(write.collection, ())
-            for item in cast("Mapping[str, Sequence[JSON]]", write.value).get(part, ())
-        }
-        for lesson_id in map(str, named):
-            if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
-                struck = [(write, _NAMING.get(write.collection, ())) for write in writes]
-                writes = [
-                    replace(
-                        write, value=_without(write.value, lesson_id=lesson_id, parts=parts) or write.value
-                    )
-                    for write, parts in struck
-                ]
-        return writes
 
     async def note_outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
@@ -300,18 +286,21 @@ class Ledger:
         """Strike a lesson from every entry; returns how many there were. The attempts stay, and count for others."""
         async with store_errors("strike a lesson from the ledger"):
             await self.write_recalls()
-            # Recalls first: verdicts take the lessons from them.
-            struck = 0
-            for collection, parts in _NAMING.items():
-                change = partial(_without, lesson_id=lesson_id, parts=parts)
-                async for record in each_record(self.records, collection):
-                    if change(record.value) is not None:
-                        struck += await swap(self.records, collection, record.key, change)
+            struck = await self._strike(lesson_id)
             self._reader.forget(lesson_id)
         self._credits = None
         return struck
 
     # -- how -----------------------------------------------------------------------------------------------------
+
+    async def _strike(self, lesson_id: str) -> int:
+        struck = 0
+        for collection, parts in _NAMING.items():  # recalls first: verdicts take the lessons from them
+            change = partial(_without, lesson_id=lesson_id, parts=parts)
+            async for record in each_record(self.records, collection):
+                if change(record.value) is not None:
+                    struck += await swap(self.records, collection, record.key, change)
+        return struck
 
     async def _recall(self, recall_id: str) -> Entry:
         record = await self.records.get(RECALLS, recall_id)
@@ -361,6 +350,12 @@ def _without(value: JSON, *, lesson_id: str, parts: Sequence[str]) -> JSON | Non
     kept = {part: [item for item in items if _id_of(item) != lesson_id] for part, items in lists.items()}
     changed = {part: items for part, items in kept.items() if len(items) != len(lists[part])}
     return {**value, **changed} if changed else None
+
+
+def _named(write: RecordWrite) -> list[JSON]:
+    """The ids of the lessons that an entry names."""
+    lists = cast("Mapping[str, Sequence[JSON]]", write.value)
+    return [_id_of(item) for part in _NAMING.get(write.collection, ()) for item in lists.get(part, ())]
 
 
 def _id_of(item: JSON) -> JSON:
