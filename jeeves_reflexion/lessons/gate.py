@@ -97,7 +97,7 @@ async def clean(lesson: Lesson, tasks: Sequence[str], *, screen: Screen | None =
     else:
         excerpt = clean_prompt(lesson.task_excerpt)
     # These are clean: nothing is redacted twice.
-    fields = clean_fields(replace(lesson, text="", task_excerpt=""))
+    fields = redact_record(replace(lesson, text="", task_excerpt=""))
     # By the rules as it came: what was hidden in it is a reason not to let it in.
     finding = await screened(text, screen, said=lesson.text)
     return CleanLesson(replace(fields, text=text, task_excerpt=excerpt), known, finding)
@@ -147,18 +147,6 @@ def clean_task(task: Task) -> Task:
     if names == (task.id, task.kind, task.tools):
         return task
     return replace(task, id=names[0], kind=names[1], tools=names[2])
-
-
-def clean_fields(lesson: Lesson) -> Lesson:
-    """Return a lesson with no secret in any field; ids that are random or hashes stay what they are."""
-    clean, run_id = redact_record(lesson), redact_id(lesson.provenance.run_id)
-    return replace(
-        clean,
-        id=redact_id(lesson.id),
-        task_id=redact_id(lesson.task_id),
-        provenance=replace(clean.provenance, run_id=run_id),
-        contradicts=tuple(map(redact_id, lesson.contradicts)),
-    )
 
 
 async def lesson_from(

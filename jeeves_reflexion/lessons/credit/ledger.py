@@ -10,6 +10,7 @@ this process asks anything of runs, when ``_MOST_UNWRITTEN`` wait, and when the 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     OUTCOMES,
     RECALLS,
     Verdict,
+    VerdictKind,
     counting_of,
     entry_of,
     in_force,
@@ -195,27 +197,12 @@ class Ledger:
                 await self._write(noted)
                 return False
             score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
-            verdict = Verdict(
-                "evaluator",
-                score,
-                passed=evaluation.passed,
-                at=self._clock(),
-                by=one_line(redact(by)),
-                reason=one_line(redact(reason)),
-            )
-            if noted:
-                first = entry_of(in_force(verdict, None), counting_of(entry))
-                try:
-                    await self._write(noted, RecordWrite(OUTCOMES, recall_id, first, must_be_new=True))
-                except ConflictError:  # another call was faster, and wrote the recall too
-                    pass
-                except InvalidChunkError:
-                    await self.write_recalls()
-                    if await self.records.get(RECALLS, recall_id) is None:
-                        raise
-                else:
-                    return True
-            return (await self._append(recall_id, entry, verdict)) is not None
+            verdict = self._verdict("evaluator", score, by, reason, passed=evaluation.passed)
+            try:
+                return await self._append(recall_id, entry, verdict) is not None
+            except InvalidChunkError:  # it can't be stored, or another recall of its run can't
+                await self.write_recalls()
+                return await self._append(recall_id, await self._recall(recall_id), verdict) is not None
 
     async def note_feedback(
         self,
@@ -240,14 +227,7 @@ class Ledger:
             await self.write_recalls()
             found = _pick(run_id, await self.run(run_id), attempt, task_id)
             recall = await self._recall(found.recall_id)
-            verdict = Verdict(
-                "feedback",
-                score,
-                at=self._clock(),
-                by=one_line(redact(by)),
-                reason=one_line(redact(reason)),
-            )
-            noted = await self._append(found.recall_id, recall, verdict)
+            noted = await self._append(found.recall_id, recall, self._verdict("feedback", score, by, reason))
         return Feedback(
             found.recall_id, found.attempt, found.task_id, score, None if noted is None else noted.before
         )
@@ -308,19 +288,28 @@ class Ledger:
             raise LessonStoreError(f"there is no recall {recall_id!r} in this store")
         return record.value
 
+    def _verdict(
+        self, kind: VerdictKind, score: float, by: str, reason: str, *, passed: bool | None = None
+    ) -> Verdict:
+        by, reason = one_line(redact(by)), one_line(redact(reason))
+        return Verdict(kind, score, passed=passed, at=self._clock(), by=by, reason=reason)
+
     async def _append(self, recall_id: str, recall: Entry, verdict: Verdict) -> Verdict | None:
         """Put a verdict into the attempt's first free slot, after those that others put there at the same time.
 
-        A slot is written once, and each says what counted before it: so whoever adds them up needs no order.
-        Returns None if it is the evaluator's and there is one already.
+        What waits of its recall goes with it. A slot is written once, and each says what counted before it: so whoever
+        adds them up needs no order. Returns None if it is the evaluator's and there is one already.
         """
         counting = counting_of(recall)
         before: float | None = None
         for n in range(_MOST_VERDICTS):
+            slot = recall_id if n == 0 else f"{recall_id}:{n}"
             noted = in_force(verdict, before)
-            if await self.records.append_once(OUTCOMES, _slot(recall_id, n), entry_of(noted, counting)):
+            write = RecordWrite(OUTCOMES, slot, entry_of(noted, counting), must_be_new=True)
+            with contextlib.suppress(ConflictError):
+                await self._write(self._noted_with(recall_id), write)
                 return noted
-            record = await self.records.get(OUTCOMES, _slot(recall_id, n))
+            record = await self.records.get(OUTCOMES, slot)
             if record is None:
                 break
             there = Verdict.read(record)
@@ -360,10 +349,6 @@ def _named(write: RecordWrite) -> list[JSON]:
 
 def _id_of(item: JSON) -> JSON:
     return item.get("lesson_id") if isinstance(item, Mapping) else item
-
-
-def _slot(recall_id: str, n: int) -> str:
-    return recall_id if n == 0 else f"{recall_id}:{n}"
 
 
 def _pick(run_id: str, recalls: Sequence[RunRecall], attempt: int | None, task_id: str | None) -> RunRecall:
