@@ -15,6 +15,7 @@ from jeeves_reflexion.errors import UnknownLessonError
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
+from jeeves_reflexion.lessons.gate import MAX_CHARACTERS
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, one_each, readable
 from jeeves_reflexion.lessons.repository import Repository
@@ -52,10 +53,14 @@ class Candidate:
 
 
 def hits_needed(settings: LessonSettings, k: int) -> int:
-    """Return how many keys of lessons are looked at to pick k lessons: with one more than k, a tie is seen."""
+    """Return how many keys of lessons are looked at to pick k lessons: with one more than k, a tie is seen.
+
+    More than nearness decides with an order, diversity and credit, and where k lessons may be too long for the budget.
+    """
     picking = settings.picking
     by_nearness = not picking.diversity and picking.max_likeness == 1.0 and settings.order == "similarity"
-    return k + 1 if by_nearness and settings.credit is None else POOL * k
+    room_for_all = k * estimate_tokens("x" * MAX_CHARACTERS) <= picking.max_tokens
+    return k + 1 if by_nearness and room_for_all and settings.credit is None else POOL * k
 
 
 async def found_lessons(
