@@ -388,9 +388,9 @@ _PAGE: Final = """# What the framework's own work costs
 Measured by `python -m benchmarks.costs` on {machine}, isolation by {way}: {repetitions} repetitions of {calls} calls
 (of the sandbox one), the sides taking turns in one process. A time is the median over the repetitions of their median,
 with a 95 % bootstrap interval; a ratio is taken between neighbours in time. The lesson store holds {lessons:,} lessons
-in a FAISS folder with hashing vectors, and {scored:,} scored recalls. A recall looks at four times as many
-candidates as a plain search, and checks each as a lesson. An outcome also writes the recall that it is of, durably. A
-record redacts, screens, looks for its equal, and writes two chunks and two records.
+in a FAISS folder with hashing vectors, and {scored:,} scored recalls. A recall looks at one candidate more than a
+plain search, with credit at four times as many, and checks each as a lesson. An outcome also writes the recall that it
+is of, durably. A record redacts, screens, looks for its equal, and writes two chunks and two records.
 
 {table}
 """

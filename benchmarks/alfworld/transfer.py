@@ -23,7 +23,7 @@ from jeeves_reflexion.cli.options import COUNT, embedder_option
 from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, run_experiment
 from jeeves_reflexion.experiments.comparisons import paired_difference
 from jeeves_reflexion.experiments.results import Split
-from jeeves_reflexion.lessons.retrieval import Order, Picking
+from jeeves_reflexion.lessons.settings import Order, Picking
 from vectorstores import InMemoryVectorStore
 
 from ..options import embedder_called

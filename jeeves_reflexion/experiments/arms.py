@@ -15,8 +15,7 @@ from jeeves_reflexion.lessons import TransientMemory
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.records import Key, lesson_of
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.lessons.retrieval import Order
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings, Order
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
@@ -191,7 +190,7 @@ def arm_lessons(
         min_similarity=-1.0,
         keep_copies=True,
         order="recency",
-        picking=replace(settings.picking, strategy="nearest", diversity=0.0, max_likeness=1.0),
+        picking=replace(settings.picking, diversity=0.0, max_likeness=1.0),
     )
     return OwnChain(VectorLessonStore(store, settings=own))
 
