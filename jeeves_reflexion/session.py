@@ -222,6 +222,16 @@ class Session:
         """Return the session with another listener."""
         return replace(self, listener=listener)
 
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens to the session, or exports spans."""
+        return self.listener is not None or telemetry.exported()
+
+    async def tell(self, kind: Callable[..., Event], **values: object) -> None:
+        """Emit an event of this run and attempt; it is made only where somebody listens."""
+        if self.heard:
+            await self.emit(kind(**{"run_id": self.id, "attempt": self.attempt, **values}))
+
     async def emit(self, event: Event) -> None:
         """Hand an event to the listener. A listener that raises is reported in the log and loses nothing."""
         telemetry.told(event)

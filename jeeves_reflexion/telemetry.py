@@ -71,11 +71,18 @@ def _tracer() -> Tracer | None:
     return None if provider is None or isinstance(provider, api.ProxyTracerProvider) else _tracer_of(provider)
 
 
+def exported() -> bool:
+    """Whether the program exports spans."""
+    return _tracer() is not None
+
+
 def captured() -> bool:
     """Whether spans are to hold what was said: ``true``, ``span_only`` or ``span_and_event`` in the environment."""
-    if _tracer() is None:
-        return False
-    return os.environ.get(CAPTURE, "").strip().lower() in {"true", "span_only", "span_and_event"}
+    return exported() and os.environ.get(CAPTURE, "").strip().lower() in {
+        "true",
+        "span_only",
+        "span_and_event",
+    }
 
 
 def _current() -> Span | None:

@@ -38,8 +38,8 @@ def reflected(task, trials) -> str:
 @table(
     ("name", "value"),
     [
-        *[("max_attempts", value) for value in (0, -1, 1.5, True, "3", None)],
-        *[("top_k_lessons", value) for value in (0, -1, 2.5, False, None)],
+        *[("max_attempts", value) for value in (0, -1, 1.5, True, "3")],
+        *[("top_k_lessons", value) for value in (0, -1, 2.5, False)],
         *[("threshold", value) for value in (-0.1, 1.1, math.nan, "high", None, True)],
         *[("lessons_block_name", value) for value in ("", "  ", None, 7)],
         *[("evaluator_prompt", value) for value in ("", "  ", Path("no such file"))],
