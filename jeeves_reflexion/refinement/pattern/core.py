@@ -19,9 +19,8 @@ from jeeves_reflexion.models.names import open_model
 from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
-from jeeves_reflexion.refinement.judge_watch import JudgeWatch
 from jeeves_reflexion.refinement.loop import Refinement, attempt_of
-from jeeves_reflexion.refinement.options import RefinementOptions
+from jeeves_reflexion.refinement.options import Hooks, RefinementOptions
 from jeeves_reflexion.refinement.pattern.values import (
     CallbackHooks,
     ReflectionCallbacks,
@@ -104,7 +103,6 @@ class ReflectionPattern:
     callbacks: ReflectionCallbacks | None = None
     external_validator: Callable[..., object] | None = None
     timeout: float = 300.0
-    _watch: JudgeWatch = field(default_factory=JudgeWatch, init=False, repr=False)
     _last: ReflectionResult | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -243,14 +241,13 @@ class ReflectionPattern:
         triggers = self._active_triggers()
         if judge is None and (triggers.any_step or triggers.quality_drop is not None):
             raise ConfigurationError("reflection triggers need a model: pass model= to ReflectionPattern")
-        hooks = None if self.callbacks is None else CallbackHooks(self.callbacks, self.quality_threshold)
+        hooks = Hooks() if self.callbacks is None else CallbackHooks(self.callbacks, self.quality_threshold)
         return replace(
             self._limits(),
             triggers=triggers,
             hooks=hooks,
             step_critic=None if judge is None else ModelStepCritic(judge),
-            drop_critic=None if judge is None else _LossCritic(judge),
-            judge_watch=self._watch,
+            drop_critic=None if judge is None else partial(_loss, judge),
         )
 
     def _limits(self) -> RefinementOptions:
@@ -300,15 +297,10 @@ class PatternAgent:
         return attempt_of(refined)
 
 
-class _LossCritic:
-    """Says what a draft lost against the one before it, by comparing the two both ways round."""
-
-    def __init__(self, judge: ChatModel) -> None:
-        self._comparison = Comparison(judge, against="prior")
-
-    async def __call__(self, task: Task, new: str, old: str) -> Evaluation:
-        compared = await self._comparison.compare(task, new, old)
-        return Evaluation(None, issues=compared.issues, usage=compared.usage)
+async def _loss(judge: ChatModel, task: Task, new: str, old: str) -> Evaluation:
+    """Say what a draft lost against the one before it, by comparing the two both ways round."""
+    compared = await Comparison(judge).compare(task, new, old)
+    return Evaluation(None, issues=compared.issues, usage=compared.usage)
 
 
 _NO_TASK: Final = "(the task is not given)"

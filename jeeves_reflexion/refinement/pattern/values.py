@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined
-from jeeves_reflexion.refinement.options import Decision
+from jeeves_reflexion.refinement.options import Decision, Hooks
 from jeeves_reflexion.types import Evaluation, Usage
 
 ReflectionDecision = Decision
@@ -176,7 +176,7 @@ class ReflectionCallbacks:
 
 
 @dataclass(frozen=True, slots=True)
-class CallbackHooks:
+class CallbackHooks(Hooks):
     """Tells callbacks of the seed what the loop tells its hooks."""
 
     callbacks: ReflectionCallbacks
