@@ -26,6 +26,7 @@ Value: TypeAlias = str | int | float | bool | Sequence[str] | Sequence[float]
 Run: TypeAlias = Callable[P, Coroutine[Any, Any, R]]
 
 CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_NO_SPAN: Final = nullcontext()
 
 
 @functools.cache
@@ -60,7 +61,7 @@ def captured() -> bool:
 
 def _span(operation: str, name: str, attributes: Mapping[str, Value]) -> AbstractContextManager[Span | None]:
     tracer = _tracer()
-    return nullcontext() if tracer is None else _seen(tracer, operation, name, attributes)
+    return _NO_SPAN if tracer is None else _seen(tracer, operation, name, attributes)
 
 
 @contextmanager

@@ -112,6 +112,7 @@ class Reflexion(Generic[T]):
         self.lessons_block_name = lessons_block_name
         self.options = options or LoopOptions()
         self.verbose = verbose
+        self._failure = functools.partial(failure, raise_bugs=self.options.raise_programming_errors)
         names = (getattr(each, "name", None) for each in (model, getattr(self.agent, "model", None)))
         self._model_name: str | None = next(filter(None, names), None)
         self._agent_name = str(getattr(self.agent, "name", None) or type(self.agent).__name__)
@@ -306,7 +307,7 @@ class Reflexion(Generic[T]):
         except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - kept in the attempt
-            problem = failure("agent", error, history, raise_bugs=self.options.raise_programming_errors)
+            problem = self._failure("agent", error, history)
             bug = "programming_error" if errors.programming_error(error) else None
             attempt = Attempt(error=redact(errors.described(error)), interrupted=bug)
         if not attempt.seconds:
@@ -325,22 +326,20 @@ class Reflexion(Generic[T]):
 
     async def judge(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
-        session = session.at(trial.number)
-        evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
-        if not trial.exhausted:
-            try:
+        session, evaluation = session.at(trial.number), None
+        try:
+            if not trial.exhausted:
                 evaluation = await session.spending("evaluator", lambda: self.evaluator(task, trial.attempt))
-            except errors.BudgetExceededError as error:
-                trial = replace(trial, exhausted=str(error))
-                evaluation = Evaluation(None, rationale=f"not judged: {error}")
-            except errors.HOPELESS:
-                raise
-            except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
-                message = failure(
-                    "evaluator", error, history, raise_bugs=self.options.raise_programming_errors
-                )
-                evaluation = Evaluation(None, rationale=message)
-                trial = await warn(session, trial, message, history)
+        except errors.BudgetExceededError as error:
+            trial = replace(trial, exhausted=str(error))
+        except errors.HOPELESS:
+            raise
+        except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
+            message = self._failure("evaluator", error, history)
+            evaluation = Evaluation(None, rationale=message)
+            trial = await warn(session, trial, message, history)
+        if evaluation is None:
+            evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
         passed = evaluation.meets(self.threshold)
         await tell_verdict(session, task, evaluation, passed=passed)
         exhausted = trial.exhausted or ("" if passed else session.spend.over())
@@ -385,7 +384,7 @@ class Reflexion(Generic[T]):
         except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
-            message = failure("reflector", error, history, raise_bugs=self.options.raise_programming_errors)
+            message = self._failure("reflector", error, history)
             return await drop(session, await warn(session, trial, message, history), message)
         await session.tell(events.LessonProduced, lesson=reflection.lesson)
         return replace(trial, reflection=reflection, pending=True)
