@@ -54,25 +54,18 @@ class LoopOptions:
         budget: Holds for each run.
         learn: False retries without reflecting (a control arm).
         learn_from_success: Whether attempts that passed leave a lesson as well.
-        unscorable_limit: Attempts in a row without a verdict that stop the run.
         lesson_characters: The longest lesson.
         one_sentence: False lets in reflections of several sentences, as the paper's are.
-        raise_programming_errors: Whether a programming error (``TypeError``, ``AttributeError``, ``NameError``,
-            ``ImportError``, ``NotImplementedError``) of agent, evaluator or reflector in the first attempt ends the
-            run; else it is a failed attempt, as any other exception. A lesson is learned from it in no case.
     """
 
     budget: Budget | None = None
     learn: bool = True
     learn_from_success: bool = False
-    unscorable_limit: int = 2
     lesson_characters: int = 500
     one_sentence: bool = True
-    raise_programming_errors: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("unscorable_limit", "lesson_characters"):
-            check_whole(name, getattr(self, name), least=1)
+        check_whole("lesson_characters", self.lesson_characters)
 
 
 def agent_of(base: AgentLike | None, model: ChatModel | None) -> Agent:

@@ -22,10 +22,10 @@ from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.types import Attempt, Evaluation, RunResult, StopReason, T, Task, Trial
 
 
-def failure(part: str, error: Exception, history: Sequence[Trial], *, raise_bugs: bool) -> str:
+def failure(part: str, error: Exception, history: Sequence[Trial]) -> str:
     """Say what a part of the loop raised; raise it where it is a programming error in the first attempt."""
     bug = programming_error(error)
-    if bug is not None and not history and raise_bugs:
+    if bug is not None and not history:
         if bug is error:
             raise bug
         raise bug from error

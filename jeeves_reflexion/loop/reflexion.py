@@ -112,7 +112,6 @@ class Reflexion(Generic[T]):
         self.lessons_block_name = lessons_block_name
         self.options = options or LoopOptions()
         self.verbose = verbose
-        self._failure = functools.partial(failure, raise_bugs=self.options.raise_programming_errors)
         names = (getattr(each, "name", None) for each in (model, getattr(self.agent, "model", None)))
         self._model_name: str | None = next(filter(None, names), None)
         self._agent_name = str(getattr(self.agent, "name", None) or type(self.agent).__name__)
@@ -197,10 +196,9 @@ class Reflexion(Generic[T]):
         if not trials:
             return None
         last = trials[-1]
-        limit = self.options.unscorable_limit
         if last.passed or last.exhausted:
             return "passed" if last.passed else "budget"
-        if len(trials) >= limit and not any(trial.evaluation.scored for trial in trials[-limit:]):
+        if len(trials) > 1 and not any(trial.evaluation.scored for trial in trials[-2:]):
             return "unscorable"
         if len(trials) >= self.max_attempts:
             return "max_attempts"
@@ -307,7 +305,7 @@ class Reflexion(Generic[T]):
         except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - kept in the attempt
-            problem = self._failure("agent", error, history)
+            problem = failure("agent", error, history)
             bug = "programming_error" if errors.programming_error(error) else None
             attempt = Attempt(error=redact(errors.described(error)), interrupted=bug)
         if not attempt.seconds:
@@ -335,7 +333,7 @@ class Reflexion(Generic[T]):
         except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
-            message = self._failure("evaluator", error, history)
+            message = failure("evaluator", error, history)
             evaluation = Evaluation(None, rationale=message)
             trial = await warn(session, trial, message, history)
         if evaluation is None:
@@ -384,7 +382,7 @@ class Reflexion(Generic[T]):
         except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
-            message = self._failure("reflector", error, history)
+            message = failure("reflector", error, history)
             return await drop(session, await warn(session, trial, message, history), message)
         await session.tell(events.LessonProduced, lesson=reflection.lesson)
         return replace(trial, reflection=reflection, pending=True)
