@@ -106,13 +106,27 @@ class ReflectionPattern:
     _last: ReflectionResult | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_parameters(self)
+        # A wrong value is told of now, where it was written, and not in a run.
+        check_whole("max_iterations", self.max_iterations)
+        check_share("quality_threshold", self.quality_threshold)
+        if self.revision_strategy not in get_args(Strategy):
+            known = ", ".join(get_args(Strategy))
+            raise ConfigurationError(
+                f"revision_strategy must be one of {known}, not {self.revision_strategy!r}"
+            )
+        triggers = self.reflection_triggers
+        if isinstance(triggers, str):
+            raise ConfigurationError(f"reflection_triggers must be a list of names, not {triggers!r}")
+        known_triggers(triggers)
+        for name, option in (("step_interval", "reflection_interval"), ("tool_result", "reflect_on_tools")):
+            if name in triggers and not getattr(self, option):
+                raise ConfigurationError(f"the trigger {name} needs {option}")
+        self.reflection_triggers = list(dict.fromkeys(["completion", *triggers]))
         # The parts check what is theirs.
         self._active_triggers()
         self._limits()
         if self.quality_criteria is not None:
             self.quality_criteria = as_criteria(self.quality_criteria, None)
-        self.reflection_triggers = with_completion(self.reflection_triggers)
 
     # -- whole runs
 
@@ -203,9 +217,7 @@ class ReflectionPattern:
         return as_criteria(self.quality_criteria, task.kind)
 
     def _writer(self, agent: Agent) -> ChatModel | None:
-        if self.model is not None:
-            return self.model
-        model = getattr(agent, "model", None)
+        model = self.model or getattr(agent, "model", None)
         return model if isinstance(model, ChatModel) else None
 
     def _judge_model(self, writer: ChatModel | None) -> ChatModel | None:
@@ -304,26 +316,3 @@ async def _loss(judge: ChatModel, task: Task, new: str, old: str) -> Evaluation:
 
 
 _NO_TASK: Final = "(the task is not given)"
-
-
-def with_completion(names: Sequence[str]) -> list[str]:
-    """Return trigger names, "completion" first, which can't be turned off; raise for one that is none."""
-    if isinstance(names, str):
-        raise ConfigurationError(f"reflection_triggers must be a list of names, not {names!r}")
-    known_triggers(names)
-    return list(dict.fromkeys(["completion", *names]))
-
-
-def check_parameters(pattern: ReflectionPattern) -> None:
-    """Raise for a wrong value now, where it was written, and not in a run."""
-    check_whole("max_iterations", pattern.max_iterations)
-    check_share("quality_threshold", pattern.quality_threshold)
-    if pattern.revision_strategy not in get_args(Strategy):
-        known = ", ".join(get_args(Strategy))
-        raise ConfigurationError(
-            f"revision_strategy must be one of {known}, not {pattern.revision_strategy!r}"
-        )
-    with_completion(pattern.reflection_triggers)
-    for name, option in (("step_interval", "reflection_interval"), ("tool_result", "reflect_on_tools")):
-        if name in pattern.reflection_triggers and not getattr(pattern, option):
-            raise ConfigurationError(f"the trigger {name} needs {option}")
