@@ -146,12 +146,7 @@ async def _metered(
     session, role = scope
     session.spend.check()
     started, provider = time.monotonic(), provider_of(model)
-    about: dict[str, Any] = {
-        "run_id": session.id,
-        "attempt": session.attempt,
-        "role": role,
-        "provider": provider,
-    }
+    tell = functools.partial(session.tell, role=role, provider=provider)
     limited = session.spend.budget.max_cost_usd is not None
     with (
         session.spend.reserving(expected()) if limited else contextlib.nullcontext(),
@@ -162,9 +157,7 @@ async def _metered(
             completion = await call()
         except Exception as error:
             seconds = time.monotonic() - started
-            await session.emit(
-                ModelFailed(**about, model=model.name, error=described(error), seconds=seconds)
-            )
+            await tell(ModelFailed, model=model.name, error=described(error), seconds=seconds)
             raise
         finally:
             _within.reset(token)
@@ -173,9 +166,6 @@ async def _metered(
         telemetry.answered(span, answered_by, completion.usage, completion.finish_reason)
         if telemetry.captured():
             telemetry.said(span, *await anyio.to_thread.run_sync(as_captured, messages, completion))
-    if session.listener is not None:
-        seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
-        await session.emit(
-            ModelCalled(**about, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
-        )
+    seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
+    await tell(ModelCalled, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
     return completion
