@@ -14,7 +14,7 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, dataclass_transform
+from typing import TYPE_CHECKING, Self, TypeAlias, dataclass_transform
 
 from jeeves_reflexion.types import (
     JSON,
@@ -191,7 +191,7 @@ class RunFinished(Occurrence, kind="reflexion.run_finished"):
     seconds: float
 
     @classmethod
-    def of(cls, result: RunResult[Any], *, run_id: str, attempt: int) -> Self:
+    def of(cls, result: RunResult, *, run_id: str, attempt: int) -> Self:
         """Tell of a result."""
         return cls(
             run_id=run_id,
