@@ -207,9 +207,9 @@ class _Run:
             strategy=revision.strategy if revision else None,
         )
         hooks = self.options.hooks
-        await self._tell(lambda: hooks.on_draft(attempt.output, number))
+        await self._tell(lambda: hooks.on_generation(attempt.output, number))
         if base is not None:
-            await self._tell(lambda: hooks.on_revised(base.output, attempt.output, number))
+            await self._tell(lambda: hooks.on_revision(base.output, attempt.output, number))
         evaluator = self.loop.evaluator
         if base is not None and isinstance(evaluator, ComparesWithPrior):
             evaluator = evaluator.with_prior(base.output)

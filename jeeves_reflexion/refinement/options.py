@@ -38,15 +38,15 @@ class Decision(Enum):
 class Hooks:
     """Who is told of a run while it happens. What raises is reported, and the run goes on."""
 
-    async def on_draft(self, draft: str, number: int) -> None:
-        """A draft was written."""
+    async def on_generation(self, output: str, iteration: int) -> None:
+        """Called after each draft that was written, the revised ones included."""
 
     async def on_judged(self, draft: Draft) -> Decision:
-        """A draft was judged."""
+        """Called after each verdict; may override whether to go on."""
         return Decision.AUTO
 
-    async def on_revised(self, old: str, new: str, number: int) -> None:
-        """A draft was made of another."""
+    async def on_revision(self, old_output: str, new_output: str, iteration: int) -> None:
+        """Called after each revision; ``iteration`` is that of the new output."""
 
 
 @runtime_checkable

@@ -22,7 +22,6 @@ from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known
 from jeeves_reflexion.refinement.loop import Refinement, attempt_of
 from jeeves_reflexion.refinement.options import Hooks, RefinementOptions
 from jeeves_reflexion.refinement.pattern.values import (
-    CallbackHooks,
     ReflectionCallbacks,
     ReflectionEvaluation,
     ReflectionHistory,
@@ -160,7 +159,7 @@ class ReflectionPattern:
 
     def result_of(self, refined: Refined) -> ReflectionResult:
         """Return what a run of :meth:`refinement` came to, and keep it as the last run."""
-        self._last = ReflectionResult.of(refined, self.quality_threshold, keep_all=self.preserve_all_versions)
+        self._last = ReflectionResult.of(refined, keep_all=self.preserve_all_versions)
         return self._last
 
     # -- single phases
@@ -181,7 +180,7 @@ class ReflectionPattern:
         chosen = self._criteria(task) if criteria is None else as_criteria(criteria, task.kind)
         evaluator = self._evaluator(chosen, self._judge_model(self.model))
         evaluation = await evaluator(task, Attempt(output))
-        return ReflectionEvaluation.of(evaluation, self.quality_threshold)
+        return ReflectionEvaluation.of(evaluation, satisfactory=evaluation.meets(self.quality_threshold))
 
     async def revise(self, output: str, evaluation: ReflectionEvaluation, *, task: Task | None = None) -> str:
         """Make a better output of one that was judged, without a run. Needs ``model`` of the pattern."""
@@ -253,11 +252,10 @@ class ReflectionPattern:
         triggers = self._active_triggers()
         if judge is None and (triggers.any_step or triggers.quality_drop is not None):
             raise ConfigurationError("reflection triggers need a model: pass model= to ReflectionPattern")
-        hooks = Hooks() if self.callbacks is None else CallbackHooks(self.callbacks, self.quality_threshold)
         return replace(
             self._limits(),
             triggers=triggers,
-            hooks=hooks,
+            hooks=self.callbacks or Hooks(),
             step_critic=None if judge is None else ModelStepCritic(judge),
             drop_critic=None if judge is None else partial(_loss, judge),
         )
