@@ -37,7 +37,7 @@ async def warn(session: Session, trial: Trial, message: str, history: Sequence[T
     known = any(message in earlier.problems for earlier in history)
     level = logging.DEBUG if known else logging.WARNING
     logger.log(level, "run %s, attempt %d: %s", session.id, trial.number, message)
-    await session.tell(Warned, message=message)
+    await session.tell(Warned, attempt=trial.number, message=message)
     return replace(trial, problems=(*trial.problems, message))
 
 
@@ -52,7 +52,7 @@ async def tell_verdict(session: Session, task: Task, evaluation: Evaluation, *, 
 
 async def drop(session: Session, trial: Trial, reason: str) -> Trial:
     """Say why no lesson comes of a trial."""
-    await session.tell(LessonDropped, reason=reason)
+    await session.tell(LessonDropped, attempt=trial.number, reason=reason)
     return trial
 
 
