@@ -68,12 +68,11 @@ class Reflexion(Generic[T]):
     ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
     a model (with an optional prompt), any callable, or by default ``model`` itself. A model is a ``ChatModel`` or the
     name of one (``"openai:gpt-4o-mini"``). The type of the output is the agent's: ``Reflexion[Answer](agent)``.
-    ``verbose=True`` prints what happens to stderr. ``lesson_store``, a store or an
-    address as for ``open_lessons`` (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it
-    lessons are appended to the block of ``memory``.
-    There are 3 attempts and 5 lessons unless a number is given; ``preset="structured_reflections"``, which asks for
-    whole forms (``presets.py``), has its own. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't
-    work, naming it.
+    ``verbose=True`` prints what happens to stderr. ``lesson_store``, a store or an address as for ``open_lessons``
+    (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it lessons are appended to the
+    block of ``memory``. There are 3 attempts and 5 lessons unless a number is given, or
+    ``preset="structured_reflections"``, which asks for whole forms (``presets.py``), has its own. Raises
+    ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
     """
 
     name = "reflexion"
