@@ -16,7 +16,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TypeAlias, dataclass_transform
 
-from jeeves_reflexion.types import JSON, Attempt, Lesson, Recall, Reflection, Role, Step, StopReason, Usage
+from jeeves_reflexion.types import (
+    JSON,
+    Attempt,
+    Lesson,
+    Recall,
+    Reflection,
+    Role,
+    RunResult,
+    Step,
+    StopReason,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from jeeves_reflexion.tasknotes.values import TaskReflection
@@ -178,6 +189,19 @@ class RunFinished(Occurrence, kind="reflexion.run_finished"):
     score: float | None
     attempts: int
     seconds: float
+
+    @classmethod
+    def of(cls, result: RunResult, *, run_id: str, attempt: int) -> Self:
+        """Tell of a result."""
+        return cls(
+            run_id=run_id,
+            attempt=attempt,
+            stop_reason=result.stop_reason,
+            passed=result.passed,
+            score=result.score,
+            attempts=len(result.trials),
+            seconds=result.seconds,
+        )
 
 
 class DraftWritten(Occurrence, kind="refinement.draft_written"):

@@ -50,12 +50,12 @@ class Watch(Trace):
     """The trace of a run on a person's screen; ``address`` is where its lessons are kept, if anywhere."""
 
     def __init__(self, screen: Screen, address: str | None, *, verbose: bool = False) -> None:
-        super().__init__(screen, verbose=verbose)
+        super().__init__(screen.note, verbose=verbose)
         self._address = address
 
     def opened(self, n_lessons: int) -> None:
         """Say which store is in use."""
-        self.display.note(f"lessons: {self._address} ({n_lessons} so far)", "dim")
+        self.note(f"lessons: {self._address} ({n_lessons} so far)", "dim")
 
     def farewell(self) -> str:
         """Say what an interrupt leaves behind."""
@@ -71,7 +71,7 @@ class Watch(Trace):
         super().__call__(event)
         if isinstance(event, RunFinished) and self._address is not None:
             # It is what "lessons outcome" takes, by somebody who knows better later.
-            self.display.note(f"run: {event.run_id}", "dim")
+            self.note(f"run: {event.run_id}", "dim")
 
 
 def result_document(result: RunResult, address: str | None, namespace: str) -> dict[str, object]:
