@@ -86,7 +86,7 @@ class Attempt(Generic[T]):
     interrupted: str | None = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     seconds: float = 0.0
-    value: T | None = field(default=None, metadata={"logged": False})
+    value: T | None = None
 
     def revised(self, output: str) -> Attempt[T]:
         """Return the attempt with another output, which is a text: the value is that of the old one."""

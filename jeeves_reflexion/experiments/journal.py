@@ -1,6 +1,6 @@
 """The journal of a run: every finished try whole, and every lesson that was stored, as JSON lines to resume from.
 
-A line is on the disk before the next step rests on it. A line that a killed run left unfinished is cut off.
+A try is on the disk before the next step rests on it. A line that a killed run left unfinished is cut off.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from jeeves_reflexion.errors import ExperimentError
+from jeeves_reflexion.events import jsonable
 from jeeves_reflexion.experiments.results import Split
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.redaction import redact_json
@@ -52,7 +53,7 @@ class Entry:
 
     def as_json(self) -> dict[str, JSON]:
         """Return the fields of its line."""
-        return {"scored": plain(self.scored), "result": plain(self.trial)}
+        return {"scored": jsonable(self.scored), "result": trial_json(self.trial)}
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Entry:
@@ -71,7 +72,7 @@ class Entry:
 
         def shared(item: RecalledLesson) -> RecalledLesson:
             known = lessons.get(item.lesson.id)
-            if known != item.lesson:
+            if known is None or known.text != item.lesson.text:
                 known = lessons[item.lesson.id] = item.lesson
             return replace(item, lesson=known)
 
@@ -84,12 +85,11 @@ class Entry:
 class Past:
     """What a journal holds: the tries that are finished, and the lessons that are stored, by position.
 
-    A stored lesson is told by its id; by None where there is none to tell, or why it was not let in.
+    A stored lesson is told by its id, None where there is none to tell, and by why it was not let in.
     """
 
     tries: dict[Position, Entry] = field(default_factory=dict)
-    stored: dict[Position, str | None] = field(default_factory=dict)
-    refused: dict[Position, str] = field(default_factory=dict)
+    stored: dict[Position, tuple[str | None, str]] = field(default_factory=dict)
     lessons: dict[str, Lesson] = field(default_factory=dict)
     """Those that were recalled, by their ids, as they were last."""
 
@@ -104,7 +104,7 @@ def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
     return {"kind": "try", **position.as_json(), **entry.as_json()}
 
 
-def stored_line(position: Position, lesson_id: str | None, refused: str = "") -> dict[str, JSON]:
+def stored_line(position: Position, lesson_id: str | None, refused: str) -> dict[str, JSON]:
     """Return the line of a lesson that was stored, or refused."""
     return {"kind": "stored", **position.as_json(), "lesson_id": lesson_id, "refused": refused}
 
@@ -173,9 +173,7 @@ def _take(past: Past, row: dict[str, Any]) -> None:
         case "try":
             past.tries[_position(row)] = Entry.of(row).held(past.lessons)
         case "stored":
-            past.stored[_position(row)] = row["lesson_id"]
-            if row["refused"]:
-                past.refused[_position(row)] = row["refused"]
+            past.stored[_position(row)] = row["lesson_id"], row["refused"]
         case "void":
             for position in map(_position, row["places"]):
                 past.tries.pop(position, None)
@@ -185,28 +183,16 @@ def _position(row: Mapping[str, Any]) -> Position:
     return Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
 
 
-# -- values as JSON, all of them, so that a run can be resumed
+# -- trials as JSON, so that a run can be resumed
 
 
-def plain(value: object) -> JSON:
-    """Return a value of :mod:`jeeves_reflexion.types` or an event as JSON."""
-    if value is None or isinstance(value, (str, bool, int, float)):  # as most parts are
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in _logged(cast("Hashable", type(value)))}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset | set):
-        return sorted(str(item) for item in value)
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    # numpy's numbers and the like, which an environment may report.
-    item = getattr(value, "item", None)
-    return plain(item()) if callable(item) else str(value)
+def trial_json(trial: Trial) -> JSON:
+    """Return a trial as JSON, without the value of its attempt, which may be anything."""
+    return jsonable(trial, exclude={"attempt": {"value"}})
 
 
 def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Return the dataclass instance that :func:`plain` made JSON of.
+    """Return the dataclass instance that was made JSON of.
 
     Fields that are missing take their default, unknown ones are left out: the log may be of a neighbouring version.
     Raises ``KeyError``, ``TypeError`` or ``ValueError`` for data of another kind.
@@ -215,15 +201,7 @@ def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
     return kind(**{name: _value(hints[name], data[name]) for name in hints if name in data})
 
 
-@functools.cache
-def _hints(kind: Hashable) -> dict[str, Any]:
-    names = _logged(kind)
-    return {name: hint for name, hint in typing.get_type_hints(kind).items() if name in names}
-
-
-@functools.cache
-def _logged(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass
-    return tuple(item.name for item in dataclasses.fields(kind) if item.metadata.get("logged", True))
+_hints: Final = functools.cache(typing.get_type_hints)
 
 
 def _value(hint: Any, data: Any) -> Any:  # noqa: ANN401 - whatever a field may hold

@@ -81,7 +81,7 @@ async def run_experiment(
             results,
             RunBudget(plan.max_cost_usd, past.spent),
             past,
-            anyio.CapacityLimiter(plan.workers),
+            plan.workers,
             executor or LocalExecutor(),
             scorer,
         )
