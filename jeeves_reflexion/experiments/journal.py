@@ -187,8 +187,10 @@ def _position(row: Mapping[str, Any]) -> Position:
 
 
 def trial_json(trial: Trial) -> JSON:
-    """Return a trial as JSON, without the value of its attempt, which may be anything."""
-    return jsonable(trial, exclude={"attempt": {"value"}})
+    """Return a trial as JSON, without what nothing is resumed from: the value of its attempt, which may be anything,
+    and what its recall found and did not give.
+    """
+    return jsonable(trial, exclude={"attempt": {"value"}, "recall": {"left_out"}})
 
 
 def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
