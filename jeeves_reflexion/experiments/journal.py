@@ -11,7 +11,7 @@ import json
 import os
 import types
 import typing
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -91,7 +91,7 @@ class Past:
     tries: dict[Position, Entry] = field(default_factory=dict)
     stored: dict[Position, tuple[str | None, str]] = field(default_factory=dict)
     lessons: dict[str, Lesson] = field(default_factory=dict)
-    """Those that were recalled, by their ids, as they were last."""
+    """Those that were recalled, by their ids."""
 
     @property
     def spent(self) -> Usage:
@@ -114,7 +114,7 @@ def void_line(positions: Sequence[Position]) -> dict[str, JSON]:
     return {"kind": "void", "places": [position.as_json() for position in positions]}
 
 
-def lines_of(rows: Sequence[Mapping[str, JSON]]) -> str:
+def lines_of(rows: Iterable[Mapping[str, JSON]]) -> str:
     """Return rows as lines, without secrets."""
     return "".join(json.dumps(redact_json(dict(row)), ensure_ascii=False) + "\n" for row in rows)
 
@@ -143,28 +143,29 @@ UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionE
 
 def mend(path: Path) -> None:
     """Cut off the unfinished last line that a killed writer left. Raises ``OSError``."""
-    data = path.read_bytes() if path.exists() else b""
-    end = data.rfind(b"\n") + 1
-    if end < len(data):
-        with path.open("r+b") as file:
-            file.truncate(end)
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        whole = sum(len(line) for line in file if line.endswith(b"\n"))
+        if whole < file.tell():
+            file.truncate(whole)
             os.fsync(file.fileno())
 
 
 def read(path: Path) -> Past:
     """Read a journal; raises :class:`ExperimentError` that names the line that can't be read."""
-    past = Past()
+    past, number = Past(), 1
     try:
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        with path.open("rb") as file:
+            for line in file:
+                _take(past, json.loads(line))
+                number += 1
     except OSError as error:
         raise ExperimentError(f"the journal {path} can't be read: {error}") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            _take(past, json.loads(line))
-        except UNREADABLE as error:
-            raise ExperimentError(
-                f"the journal {path} can't be read: line {number}: {type(error).__name__}: {error}"
-            ) from error
+    except UNREADABLE as error:
+        raise ExperimentError(
+            f"the journal {path} can't be read: line {number}: {type(error).__name__}: {error}"
+        ) from error
     return past
 
 

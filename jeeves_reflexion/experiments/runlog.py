@@ -18,7 +18,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -134,7 +134,7 @@ class RunLog:
         with _writing(path):
             await anyio.to_thread.run_sync(replace_file, path, text)
 
-    async def save_rows(self, rows: Sequence[Mapping[str, JSON]]) -> None:
+    async def save_rows(self, rows: Iterable[Mapping[str, JSON]]) -> None:
         """Write the rows, in the place of older ones."""
         await self.save(self.rows.name, await anyio.to_thread.run_sync(journal.lines_of, rows))
 

@@ -73,7 +73,10 @@ async def render(value: JSON, state: State, where: str) -> JSON:
 async def render_text(source: str, state: State, where: str) -> str:
     """Return a template filled in as a text; see :func:`render`."""
     found = await render(source, state, where)
-    return "" if found is None else as_text(found)
+    text = "" if found is None else as_text(found)
+    if len(text) > MAX_TEXT:
+        raise TemplateError(f"{where}: it becomes longer than {MAX_TEXT:,} characters")
+    return text
 
 
 async def holds(condition: JSON, state: State, where: str) -> bool:
