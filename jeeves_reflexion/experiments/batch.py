@@ -78,10 +78,9 @@ class Batch:
             try:
                 await self._try_all()
                 await self._check_begun()
-            except BaseException:
-                run.results.rows += self._rows()  # their lessons wait; what they cost is known
-                raise
-            await self._store()
+                await self._store()
+            finally:  # of a batch that is cut short the lessons wait, and what it cost is known
+                run.results.rows += [self._row(task) for task in self._finished()]
         except BaseException as error:
             first = _first(error)
             await self._note_stop(first)
@@ -150,24 +149,21 @@ class Batch:
     # -- lessons
 
     async def _store(self) -> None:
-        """Store what was learned, in task order, and add the rows to the results, also while being cancelled.
+        """Store what was learned, in task order, also while being cancelled.
 
         A lesson that can't be stored loses no other: the first such error is raised when all the rest is done. One that
         is refused for what it says is a problem of its try, not of the run.
         """
         failure: LessonStoreError | None = None
         with anyio.CancelScope(shield=True):
-            try:
-                for task in self._finished():
-                    entry = self.done[task.id]
-                    try:
-                        trial = await self._stored(task, entry.trial)
-                    except LessonStoreError as error:
-                        failure = failure or error
-                        trial = replace(entry.trial, problems=(*entry.trial.problems, str(error)))
-                    self.done[task.id] = replace(entry, trial=trial)
-            finally:
-                self.run.results.rows += self._rows()
+            for task in self._finished():
+                entry = self.done[task.id]
+                try:
+                    trial = await self._stored(task, entry.trial)
+                except LessonStoreError as error:
+                    failure = failure or error
+                    trial = replace(entry.trial, problems=(*entry.trial.problems, str(error)))
+                self.done[task.id] = replace(entry, trial=trial)
         if failure is not None:
             raise failure
 
@@ -218,9 +214,6 @@ class Batch:
 
     def _left(self) -> list[Task]:
         return [task for task in self.todo if task.id not in self.done]
-
-    def _rows(self) -> list[Tried]:
-        return [self._row(task) for task in self._finished()]
 
     def _row(self, task: Task) -> Tried:
         entry = self.done[task.id]
