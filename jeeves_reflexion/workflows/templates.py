@@ -51,18 +51,18 @@ def check(value: JSON, where: str) -> None:
             raise WorkflowFileError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
 
 
-async def render(value: JSON, state: State, where: str) -> JSON:
-    """Return a value with every template in it filled in; ``where`` begins an error.
+async def render(value: JSON, state: State, where: str, *, as_value: bool = True) -> JSON:
+    """Return a value with every template in it filled in.
 
-    A text that is one ``{{ expression }}`` and nothing else becomes that expression's value. Raises
-    :class:`TemplateError`.
+    A text that is one ``{{ expression }}`` and nothing else becomes that expression's value, unless ``as_value`` is
+    false. ``where`` begins an error. Raises :class:`TemplateError`.
     """
     if not any(map(is_template, strings(value))):
         return value
 
     def work() -> JSON:
         try:
-            found: JSON = worker.ask(MAX_SECONDS, "templates.filled", value, dict(state), where)
+            found: JSON = worker.ask(MAX_SECONDS, "templates.filled", value, dict(state), where, as_value)
         except worker.TooLongError as error:
             raise TemplateError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
         return found
@@ -72,11 +72,7 @@ async def render(value: JSON, state: State, where: str) -> JSON:
 
 async def render_text(source: str, state: State, where: str) -> str:
     """Return a template filled in as a text; see :func:`render`."""
-    found = await render(source, state, where)
-    text = "" if found is None else as_text(found)
-    if len(text) > MAX_TEXT:
-        raise TemplateError(f"{where}: it becomes longer than {MAX_TEXT:,} characters")
-    return text
+    return as_text(await render(source, state, where, as_value=False))
 
 
 async def holds(condition: JSON, state: State, where: str) -> bool:
@@ -152,18 +148,18 @@ def _read(source: str) -> tuple[jinja2.Template, Any]:
     return whole, _environment.compile_expression(inner, undefined_to_none=False)
 
 
-def filled(value: JSON, state: JSON, where: str) -> JSON:
+def filled(value: JSON, state: JSON, where: str, as_value: bool) -> JSON:  # noqa: FBT001 - over a pipe
     """Return a value with the templates in it filled in. Raises :class:`TemplateError`."""
     if isinstance(value, Mapping):
-        return {key: filled(item, state, f"{where}.{key}") for key, item in value.items()}
+        return {key: filled(item, state, f"{where}.{key}", as_value) for key, item in value.items()}
     if isinstance(value, list):
-        return [filled(item, state, f"{where}[{at}]") for at, item in enumerate(value)]
+        return [filled(item, state, f"{where}[{at}]", as_value) for at, item in enumerate(value)]
     if not isinstance(value, str) or not is_template(value):
         return value
     read(value, where)
     whole, alone = _read(value)
     try:
-        if alone is None:
+        if not as_value or alone is None:
             return _text(whole.generate(state=state))
         found = _defined(_evaluated(alone, state))
         return None if isinstance(found, jinja2.Undefined) else plain(found)
