@@ -5,16 +5,15 @@ A try is on the disk before the next step rests on it. A line that a killed run 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import os
-import types
-import typing
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
+
+import pydantic
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.events import jsonable
@@ -191,36 +190,20 @@ def trial_json(trial: Trial) -> JSON:
     """Return a trial as JSON, without what nothing is resumed from: the value of its attempt, which may be anything,
     and what its recall found and did not give.
     """
-    return jsonable(trial, exclude={"attempt": {"value"}, "recall": {"left_out"}})
+    plain = jsonable(trial, exclude={"attempt": {"value"}, "recall": {"left_out"}})
+    # As it comes back from a file: one with half of a surrogate pair could not be rebuilt.
+    text: JSON = json.loads(json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
+    return text
 
 
 def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Return the dataclass instance that was made JSON of.
+    """Return the value of :mod:`jeeves_reflexion.types` that was made JSON of.
 
     Fields that are missing take their default, unknown ones are left out: the log may be of a neighbouring version.
-    Raises ``KeyError``, ``TypeError`` or ``ValueError`` for data of another kind.
+    Raises ``ValueError`` for data of another kind.
     """
-    hints = _hints(cast("Hashable", kind))
-    return kind(**{name: _value(hints[name], data[name]) for name in hints if name in data})
+    adapter: pydantic.TypeAdapter[T] = _adapter(cast("Hashable", kind))
+    return adapter.validate_python(data)
 
 
-_hints: Final = functools.cache(typing.get_type_hints)
-
-
-def _value(hint: Any, data: Any) -> Any:  # noqa: ANN401 - whatever a field may hold
-    if data is None:
-        return None
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in {types.UnionType, typing.Union}:
-        known = [each for each in arguments if each is not type(None)]
-        return _value(known[0], data) if len(known) == 1 else data
-    kind = origin or hint  # of a generic one, such as Attempt[T]
-    if dataclasses.is_dataclass(kind):
-        data = rebuilt(cast("type[Any]", kind), data)
-    elif origin is tuple:
-        data = tuple(_value(arguments[0], item) for item in data)
-    elif origin is frozenset:
-        data = frozenset(data)
-    elif origin is Mapping:
-        data = {key: _value(arguments[1], item) for key, item in data.items()}
-    return data
+_adapter: Final = functools.cache(pydantic.TypeAdapter)
