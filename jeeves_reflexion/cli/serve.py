@@ -106,15 +106,16 @@ def mcp(
 def _over_stdio(library: Library, *, review: bool) -> Callable[[VectorLessonStore], Awaitable[None]]:
     try:
         from jeeves_reflexion.mcp.server import build_server  # noqa: PLC0415 - an optional package
+        from jeeves_reflexion.mcp.tools import LessonTools  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError("an MCP server", "mcp") from error
-    from jeeves_reflexion.mcp.service import RIGHTS, Caller, LessonService  # noqa: PLC0415
+    from jeeves_reflexion.mcp.tokens import RIGHTS, Caller  # noqa: PLC0415
 
     rights = frozenset(RIGHTS if review else RIGHTS[:2])
     caller = Caller("mcp", (library.namespace,), rights)
 
     async def serving(lessons: VectorLessonStore) -> None:
-        await build_server(LessonService(lessons), lambda: caller, review=review).run_stdio_async()
+        await build_server(LessonTools(lessons, lambda: caller), review=review).run_stdio_async()
 
     return serving
 
@@ -124,7 +125,6 @@ def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], 
         from jeeves_reflexion.mcp import http  # noqa: PLC0415 - optional packages
     except ImportError as error:
         raise MissingDependencyError("an MCP server", "mcp") from error
-    from jeeves_reflexion.mcp.service import LessonService  # noqa: PLC0415
     from jeeves_reflexion.mcp.tokens import Tokens  # noqa: PLC0415
 
     address = str(reach.http)
@@ -136,7 +136,7 @@ def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], 
         if not await tokens.all():
             library.screen.note('nobody has a token yet: "jeeves-reflexion tokens make NAME" makes one')
         library.screen.note(f"serving {library.shown} at {http.url_of(listening)}")
-        app = http.http_app(LessonService(lessons), tokens, door)
+        app = http.http_app(lessons, tokens, door)
         await http.http_server(app).serve(sockets=[listening])
 
     return serving

@@ -12,8 +12,7 @@ from jeeves_reflexion.cli.lessons.library import Library
 from jeeves_reflexion.cli.options import debug_option, gathered, json_option, lessons_option
 from jeeves_reflexion.cli.screen import when
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.mcp.service import RIGHTS, Right
-from jeeves_reflexion.mcp.tokens import Tokens
+from jeeves_reflexion.mcp.tokens import RIGHTS, Right, Tokens
 
 T = TypeVar("T")
 

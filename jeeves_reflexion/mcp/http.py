@@ -19,9 +19,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.mcp.server import build_server
-from jeeves_reflexion.mcp.service import Caller, LessonService
-from jeeves_reflexion.mcp.tokens import Tokens
+from jeeves_reflexion.mcp.tokens import Caller, Tokens
+from jeeves_reflexion.mcp.tools import LessonTools
 from jeeves_reflexion.session import logger
 
 PATH: Final = "/mcp"
@@ -117,9 +118,9 @@ class _Available:
             await refused(scope, receive, send)
 
 
-def http_app(service: LessonService, tokens: Tokens, door: Door) -> Starlette:
+def http_app(lessons: VectorLessonStore, tokens: Tokens, door: Door) -> Starlette:
     """Return the application: every call needs a token, the right host, and no foreign page behind it."""
-    server = build_server(service, _caller, review=True, verifier=_Verifier(tokens))
+    server = build_server(LessonTools(lessons, _caller), review=True, verifier=_Verifier(tokens))
     security = TransportSecuritySettings(
         allowed_hosts=[name for host in door.hosts for name in (host, f"{host}:*")],
         allowed_origins=list(door.origins),

@@ -18,8 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from jeeves_reflexion import open_lessons
 from jeeves_reflexion.mcp import http
-from jeeves_reflexion.mcp.service import RIGHTS, LessonService
-from jeeves_reflexion.mcp.tokens import Tokens
+from jeeves_reflexion.mcp.tokens import RIGHTS, Tokens
 from vectorstores import HashingEmbedder
 
 COMMAND = "from jeeves_reflexion.cli import main; main()"
@@ -73,7 +72,7 @@ class Server:
 async def served(lessons, **door: Any) -> AsyncIterator[Server]:
     listening = http.listen("127.0.0.1:0")
     tokens = Tokens(lessons.store)
-    server = http.http_server(http.http_app(LessonService(lessons), tokens, http.Door(**door)))
+    server = http.http_server(http.http_app(lessons, tokens, http.Door(**door)))
     url = http.url_of(listening)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [listening])
