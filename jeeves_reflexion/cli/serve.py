@@ -20,7 +20,7 @@ from jeeves_reflexion.cli.options import (
     namespace_option,
     withhold_option,
 )
-from jeeves_reflexion.errors import MissingDependencyError
+from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 
 
@@ -122,21 +122,24 @@ def _over_stdio(library: Library, *, review: bool) -> Callable[[VectorLessonStor
 
 def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], Awaitable[None]]:
     try:
-        from jeeves_reflexion.mcp import http  # noqa: PLC0415 - optional packages
+        from jeeves_reflexion.cli.listener import listen, server_of, url_of  # noqa: PLC0415 - optional packages
+        from jeeves_reflexion.mcp.http import PATH, hosts_at, http_app  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError("an MCP server", "mcp") from error
     from jeeves_reflexion.mcp.tokens import Tokens  # noqa: PLC0415
 
-    address = str(reach.http)
-    listening = http.listen(address)
-    door = http.door_at(listening, address, reach.allow_host, reach.allow_origin, reach.rate)
+    host, _, port = str(reach.http).rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"{reach.http!r} is no address: say HOST:PORT, such as 127.0.0.1:8765")
+    listening = listen(host.removeprefix("[").removesuffix("]"), int(port))
+    hosts = hosts_at(listening, host, reach.allow_host)
 
     async def serving(lessons: VectorLessonStore) -> None:
         tokens = Tokens(lessons.store)
         if not await tokens.all():
             library.screen.note('nobody has a token yet: "jeeves-reflexion tokens make NAME" makes one')
-        library.screen.note(f"serving {library.shown} at {http.url_of(listening)}")
-        app = http.http_app(lessons, tokens, door)
-        await http.http_server(app).serve(sockets=[listening])
+        library.screen.note(f"serving {library.shown} at {url_of(listening)}{PATH}")
+        app = http_app(lessons, tokens, hosts=hosts, origins=reach.allow_origin, per_minute=reach.rate)
+        await server_of(app).serve(sockets=[listening])
 
     return serving
