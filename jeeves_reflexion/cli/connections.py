@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.failures import UnusableEndpointError
-from jeeves_reflexion.cli.options import EmbedderChoice, Endpoint
 from jeeves_reflexion.errors import (
     ConfigurationError,
     LessonStoreError,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
 
-def key_of(endpoint: Endpoint) -> str | None:
+def key_of(endpoint: options.Endpoint) -> str | None:
     """Return the key that an endpoint names; raises :class:`ModelAuthError` where there is none by that name."""
     if endpoint.api_key_env is None:
         return None
@@ -55,7 +55,7 @@ def key_of(endpoint: Endpoint) -> str | None:
     return key
 
 
-def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> EndpointModel:
+def model_at(endpoint: options.Endpoint, name: str, prices: Prices | None = None) -> EndpointModel:
     """Return the model of that name at an endpoint, with the key from the environment.
 
     ``anthropic:NAME`` is one of Anthropic's, ``openai:NAME`` is ``NAME``. Its price is the one that is given, else the
@@ -130,14 +130,14 @@ class LateEmbedder(AbsentEmbedder):
 
 
 def open_or_make(
-    address: str, namespace: str, choice: EmbedderChoice, settings: LessonSettings | None = None
+    address: str, namespace: str, choice: str, settings: LessonSettings | None = None
 ) -> VectorLessonStore:
     """Open a store to recall from and write to; a new one is made where there is none."""
     embedder = embedder_for(choice, origin_at(address), address)
     return open_lessons(address, namespace=namespace, embedder=embedder, settings=settings)
 
 
-def open_existing(address: str, namespace: str, choice: EmbedderChoice = "auto") -> VectorLessonStore:
+def open_existing(address: str, namespace: str, choice: str = "auto") -> VectorLessonStore:
     """Open an existing store; its embedder is made when a text has to be embedded, not before.
 
     So lessons can be listed, retired and merged on a machine without the embedder, and in a store whose embedder this
@@ -176,7 +176,7 @@ def lesson_store_errors() -> Iterator[None]:
         raise LessonStoreError(str(error)) from error
 
 
-def embedder_for(choice: EmbedderChoice, origin: Origin | None, address: str) -> Embedder:
+def embedder_for(choice: str, origin: Origin | None, address: str) -> Embedder:
     """Return the embedder that was chosen, by default the one that the store was made with.
 
     A new store gets what is installed, with a warning where that is no model.

@@ -15,16 +15,9 @@ import anyio.to_thread
 import click
 
 from jeeves_reflexion import __version__
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.connections import model_at, open_existing, origin_at
 from jeeves_reflexion.cli.failures import exit_code
-from jeeves_reflexion.cli.options import (
-    Endpoint,
-    debug_option,
-    endpoint_options,
-    json_option,
-    lessons_option,
-    namespace_option,
-)
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ReflexionError
 from jeeves_reflexion.loop.lesson_address import default_place
@@ -41,19 +34,19 @@ _NOT_FOR_USERS: Final = {"all", "demo", "docs", "test"}
 
 
 @click.command()
-@lessons_option
-@namespace_option
+@options.lessons
+@options.namespace
 @click.option(
     "--model", metavar="NAME", help="Ask this model for one word, to see whether it can be reached."
 )
-@endpoint_options
-@json_option
-@debug_option
+@options.endpoint
+@options.json
+@options.debug
 @click.pass_context
 def doctor(
     ctx: click.Context,
     /,
-    endpoint: Endpoint,
+    endpoint: options.Endpoint,
     *,
     address: str | None,
     namespace: str,
@@ -141,7 +134,7 @@ async def _lessons(address: str, namespace: str) -> str:
     return f"{redact(address)}: {held}, found by {origin.embedder_name}"
 
 
-async def _answer(endpoint: Endpoint, name: str) -> str:
+async def _answer(endpoint: options.Endpoint, name: str) -> str:
     async with model_at(endpoint, name) as model:
         began = time.perf_counter()
         await model.complete([Message("user", "Answer with the word: ready")])

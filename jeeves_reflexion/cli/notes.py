@@ -9,14 +9,7 @@ from typing import Any, TypeVar
 import anyio
 import click
 
-from jeeves_reflexion.cli.options import (
-    F,
-    debug_option,
-    gathered,
-    json_option,
-    namespace_option,
-    yes_option,
-)
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.screen import Answers
 from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
@@ -69,7 +62,7 @@ class Notes(Answers):
         return matches[0]
 
 
-def _over_notes(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+def _over_notes(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F]:
     address_option = click.option(
         "--notes",
         "address",
@@ -77,7 +70,9 @@ def _over_notes(*options: Callable[[Any], Any]) -> Callable[[F], F]:
         help="A SQLite file, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
     )
-    return gathered("answers", Notes, *options, address_option, namespace_option, json_option, debug_option)
+    return options.gathered(
+        "answers", Notes, *more, address_option, options.namespace, options.json, options.debug
+    )
 
 
 @click.group()
@@ -143,7 +138,7 @@ def rollback(answers: Notes, task: str, to: int | None) -> None:
 
 @notes.command()
 @click.argument("task")
-@_over_notes(yes_option)
+@_over_notes(options.yes)
 def forget(answers: Notes, task: str) -> None:
     """Remove a task's notes for good, all versions."""
     found = answers.within(lambda store: answers.one(store, task))

@@ -7,19 +7,9 @@ from dataclasses import dataclass
 
 import click
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.connections import credit_of
 from jeeves_reflexion.cli.lessons.library import Library
-from jeeves_reflexion.cli.lessons.look import create_option
-from jeeves_reflexion.cli.options import (
-    COUNT,
-    credit_option,
-    debug_option,
-    embedder_option,
-    gathered,
-    lessons_option,
-    namespace_option,
-    withhold_option,
-)
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 
@@ -40,7 +30,7 @@ def serve() -> None:
 
 
 @serve.command(short_help="For MCP clients: editors, coding agents, chat applications.")
-@gathered(
+@options.gathered(
     "reach",
     Reach,
     click.option(
@@ -62,7 +52,11 @@ def serve() -> None:
         help="A web page's origin that may call it; may be repeated.  [default: none]",
     ),
     click.option(
-        "--rate", metavar="N", type=COUNT, default=600, help="Requests that each token may make a minute."
+        "--rate",
+        metavar="N",
+        type=options.COUNT,
+        default=600,
+        help="Requests that each token may make a minute.",
     ),
 )
 @click.option(
@@ -70,10 +64,10 @@ def serve() -> None:
     is_flag=True,
     help="Let the client approve, retire, edit and forget. Over HTTP its token says whether it may.",
 )
-@create_option
-@credit_option
-@withhold_option
-@gathered("library", Library, embedder_option, lessons_option, namespace_option, debug_option)
+@options.create
+@options.credit
+@options.withhold
+@options.gathered("library", Library, options.embedder, options.lessons, options.namespace, options.debug)
 def mcp(
     library: Library,
     reach: Reach,

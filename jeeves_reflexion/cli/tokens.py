@@ -8,15 +8,15 @@ from typing import TypeVar
 
 import click
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library
-from jeeves_reflexion.cli.options import debug_option, gathered, json_option, lessons_option
 from jeeves_reflexion.cli.screen import when
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.mcp.tokens import RIGHTS, Right, Tokens
 
 T = TypeVar("T")
 
-_of_address = gathered("library", Library, lessons_option, json_option, debug_option)
+_of_address = options.gathered("library", Library, options.lessons, options.json, options.debug)
 
 
 @click.group()

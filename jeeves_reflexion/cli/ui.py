@@ -10,15 +10,9 @@ from urllib.parse import urlencode
 import anyio
 import click
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.connections import existing, open_existing
 from jeeves_reflexion.cli.lessons.library import Library
-from jeeves_reflexion.cli.options import (
-    debug_option,
-    embedder_option,
-    gathered,
-    lessons_option,
-    namespace_option,
-)
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.text import one_line
 
@@ -41,16 +35,16 @@ from jeeves_reflexion.text import one_line
     multiple=True,
     help="Let other machines in, which know this one by NAME; may be repeated.",
 )
-@gathered(
+@options.gathered(
     "library",
     Library,
-    lessons_option,
-    namespace_option,
-    embedder_option,
+    options.lessons,
+    options.namespace,
+    options.embedder,
     click.option(
         "--by", metavar="NAME", default="the page", help="Who changes lessons here; kept in the history."
     ),
-    debug_option,
+    options.debug,
 )
 def ui(
     library: Library,

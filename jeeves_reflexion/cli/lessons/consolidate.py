@@ -7,16 +7,9 @@ from typing import Final
 
 import click
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.connections import ProvenModel, model_at
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
-from jeeves_reflexion.cli.options import (
-    Endpoint,
-    by_option,
-    dry_run_option,
-    embedder_option,
-    endpoint_options,
-    yes_option,
-)
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
@@ -35,9 +28,9 @@ _REVIEW: Final = (
     metavar="NAME",
     help="Ask this model, by its name at the endpoint.  [default: rules that need none]",
 )
-@endpoint_options
-@over_lessons(embedder_option, by_option, yes_option, dry_run_option)
-def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None:
+@options.endpoint
+@over_lessons(options.embedder, options.by, options.yes, options.dry_run)
+def consolidate(library: Library, model: str | None, endpoint: options.Endpoint) -> None:
     """Merge lessons that say the same, and retire those that harm.
 
     With --model a language model proposes, also which lessons contradict each other; each proposal is checked.
@@ -66,7 +59,7 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None
         raise found.stopped
 
 
-async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> Plan:
+async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.Endpoint) -> Plan:
     """What a model, or the rules, would do."""
     lessons = await all_lessons(store)
     known_of = await store.ledger.credits(max_age=0.0)

@@ -9,16 +9,8 @@ from typing import Any, Final, TypeVar
 import anyio
 import click
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.connections import open_existing, open_or_make
-from jeeves_reflexion.cli.options import (
-    EmbedderChoice,
-    F,
-    debug_option,
-    gathered,
-    json_option,
-    lessons_option,
-    namespace_option,
-)
 from jeeves_reflexion.cli.screen import Answers, when
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
@@ -52,7 +44,7 @@ class Found:
 class Library(Answers):
     """The lessons of one address and namespace, opened for each piece of work and closed after it."""
 
-    embedder: EmbedderChoice = "auto"
+    embedder: str = "auto"
 
     @staticmethod
     def default_address() -> str:
@@ -109,9 +101,11 @@ class Library(Answers):
         return matches[0]
 
 
-def over_lessons(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+def over_lessons(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F]:
     """Return what adds the options of all commands over lessons, after some more that a :class:`Library` takes."""
-    return gathered("library", Library, *options, lessons_option, namespace_option, json_option, debug_option)
+    return options.gathered(
+        "library", Library, *more, options.lessons, options.namespace, options.json, options.debug
+    )
 
 
 async def all_lessons(store: VectorLessonStore) -> list[Lesson]:

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import click
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.connections import credit_of
 from jeeves_reflexion.cli.lessons.library import (
     Library,
@@ -19,8 +20,6 @@ from jeeves_reflexion.cli.lessons.library import (
     short,
     task_excerpt,
 )
-from jeeves_reflexion.cli.lessons.look import kind_option
-from jeeves_reflexion.cli.options import Number, credit_option, embedder_option, top_k_option
 from jeeves_reflexion.cli.screen import lift_words
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
@@ -142,11 +141,11 @@ def _idle(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str
 
 @click.command(short_help="What a task would recall, and why.")
 @click.argument("task")
-@kind_option
+@options.kind
 @click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
-@top_k_option(default=5, help="How many at most.")
-@credit_option
-@over_lessons(embedder_option)
+@options.top_k(default=5, help="How many at most.")
+@options.credit
+@over_lessons(options.embedder)
 def why(
     library: Library, task: str, kind: str | None, tools: tuple[str, ...], k: int, *, credit: bool
 ) -> None:
@@ -181,7 +180,9 @@ def why(
 @click.command(short_help="What recalling fewer lessons would have scored, from the log.")
 @click.argument("namespaces", metavar="[NAMESPACE]...", nargs=-1)
 @click.option("--k", type=click.IntRange(min=1), help="Recall at most so many.")
-@click.option("--floor", metavar="SIMILARITY", type=Number(-1, 1), help="Recall nothing less similar.")
+@click.option(
+    "--floor", metavar="SIMILARITY", type=options.Number(-1, 1), help="Recall nothing less similar."
+)
 @click.option(
     "--order",
     type=click.Choice(["nearest", "newest", "oldest"]),
