@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
-_JSON = "jeeves_reflexion.cli.json"
-_DEBUG = "jeeves_reflexion.cli.debug"
-
 COUNT: Final = click.IntRange(1, 1_000_000_000)
 """How many of something a command is to find or show; more than that no store can count."""
 
@@ -92,25 +89,18 @@ def gathered(name: str, kind: type, *options: Callable[[Any], Any]) -> Callable[
     return add
 
 
-def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
-    def callback(ctx: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - click calls it so
-        ctx.meta[key] = value or ctx.meta.get(key, False)
-        return value
-
-    return callback
+def remembered(ctx: click.Context, flag: str) -> bool:
+    """Whether a flag such as ``--json`` was given, to whichever command of the line."""
+    return bool(ctx.meta.get(f"{__name__}{flag}", False))
 
 
-remember_json = _remember(_JSON)
+def remember(flag: str, ctx: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - as click calls
+    """Have a flag remembered; with its name a callback of click's."""
+    ctx.meta[f"{__name__}{flag}"] = value or remembered(ctx, flag)
+    return value
 
 
-def wants_json(ctx: click.Context) -> bool:
-    """Whether the command was asked to answer machines; errors then are JSON too."""
-    return bool(ctx.meta.get(_JSON, False))
-
-
-def as_debug(ctx: click.Context) -> bool:
-    """Whether errors are shown with their traceback."""
-    return bool(ctx.meta.get(_DEBUG, False))
+remember_json = functools.partial(remember, "--json")
 
 
 def _check_namespace(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -151,7 +141,7 @@ debug = click.option(
     "--debug",
     is_flag=True,
     expose_value=False,
-    callback=_remember(_DEBUG),
+    callback=functools.partial(remember, "--debug"),
     help="Show where an error came from.",
 )
 json = click.option(

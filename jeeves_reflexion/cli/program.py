@@ -96,11 +96,11 @@ class Program(click.Group):
             stopped = error.__context__
             if not isinstance(stopped, KeyboardInterrupt):  # a "no", or the end of the answers
                 raise
-            ctx.exit(report(stopped, as_json=options.wants_json(ctx), debug=options.as_debug(ctx)))
+            ctx.exit(report(stopped, ctx))
         except CAUGHT as error:
             if isinstance(error, BrokenPipeError):  # nobody reads any more, which click ends quietly
                 raise
-            ctx.exit(report(error, as_json=options.wants_json(ctx), debug=options.as_debug(ctx)))
+            ctx.exit(report(error, ctx))
 
 
 @click.group(

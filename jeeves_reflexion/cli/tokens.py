@@ -28,11 +28,7 @@ def tokens() -> None:
 
 
 def _within(library: Library, work: Callable[[Tokens], Awaitable[T]]) -> T:
-    library.namespace = library.namespace or "default"
-    try:
-        return library.within(lambda store: work(Tokens(store.store)))
-    finally:
-        library.namespace = ""
+    return library.within(lambda store: work(Tokens(store.store)))
 
 
 @tokens.command(short_help="Make a token for a client.")

@@ -58,7 +58,7 @@ class Library(Answers):
         async def opened() -> T:
             async with (
                 store_errors("use the lessons"),
-                open_store(self.store_address, self.namespace, self.embedder) as store,
+                open_store(self.store_address, self.namespace or "default", self.embedder) as store,
             ):
                 return await work(store)
 
