@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import metadata
 from typing import Final
 
@@ -57,34 +57,33 @@ def doctor(
 
     Nothing is written, and no key is ever shown. The exit code is that of the first thing that does not work.
     """
-    place = default_place() if address is None else address
-    found: dict[str, object] = {"version": f"{__version__}, Python {platform.python_version()}"}
-    installed = _extras()
-    found["extras"] = [name for name, there in installed.items() if there]
-    found["not installed"] = [name for name, there in installed.items() if not there]
-    found["embedder"] = _embedder()
+    place, installed = default_place() if address is None else address, _extras()
     failures: list[Exception] = []
-    try:
-        found["lessons"] = anyio.run(_lessons, place, namespace)
-    except (ReflexionError, VectorStoreError) as error:
-        failures.append(error)
-        found["lessons"] = f"{redact(place)}: {error}"
-    found["keys"] = ", ".join(f"{name} is {'set' if os.environ.get(name) else 'not set'}" for name in _KEYS)
-    if model is None:
-        found["model"] = "not asked: name one with --model"
-    else:
+
+    def tried(what: str, look: Callable[..., Awaitable[str]], *given: object) -> str:
         try:
-            found["model"] = anyio.run(_answer, endpoint, model)
-        except ReflexionError as error:
+            return anyio.run(look, *given)
+        except (ReflexionError, VectorStoreError) as error:
             failures.append(error)
-            found["model"] = f"{model}: {error}"
-    found["sandbox"] = _sandbox()
-    found["works"] = not failures
+            return f"{what}: {error}"
+
+    found: dict[str, object] = {
+        "version": f"{__version__}, Python {platform.python_version()}",
+        "extras": [name for name, there in installed.items() if there],
+        "not installed": [name for name, there in installed.items() if not there],
+        "embedder": _embedder(),
+        "lessons": tried(redact(place), _lessons, place, namespace),
+        "keys": ", ".join(f"{name} is {'set' if os.environ.get(name) else 'not set'}" for name in _KEYS),
+        "model": "not asked: name one with --model"
+        if model is None
+        else tried(model, _answer, endpoint, model),
+        "sandbox": _sandbox(),
+    }
     screen = Screen()
     if as_json:
-        screen.document(found)
+        screen.document({**found, "works": not failures})
     else:
-        screen.details({name: value for name, value in found.items() if name != "works"})
+        screen.details(found)
     ctx.exit(exit_code(failures[0]) if failures else 0)
 
 

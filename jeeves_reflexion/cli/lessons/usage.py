@@ -80,17 +80,19 @@ def stats(library: Library) -> None:
     Five each are named of the lessons that help most, help least, and were not recalled for 90 days.
     """
 
-    async def read(store: VectorLessonStore) -> tuple[list[Lesson], int, Credits]:
+    async def read(
+        store: VectorLessonStore,
+    ) -> tuple[list[Lesson], int, Credits, tuple[Counter[str], dict[str, float]]]:
         held = len(await store.quarantine.all())
-        return await all_lessons(store), held, await store.ledger.credits(max_age=0.0)
+        known = await store.ledger.credits(max_age=0.0)
+        return await all_lessons(store), held, known, await _usage(store.records)
 
-    lessons, held, known = library.within(read)
-    counts, last = library.within(lambda store: _usage(store.records))
+    lessons, held, known, (counts, last) = library.within(read)
     offered, withheld = counts["lessons_offered"], counts["lessons_withheld"]
     ranked = _ranked(lessons, known)
     best = [each for each in ranked if each["lift"].value > 0][:_NAMED]
     worst = [each for each in ranked[::-1] if each["lift"].value <= 0][:_NAMED]
-    stale = [each for each in _idle(lessons, last) if each["days"] >= HALF_LIFE_DAYS]
+    stale = _stale(lessons, last)
     numbers = {
         "count": len(lessons),
         "by_state": Counter(each.state for each in lessons),
@@ -103,38 +105,33 @@ def stats(library: Library) -> None:
         "library_lift": known.library_lift(),
         "stale": len(stale),
     }
-    told = [("helps most", each, lift_words(each["lift"])) for each in best]
-    told += [("helps least", each, lift_words(each["lift"])) for each in worst]
-    told += [
-        ("stale", each, f"{'not' if each['ever'] else 'never'} recalled in {each['days']:.0f} days")
-        for each in stale[:_NAMED]
-    ]
-    library.give(
-        {**numbers, "helps_most": best, "helps_least": worst, "stalest": stale[:_NAMED]},
-        details=(numbers,),
-        rows=[
-            brief(about["lesson"], what=what, state=about["lesson"].state, known=known)
-            for what, about, known in told
-        ],
-    )
+    rows = [_named("helps most", each, lift_words(each["lift"])) for each in best]
+    rows += [_named("helps least", each, lift_words(each["lift"])) for each in worst]
+    for each in stale[:_NAMED]:
+        ever = "not" if each["ever"] else "never"
+        rows.append(_named("stale", each, f"{ever} recalled in {each['days']:.0f} days"))
+    answer = {**numbers, "helps_most": best, "helps_least": worst, "stalest": stale[:_NAMED]}
+    library.give(answer, details=(numbers,), rows=rows)
+
+
+def _named(what: str, about: Mapping[str, Any], known: str) -> dict[str, str]:
+    return brief(about["lesson"], what=what, state=about["lesson"].state, known=known)
 
 
 def _ranked(lessons: Sequence[Lesson], known: Credits) -> list[dict[str, Any]]:
     """The lessons with enough data, those that help most first."""
-    lifts = ((each, known.lift(each.id)) for each in lessons)
-    found: list[dict[str, Any]] = [
-        {"lesson": each, "lift": lift} for each, lift in lifts if lift.value is not None
-    ]
+    found: list[dict[str, Any]] = [{"lesson": each, "lift": known.lift(each.id)} for each in lessons]
+    found = [each for each in found if each["lift"].value is not None]
     return sorted(found, key=lambda each: (-each["lift"].value, each["lesson"].id))
 
 
-def _idle(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str, Any]]:
-    """The active lessons with the days since their last recall, the longest first; ``ever``: that there was one."""
+def _stale(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The active lessons that were not recalled for long, the longest first; ``ever``: that they were."""
     found: list[dict[str, Any]] = []
     for each in lessons:
         since = max(last.get(each.id, 0.0), each.provenance.created_at)
-        if each.state == "active" and since:
-            days = max(time.time() - since, 0.0) / 86_400.0
+        days = max(time.time() - since, 0.0) / 86_400.0
+        if each.state == "active" and since and days >= HALF_LIFE_DAYS:
             found.append({"lesson": each, "days": days, "ever": each.id in last})
     return sorted(found, key=lambda each: -each["days"])
 
