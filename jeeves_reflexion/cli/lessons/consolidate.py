@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.connections import ProvenModel, model_at
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
@@ -78,8 +77,12 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.E
 
 
 def _show(library: Library, found: Plan) -> None:
-    for row in _rows(found):
-        library.screen.entry(row)
+    for step in found.steps:
+        operation, reason = step.operation, step.operation.reason
+        for delta in step.deltas:
+            change = change_of(delta.before, delta.after, told=reason)
+            about = {"operation": operation.kind, "change": change, "reason": reason or "-"}
+            library.screen.entry(brief(delta.before, **about))
     for number, group in enumerate(found.review, 1):
         for lesson in group:
             library.screen.entry(brief(lesson, operation=f"to review {number}"))
@@ -87,17 +90,3 @@ def _show(library: Library, found: Plan) -> None:
         library.screen.note(_REVIEW, "dim")
     for refused in found.refused:
         library.screen.note(f"refused: {refused.proposal}: {refused.why}")
-
-
-def _rows(found: Plan) -> Iterator[dict[str, str]]:
-    for step in found.steps:
-        operation = step.operation
-        for delta in step.deltas:
-            before, after = delta.before, delta.after
-            yield {
-                "id": short(after.id),
-                "operation": operation.kind,
-                "change": change_of(before, after, told=operation.reason),
-                "reason": operation.reason or "-",
-                "lesson": before.text,
-            }

@@ -15,7 +15,7 @@ import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.connections import origin_at
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, over_lessons, short, task_excerpt
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, over_lessons, task_excerpt
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.agents_file import MOST_CHARACTERS, block_of, ranked, update_file
 from jeeves_reflexion.lessons.exchange import (
@@ -135,15 +135,14 @@ class _Transfer:
 
 
 def _row(what: str, line: Line, plan: ImportPlan) -> dict[str, str]:
-    return {
-        "id": short(line.lesson.id),
-        "what": what,
-        "state": "-" if line.reason else line.lesson.state,
-        "why": line.reason or "-",
-        "was": plan.stored[line.lesson.id].text if what == "changed" else "-",
-        "task": task_excerpt(line.lesson),
-        "lesson": line.lesson.text,
-    }
+    return brief(
+        line.lesson,
+        what=what,
+        state="-" if line.reason else line.lesson.state,
+        why=line.reason or "-",
+        was=plan.stored[line.lesson.id].text if what == "changed" else "-",
+        task=task_excerpt(line.lesson),
+    )
 
 
 def _is_new(library: Library, *, create: bool) -> bool:

@@ -135,15 +135,9 @@ def short(lesson_id: str) -> str:
 
 def row(lesson: Lesson, **more: str) -> dict[str, str]:
     """Return a lesson as one item of a list, with further columns before its task."""
-    score = lesson.provenance.score
-    return {
-        "id": short(lesson.id),
-        "date": when(lesson.provenance.created_at, "%Y-%m-%d") or "-",
-        "score": "-" if score is None else f"{score:.2f}",
-        **more,
-        "task": task_excerpt(lesson),
-        "lesson": lesson.text,
-    }
+    at, score = when(lesson.provenance.created_at, "%Y-%m-%d"), lesson.provenance.score
+    scored = "-" if score is None else f"{score:.2f}"
+    return brief(lesson, date=at or "-", score=scored, **more, task=task_excerpt(lesson))
 
 
 def brief(lesson: Lesson, **about: str) -> dict[str, str]:

@@ -17,7 +17,6 @@ from jeeves_reflexion.cli.lessons.library import (
     all_lessons,
     brief,
     over_lessons,
-    short,
     task_excerpt,
 )
 from jeeves_reflexion.cli.screen import lift_words
@@ -217,12 +216,11 @@ def policy(
 
 def _row(item: RecalledLesson, where: str) -> dict[str, str]:
     known = item.lift is not None and item.lift.value is not None
-    return {
-        "id": short(item.lesson.id),
-        "where": where,
-        "similarity": f"{item.similarity:.2f}",
-        "lift": lift_words(item.lift) if known else "-",
-        "reason": item.reason,
-        "task": task_excerpt(item.lesson),
-        "lesson": item.lesson.text,
-    }
+    return brief(
+        item.lesson,
+        where=where,
+        similarity=f"{item.similarity:.2f}",
+        lift=lift_words(item.lift) if known else "-",
+        reason=item.reason,
+        task=task_excerpt(item.lesson),
+    )
