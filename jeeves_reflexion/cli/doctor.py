@@ -16,9 +16,10 @@ import click
 
 from jeeves_reflexion import __version__
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import model_at, open_existing, origin_at
 from jeeves_reflexion.cli.failures import exit_code
+from jeeves_reflexion.cli.models import model_at
 from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.stores import open_existing, origin_at
 from jeeves_reflexion.errors import ReflexionError
 from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.protocols import Message

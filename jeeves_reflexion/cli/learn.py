@@ -8,9 +8,10 @@ import anyio
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import ProvenModel, model_at, open_or_make
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.lessons.library import Library, over_lessons, short, task_excerpt
+from jeeves_reflexion.cli.models import ProvenModel, model_at
+from jeeves_reflexion.cli.stores import open_or_make
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.loop.learner import Learner
 from jeeves_reflexion.loop.transcripts import Transcript, learn_transcripts, read_transcripts

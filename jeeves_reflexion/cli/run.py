@@ -14,9 +14,10 @@ import click
 
 from jeeves_reflexion.agents import ReAct, mcp_tools
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import ProvenModel, credit_of, model_at, open_or_make
 from jeeves_reflexion.cli.failures import Interrupted
+from jeeves_reflexion.cli.models import ProvenModel, model_at
 from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.stores import credit_of, open_or_make
 from jeeves_reflexion.cli.user_code import load, of_user
 from jeeves_reflexion.events import Event, RunFinished
 from jeeves_reflexion.lessons import LessonSettings, ModelCheck

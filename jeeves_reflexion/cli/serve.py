@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import credit_of
 from jeeves_reflexion.cli.lessons.library import Library
+from jeeves_reflexion.cli.stores import credit_of
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 

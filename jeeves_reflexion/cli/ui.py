@@ -11,8 +11,8 @@ import anyio
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import existing, open_existing
 from jeeves_reflexion.cli.lessons.library import Library
+from jeeves_reflexion.cli.stores import existing, open_existing
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.text import one_line
 

@@ -17,7 +17,7 @@ import click
 
 from jeeves_reflexion import events
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import key_of, model_at
+from jeeves_reflexion.cli.models import key_of, model_at
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.events import Event

@@ -7,7 +7,6 @@ from typing import Final
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import ProvenModel, model_at
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
@@ -72,6 +71,8 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.E
         # Those that are like no other: the rules look at their effect alone.
         alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
         return await plan([*groups, *alone], RuleConsolidator(known=known))
+    from jeeves_reflexion.cli.models import ProvenModel, model_at  # noqa: PLC0415 - no other command here needs a model
+
     async with model_at(endpoint, model) as asked:
         return await plan(groups, LLMConsolidator(ProvenModel(asked), known=known))
 

@@ -14,8 +14,8 @@ import anyio
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import origin_at
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, over_lessons, task_excerpt
+from jeeves_reflexion.cli.stores import origin_at
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.agents_file import MOST_CHARACTERS, block_of, ranked, update_file
 from jeeves_reflexion.lessons.exchange import (

@@ -10,8 +10,8 @@ import anyio
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import open_existing, open_or_make
 from jeeves_reflexion.cli.screen import Answers, when
+from jeeves_reflexion.cli.stores import open_existing, open_or_make
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.quarantine import Held

@@ -10,7 +10,6 @@ import anyio
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import embedder_for, existing, lesson_store_errors
 from jeeves_reflexion.cli.lessons.library import (
     Found,
     Library,
@@ -22,6 +21,7 @@ from jeeves_reflexion.cli.lessons.library import (
     short,
 )
 from jeeves_reflexion.cli.screen import when
+from jeeves_reflexion.cli.stores import embedder_for, existing, lesson_store_errors
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.history import Entry

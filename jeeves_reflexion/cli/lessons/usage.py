@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.connections import credit_of
 from jeeves_reflexion.cli.lessons.library import (
     Library,
     all_lessons,
@@ -20,6 +19,7 @@ from jeeves_reflexion.cli.lessons.library import (
     task_excerpt,
 )
 from jeeves_reflexion.cli.screen import lift_words
+from jeeves_reflexion.cli.stores import credit_of
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
