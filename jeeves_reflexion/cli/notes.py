@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.screen import Answers
 from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.summary import counted
+from jeeves_reflexion.summary import counted, when
 from jeeves_reflexion.tasknotes import (
     NoteHistory,
     ReflectionStoreError,
@@ -109,7 +108,7 @@ def show(answers: Notes, task: str) -> None:
     )
     for change in found.changes:
         if change.kind != "stored":
-            at = _when(change.at, "%Y-%m-%d %H:%M")
+            at = when(change.at.timestamp(), "%Y-%m-%d %H:%M")
             answers.screen.note(f"{at}  {change.old} -> {change.new}: {change.reason}")
 
 
@@ -153,7 +152,7 @@ def _row(history: NoteHistory) -> dict[str, str]:
     times = times or [each.reflection.reflected_at for each in history.versions]
     return {
         "id": history.identity[:_SHORT_ID],
-        "date": _when(max(times)) if times else "-",
+        "date": when(max(times).timestamp()) if times else "-",
         "version": f"version {history.current}",
         "reflections": counted(history.run_count, "reflection"),
         "description": abridge(history.description, _EXCERPT) or "(no description)",
@@ -166,7 +165,7 @@ def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str
     current = "current" if number == history.current else ""
     return {
         "version": str(number),
-        "date": _when(version.reflection.reflected_at) if version else "-",
+        "date": when(version.reflection.reflected_at.timestamp()) if version else "-",
         "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
         "runs": counted(len(scores), "run"),
         "state": "taken back" if version and version.withdrawn else current,
@@ -183,7 +182,3 @@ def _document(history: NoteHistory) -> dict[str, object]:
         "run_count": history.run_count,
         "reflection": None if reflection is None else reflection_document(reflection),
     }
-
-
-def _when(moment: datetime.datetime, form: str = "%Y-%m-%d") -> str:
-    return moment.astimezone().strftime(form)

@@ -10,9 +10,9 @@ import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library
-from jeeves_reflexion.cli.screen import when
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.mcp.tokens import RIGHTS, Right, Tokens
+from jeeves_reflexion.summary import when
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def list_(library: Library) -> None:
     rows = [
         {
             "name": each.name,
-            "date": when(each.created_at, "%Y-%m-%d"),
+            "date": when(each.created_at),
             "rights": ", ".join(each.rights),
             "namespaces": ", ".join(each.namespaces),
         }

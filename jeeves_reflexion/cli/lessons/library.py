@@ -10,7 +10,7 @@ import anyio
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.screen import Answers, when
+from jeeves_reflexion.cli.screen import Answers
 from jeeves_reflexion.cli.stores import open_existing, open_or_make
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
@@ -18,6 +18,7 @@ from jeeves_reflexion.lessons.quarantine import Held
 from jeeves_reflexion.lessons.records import VOTES
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.loop.lesson_address import default_place
+from jeeves_reflexion.summary import when
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Lesson
 
@@ -135,7 +136,7 @@ def short(lesson_id: str) -> str:
 
 def row(lesson: Lesson, **more: str) -> dict[str, str]:
     """Return a lesson as one item of a list, with further columns before its task."""
-    at, score = when(lesson.provenance.created_at, "%Y-%m-%d"), lesson.provenance.score
+    at, score = when(lesson.provenance.created_at), lesson.provenance.score
     scored = "-" if score is None else f"{score:.2f}"
     return brief(lesson, date=at or "-", score=scored, **more, task=task_excerpt(lesson))
 

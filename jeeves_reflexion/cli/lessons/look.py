@@ -20,12 +20,11 @@ from jeeves_reflexion.cli.lessons.library import (
     row,
     short,
 )
-from jeeves_reflexion.cli.screen import when
 from jeeves_reflexion.cli.stores import embedder_for, existing, lesson_store_errors
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.history import Entry
-from jeeves_reflexion.summary import counted
+from jeeves_reflexion.summary import counted, when
 from jeeves_reflexion.types import LessonState, Lift
 from vectorstores import Reembedding
 from vectorstores import reembed as move

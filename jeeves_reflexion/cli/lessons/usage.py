@@ -18,7 +18,6 @@ from jeeves_reflexion.cli.lessons.library import (
     over_lessons,
     task_excerpt,
 )
-from jeeves_reflexion.cli.screen import lift_words
 from jeeves_reflexion.cli.stores import credit_of
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
@@ -34,7 +33,7 @@ from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
 from jeeves_reflexion.redaction import redact_record
-from jeeves_reflexion.summary import counted
+from jeeves_reflexion.summary import counted, lift_words
 from jeeves_reflexion.types import Lesson, Recall, RecalledLesson, Task
 from vectorstores.base import RecordStore
 
