@@ -15,7 +15,7 @@ from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results, Tried
 from jeeves_reflexion.web.renderer import number_of, page
-from jeeves_reflexion.web.runs import RunFolder, Runs, pictures
+from jeeves_reflexion.web.runs import RunFolder, Runs, Seen, pictures
 
 _PAGE: Final = 100
 
@@ -46,7 +46,8 @@ class RunPages:
 
         def read() -> dict[str, Any]:
             run = self._runs.get(request.query_params.get("run", ""))
-            results = run.results()
+            tries = run.refresh().values()
+            results = run.results(tries)
             state, at = run.state()
             tasks = _tasks(results.rows)
             return {
@@ -59,7 +60,7 @@ class RunPages:
                     (part, Markup(made))  # noqa: S704 - rendered with its texts escaped
                     for part, made in pictures(run.name, results)
                 ],
-                "counts": [_counts(results, arm) for arm in results.arms],
+                "counts": [_counts(results, arm, tries) for arm in results.arms],
                 "tasks": tasks[first : first + _PAGE],
                 "total": len(tasks),
                 "following": first + _PAGE if len(tasks) > first + _PAGE else None,
@@ -75,19 +76,19 @@ class RunPages:
 
         def read() -> dict[str, Any]:
             run = self._runs.get(name)
-            tries = [(at, entry) for at, entry in run.refresh().items() if at.task_id == task_id]
+            tries = {at: seen for at, seen in run.refresh().items() if at.task_id == task_id}
             if not tries:
                 raise ExperimentError(f"run {name!r} made no attempt at a task {task_id!r}")
-            played = list(dict.fromkeys((at.arm, at.seed) for at, _ in tries))
+            played = list(dict.fromkeys((at.arm, at.seed) for at in tries))
             wanted = (asked.get("arm", ""), asked.get("seed", ""))
             chosen = next((each for each in played if (each[0], str(each[1])) == wanted), played[0])
-            own = [(at, entry) for at, entry in tries if (at.arm, at.seed) == chosen]
+            own = sorted((at for at in tries if (at.arm, at.seed) == chosen), key=lambda at: at.trial)
             return {
                 "run": run,
                 "task_id": task_id,
                 "played": played,
                 "chosen": chosen,
-                "story": sorted(own, key=lambda each: each[0].trial),
+                "story": [(at, run.entry(tries[at])) for at in own],
                 "live": run.state()[0] == "going on",
             }
 
@@ -110,15 +111,15 @@ def _tasks(tries: Iterable[Tried]) -> list[tuple[str, str, list[tuple[str, int, 
     ]
 
 
-def _counts(results: Results, arm: ArmName) -> dict[str, Any]:
+def _counts(results: Results, arm: ArmName, tries: Iterable[Seen]) -> dict[str, Any]:
     """Say of an arm what it did so far."""
-    own, cost = [each for each in results.rows if each.arm == arm], results.cost(arm)
+    own, cost = [each for each in tries if each.row.arm == arm], results.cost(arm)
     return {
         "arm": arm,
         "attempts": cost.tries,
-        "tasks": len({(each.seed, each.split, each.task.id) for each in own}),
+        "tasks": len({(each.row.seed, each.row.split, each.row.task.id) for each in own}),
         "solved": cost.solved,
-        "learned": sum(each.trial.reflection is not None for each in own),
-        "recalled": sum(len(each.trial.recall.offered) for each in own if each.trial.recall),
-        "errors": sum(each.trial.attempt.error is not None for each in own),
+        "learned": sum(each.learned for each in own),
+        "recalled": sum(each.recalled for each in own),
+        "errors": sum(each.error for each in own),
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
@@ -18,11 +18,23 @@ from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.report.page import curves
 from jeeves_reflexion.experiments.results import Curve, Results, Split, Tried
-from jeeves_reflexion.types import Lesson, Task
+from jeeves_reflexion.types import Attempt, Evaluation, Task, Trial
 
 _DEPTH: Final = 3
 _TAIL: Final = 65_536
 Mark: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one attempt of a run came to, without its texts; whole it lies at ``start`` in the journal."""
+
+    row: Tried
+    recalled: int
+    learned: bool
+    error: bool
+    start: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -31,8 +43,7 @@ class RunFolder:
 
     name: str
     path: Path
-    tries: dict[Position, Entry] = field(default_factory=dict)
-    _lessons: dict[str, Lesson] = field(default_factory=dict)
+    tries: dict[Position, Seen] = field(default_factory=dict)
     _made: float = 0.0
     _read: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -61,13 +72,11 @@ class RunFolder:
         except (OSError, OverflowError, *UNREADABLE) as error:
             raise ExperimentError(f"the configuration of run {self.name} can't be read: {error}") from error
 
-    def results(self) -> Results:
-        """Return what came of the run so far; raises :class:`ExperimentError`. Blocks."""
+    def results(self, tries: Iterable[Seen]) -> Results:
+        """Return what attempts came to; raises :class:`ExperimentError`."""
         results, _ = self.begun()
-        for position, entry in self.refresh().items():
-            arm, task = arm_of(position.arm).name, _task(position.task_id)
-            results.rows.append(Tried(arm, position.seed, task, entry.trial, position.split, entry.scored))
-            results.scored = results.scored or entry.scored is not None
+        results.rows = [each.row for each in tries]
+        results.scored = any(row.scored is not None for row in results.rows)
         return results
 
     def state(self) -> tuple[str, float]:
@@ -91,7 +100,7 @@ class RunFolder:
             pass  # nothing says that it ended
         return "going on", at
 
-    def refresh(self) -> dict[Position, Entry]:
+    def refresh(self) -> dict[Position, Seen]:
         """Read what is new in the journal, and return all attempts.
 
         Raises :class:`ExperimentError` for a line that can't be read. Blocks.
@@ -101,7 +110,7 @@ class RunFolder:
             try:
                 made = _modified(self.path / "config.json")  # written once
                 if made != self._made or _size(path) < self._read:  # it was put in the place of another
-                    self.tries, self._lessons, self._read, self._made = {}, {}, 0, made
+                    self.tries, self._read, self._made = {}, 0, made
                 with path.open("rb") as file:
                     file.seek(self._read)
                     for line in file:
@@ -117,7 +126,8 @@ class RunFolder:
         try:
             row = json.loads(line)
             if row["kind"] == "try":
-                self.tries[_position(row)] = Entry.of(row).held(self._lessons)
+                position = _position(row)
+                self.tries[position] = _seen(position, row, self._read, len(line))
             elif row["kind"] == "void":
                 for each in row["places"]:
                     self.tries.pop(_position(each), None)
@@ -125,6 +135,15 @@ class RunFolder:
             raise ExperimentError(
                 f"the journal of run {self.name} can't be read at byte {self._read}: {error!r}"
             ) from error
+
+    def entry(self, seen: Seen) -> Entry:
+        """Read an attempt whole; raises :class:`ExperimentError`. Blocks."""
+        try:
+            with (self.path / "journal.jsonl").open("rb") as file:
+                file.seek(seen.start)
+                return Entry.of(json.loads(file.read(seen.size)))
+        except (OSError, *UNREADABLE) as error:
+            raise ExperimentError(f"an attempt of run {self.name} can't be read: {error!r}") from error
 
 
 class Runs:
@@ -184,6 +203,21 @@ def _curve(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> Cur
     so_far = [replace(results, trials=number).curve(arm, by=judge, split=split) for number in trials]
     points = tuple(curve.points[-1] for curve in so_far if curve.points)
     return Curve(arm, points, judge, len(results.seeds))
+
+
+def _seen(position: Position, row: Mapping[str, Any], start: int, size: int) -> Seen:
+    result, scored = row["result"], row["scored"]
+    trial = Trial(position.trial, Attempt(""), Evaluation(None), passed=bool(result["passed"]))
+    verdict = None if scored is None else Evaluation(None, passed=bool(scored["passed"]))
+    arm, task = cast("ArmName", position.arm), _task(position.task_id)
+    return Seen(
+        Tried(arm, position.seed, task, trial, position.split, verdict),
+        len((result["recall"] or {}).get("offered", ())),
+        result["reflection"] is not None,
+        result["attempt"]["error"] is not None,
+        start,
+        size,
+    )
 
 
 def _task(name: str) -> Task:
