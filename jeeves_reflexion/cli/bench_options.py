@@ -26,16 +26,11 @@ def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...
         raise click.BadParameter(f"{value!r} is no list of whole numbers such as 0,1,2") from None
 
 
-def _tokens(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    try:
-        first, second = (int(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not two whole numbers such as 2000,300") from None
-    if first < 0 or second < 0:
-        raise click.BadParameter("tokens can't be below 0")
-    return first, second
+def _tokens(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    found = None if value is None else numbers(ctx, option, value)
+    if found is not None and (len(found) != 2 or min(found) < 0):
+        raise click.BadParameter(f"{value!r} is not two whole numbers such as 2000,300")
+    return found
 
 
 def cores() -> int:

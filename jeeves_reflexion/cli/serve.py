@@ -89,12 +89,8 @@ def mcp(
     if reach.http is not None and library.namespace != "default":
         raise click.UsageError("over HTTP a token says which namespaces: make one with --for NS")
     settings = LessonSettings(credit=credit_of(asked=bool(credit), withhold=withhold))
-
-    def opened(store: VectorLessonStore) -> VectorLessonStore:
-        return VectorLessonStore(store.store, settings=settings)
-
     serving = _over_stdio(library, review=review) if reach.http is None else _over_http(library, reach)
-    library.within(lambda store: serving(opened(store)), create=create)
+    library.within(lambda store: serving(VectorLessonStore(store.store, settings=settings)), create=create)
 
 
 def _over_stdio(library: Library, *, review: bool) -> Callable[[VectorLessonStore], Awaitable[None]]:
