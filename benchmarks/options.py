@@ -14,7 +14,7 @@ import click
 
 from jeeves_reflexion import ConfigurationError, OpenAIModel, ReflexionError
 from jeeves_reflexion.cli.bench_options import check_folder, check_prices
-from jeeves_reflexion.cli.connections import embedder_for
+from jeeves_reflexion.cli.stores import embedder_for
 from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_names
 from jeeves_reflexion.models.prices import Prices
 from vectorstores import Embedder

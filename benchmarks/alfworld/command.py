@@ -23,7 +23,7 @@ from jeeves_reflexion.cli.bench_options import (
     track_option,
     tracked,
 )
-from jeeves_reflexion.cli.options import COUNT, embedder_option
+from jeeves_reflexion.cli.options import COUNT, embedder
 from jeeves_reflexion.experiments import ARMS, PlainProgress, recall_settings
 from jeeves_reflexion.experiments.location import run_location
 
@@ -66,7 +66,7 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 )
 @key_option
 @recall_options
-@embedder_option
+@embedder
 @model_options
 @cluster_options
 @click.option(

@@ -23,7 +23,7 @@ from jeeves_reflexion.cli.bench_options import (
     track_option,
     tracked,
 )
-from jeeves_reflexion.cli.options import embedder_option
+from jeeves_reflexion.cli.options import embedder
 from jeeves_reflexion.experiments import ARMS, PlainProgress, estimate, recall_settings
 from jeeves_reflexion.experiments.location import run_location
 from jeeves_reflexion.summary import counted
@@ -102,7 +102,7 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
 @holdout_option("question")
 @key_option
 @recall_options
-@embedder_option
+@embedder
 @click.option("--step-limit", type=click.IntRange(min=2), default=STEP_LIMIT, show_default=True)
 @click.option(
     "--context-limit",

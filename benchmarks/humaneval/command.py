@@ -21,7 +21,7 @@ from jeeves_reflexion.cli.bench_options import (
     track_option,
     tracked,
 )
-from jeeves_reflexion.cli.options import embedder_option
+from jeeves_reflexion.cli.options import embedder
 from jeeves_reflexion.experiments import ARMS, ArmName, PlainProgress, Results, arm_of
 from jeeves_reflexion.experiments.location import run_location
 
@@ -86,7 +86,7 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
     show_default=True,
     help="Time for the hidden tests of a solution.",
 )
-@embedder_option
+@embedder
 @folder_options
 @track_option
 @spending_options
