@@ -9,7 +9,7 @@ from jeeves_reflexion.experiments import JudgedBy, Results, cost_table
 from jeeves_reflexion.statistics import wilson
 from jeeves_reflexion.types import JSON
 
-from ..report import counted_share, share_json, table
+from ..report import counted_share, table
 from .experiment import at_the_end, confusion
 from .figures import confusion_table
 from .scoring import Scored, by_problem, estimates
@@ -112,23 +112,8 @@ def _right(results: Results) -> str:
     return table(["arm", *heads], rows)
 
 
-def run_json(results: Results) -> dict[str, JSON]:
-    """Return a run's figures."""
-    curves: dict[str, JSON] = {
-        arm: [
-            {"trial": point.trial, **(share_json(point.share, "right") or {})}
-            for point in results.curve(arm, by="oracle").points
-        ]
-        for arm in results.arms
-    }
-    figures: dict[str, JSON] = {
-        "problems": len(results.tasks),
-        "seeds": list(results.seeds),
-        "judged_by": results.judged_by,
-        "right_by_hidden_tests": curves,
-        "costs": {arm: results.cost(arm).as_json() for arm in results.arms},
-        "interrupted": results.interrupted,
-    }
-    if results.judged_by == "self":
-        figures["own_tests"] = {arm: confusion(results, arm).as_json() for arm in results.arms}
-    return figures
+def own_figures(results: Results) -> dict[str, JSON]:
+    """Return what own tests and hidden tests say of the solutions that stand, as JSON; nothing of an oracle's run."""
+    if results.judged_by != "self":
+        return {}
+    return {"own_tests": {arm: confusion(results, arm).as_json() for arm in results.arms}}
