@@ -45,23 +45,6 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 )
 @click.option("--limit", type=click.IntRange(min=1), help="The first so many questions; by default all.")
 @click.option(
-    "--agent", type=click.Choice(["react", "cot"]), default="react", show_default=True, help="How it answers."
-)
-@click.option(
-    "--pages",
-    type=click.Choice(["question", "bm25"]),
-    default="question",
-    show_default=True,
-    help="What is searched: the question's paragraphs, or an index of all.",
-)
-@click.option(
-    "--context",
-    type=click.Choice(["none", "all", "supporting"]),
-    default="all",
-    show_default=True,
-    help="For cot: the paragraphs in the prompt; the paper's are the supporting ones.",
-)
-@click.option(
     "--judge",
     type=click.Choice(["oracle", "self"]),
     default="oracle",
@@ -94,9 +77,6 @@ def hotpotqa(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
         **setting_of(options, "hotpotqa", judged_by=options["judge"]),
         questions=tuple(load_questions(options["data"])[: options["limit"]]),
         model=required_model(options, "nobody answers the questions"),
-        agent=options["agent"],
-        pages=options["pages"],
-        context=options["context"],
         step_limit=options["step_limit"],
         context_limit=options["context_limit"],
     )

@@ -35,9 +35,8 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
     "--data",
     type=click.Path(path_type=Path),
     required=True,
-    help="Problems: HumanEval, MBPP or alike, .jsonl or .jsonl.gz.",
+    help="HumanEval, or problems of its form: .jsonl or .jsonl.gz.",
 )
-@click.option("--challenge", is_flag=True, help="With MBPP: its challenge tests are hidden tests, too.")
 @click.option("--limit", type=click.IntRange(min=1), help="The first so many problems.")
 @arms_option("retry,reflexion")
 @plan_options("problem", k=3, workers=cores)
@@ -82,7 +81,7 @@ def humaneval(**options: Any) -> None:  # noqa: ANN401 - click hands over what i
     _check_arms(options["arms"])
     setting = Setting(
         **setting_of(options, "humaneval", judged_by=options["judge"]),
-        problems=load_problems(options["data"], challenge=options["challenge"])[: options["limit"]],
+        problems=load_problems(options["data"])[: options["limit"]],
         model=required_model(options, "nobody writes the functions"),
         tests=options["tests"],
         most_tests=options["most_tests"],

@@ -101,7 +101,7 @@ RUNS: Final = (
         500,
         Plan(_MORE, trials=4, seeds=(0, 1, 2), k=5, holdout=0.4),
         "six steps, prompts of 3,896 tokens",
-        ("--judge", "oracle", "--agent", "react", "--pages", "question", "--holdout", "0.4"),
+        ("--judge", "oracle", "--holdout", "0.4"),
         5,
         Expected(4_500, 250),
     ),

@@ -75,8 +75,8 @@ def test_a_run_with_a_model_keeps_gold_from_it(questions, tmp_path):
     assert len(rows[1].trial.recall.offered) == 1
 
 
-def played(questions, out, plan, model, **more):
-    setting = Setting(plan, out, HashingEmbedder(), questions=tuple(questions), model=model, **more)
+def played(questions, out, plan, model):
+    setting = Setting(plan, out, HashingEmbedder(), questions=tuple(questions), model=model)
     return anyio.run(lambda: run(setting, say=str)).rows
 
 
@@ -104,10 +104,3 @@ def test_a_run_is_not_overwritten(given, tmp_path):
     assert isinstance(again.exception, ConfigurationError)
     resumed = CliRunner().invoke(hotpotqa, [*options, "--resume"])
     assert resumed.exit_code == 0, resumed.output
-
-
-def test_an_index_of_all_paragraphs_is_searched(questions, tmp_path):
-    model = ScriptedModel(["Thought: t\nAction: Search[zinc]", "Thought: t\nAction: Finish[x]"] * 4)
-    rows = played(questions, tmp_path, Plan(("retry",), trials=1, workers=1), model, pages="bm25")
-    assert len(rows) == 4
-    assert not any(row.trial.attempt.error for row in rows)

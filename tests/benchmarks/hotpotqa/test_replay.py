@@ -310,7 +310,7 @@ def test_no_file_and_an_empty_one_are_errors(tmp_path):
     with pytest.raises(ConfigurationError, match="can't be read"):
         read_log(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").touch()
-    with pytest.raises(ConfigurationError, match="holds no questions"):
+    with pytest.raises(ConfigurationError, match="is empty; expected a question"):
         read_log(tmp_path / "empty.jsonl")
 
 

@@ -43,7 +43,7 @@ def test_several_samples_of_a_problem_give_pass_at_k(tiny, write):
 def test_errors_are_messages(tiny, write):
     done = call("score", write("bad.jsonl", {"task_id": "Tiny/double"}), "--data", tiny)
     assert done.exit_code == 1
-    assert "line 1: neither 'completion' nor 'solution'" in done.output
+    assert "line 1: completion: Field required; expected a solution" in done.output
     assert "Traceback" not in done.output
 
 
