@@ -129,6 +129,4 @@ def _setting(options: dict[str, Any]) -> Setting:
         lessons=folder,
         model=model,
         repeats=repeats_of(options, model),
-        show_commands=options["admissible"],
-        free_thoughts=options["free_thoughts"],
     )

@@ -25,8 +25,7 @@ NAMESPACE = "alfworld"
 class Setting(RunSetting):
     """What one run plays, and with what.
 
-    ``free_thoughts`` lets a model think without taking a turn for it. ``lessons`` is a folder to start from and to
-    leave behind; a database for the run's lessons alone is in ``runs_on``.
+    ``lessons`` is a folder to start from and to leave behind; a database for the run's lessons alone is in ``runs_on``.
     """
 
     games_folder: Path | None = None
@@ -36,8 +35,6 @@ class Setting(RunSetting):
     step_limit: int = STEP_LIMIT
     lessons: Path | None = None
     repeats: int | None = None
-    show_commands: bool = False
-    free_thoughts: bool = False
 
     def __post_init__(self) -> None:
         RunSetting.__post_init__(self)

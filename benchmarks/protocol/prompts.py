@@ -81,9 +81,7 @@ async def prompts() -> dict[str, str]:
 
 def _moves(model: ScriptedModel, kind: str) -> Callable[[], Awaitable[object]]:
     """Two moves of a game of that type; the second prompt holds the first move's answer."""
-    player = ModelPlayer(
-        model, Task("A game.", kind=kind, metadata={DIALECT: "put"}), _LESSONS, thoughts_cost=True
-    )
+    player = ModelPlayer(model, Task("A game.", kind=kind, metadata={DIALECT: "put"}), _LESSONS)
 
     async def play() -> None:
         for observation in ("You are in the middle of a room. Your task is to: do it.", "Nothing happens."):
