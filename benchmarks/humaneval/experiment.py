@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from jeeves_reflexion import ChatModel, ConfigurationError, Evaluator, LessonReflector, Reflexion, Task
-from jeeves_reflexion.experiments import ArmName, Results, Tried, Watcher, arm_lessons
+from jeeves_reflexion.experiments import ArmName, Results, Watcher, arm_lessons
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.location import LessonLocation
 from vectorstores import JSON, VectorStore
@@ -79,25 +79,11 @@ def task_of(problem: Problem) -> Task:
     )
 
 
-def at_the_end(results: Results, arm: ArmName) -> dict[str, list[bool]]:
-    """Return of each task whether the solution that stands at the end is right by the hidden tests, for each seed."""
-    found: dict[str, list[bool]] = {}
-    for row in _last(results, arm):
-        right = row.trial.passed if row.scored is None else bool(row.scored.passed)
-        found.setdefault(row.task.id, []).append(right)
-    return found
-
-
-def _last(results: Results, arm: ArmName) -> list[Tried]:
-    """The last try of each task and seed."""
-    rows = [row for row in results.rows if row.arm == arm and row.split == "learning"]
-    return list({(row.seed, row.task.id): row for row in rows}.values())
-
-
 def confusion(results: Results, arm: ArmName) -> Confusion:
     """Count both verdicts on the solutions that stand at the end of a self-judged run, one for each task and seed."""
+    rows = [row for row in results.rows if row.arm == arm and row.split == "learning"]
     pairs = []
-    for row in _last(results, arm):
+    for row in {(row.seed, row.task.id): row for row in rows}.values():
         if row.scored is not None:
             own = None if row.trial.evaluation.score is None else row.trial.passed
             pairs.append(Pair(row.task.id, own, bool(row.scored.passed)))

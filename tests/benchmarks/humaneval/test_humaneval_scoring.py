@@ -166,7 +166,7 @@ def test_estimates_are_means_over_problems():
 
     tried = by_problem([*of("a", True, False), *of("b", True, True, True)])
     assert tried == {"a": [True, False], "b": [True, True, True]}
-    assert estimates(tried) == [(1, 0.75, 0.75), (2, 1.0, 0.5)]
+    assert estimates(tried) == [0.75, 1.0]
     assert estimates({}) == []
 
 
