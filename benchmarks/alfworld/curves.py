@@ -52,13 +52,13 @@ from .setting import NAMESPACE, Setting
 
 PAGE: Final = """# ALFWorld: all arms at several limits of commands
 
-{games} genuine games of {openings} openings and {types} types of task; seeds: {seeds_of}. A seed is a fresh store of
+{games} genuine games in {rooms} rooms and {types} types of task; seeds: {seeds_of}. A seed is a fresh store of
 lessons for each arm, a draw of the order in which a player without advice searches, for each attempt, and of the
-placebo's lessons. Games solved by each trial, with 95 % intervals clustered by opening.
+placebo's lessons. Games solved by each trial, with 95 % intervals clustered by room.
 
 {solved}
 
-Differences in points, in pairs over the games, with 95 % intervals clustered by opening, in brackets by type of task.
+Differences in points, in pairs over the games, with 95 % intervals clustered by room, in brackets by type of task.
 
 {gains}
 
@@ -74,12 +74,12 @@ Scores: TypeAlias = dict[str, list[float]]
 
 
 def _share(each: dict[str, Any]) -> str:
-    return percent(Share(**each["opening"]), 1)
+    return percent(Share(**each["room"]), 1)
 
 
 def _difference(each: dict[str, Any]) -> str:
-    opening, kind = (PairedDifference(**each[name]) for name in ("opening", "type"))
-    return f"{points(opening)} [{100 * kind.low:+.1f} to {100 * kind.high:+.1f}]"
+    room, kind = (PairedDifference(**each[name]) for name in ("room", "type"))
+    return f"{points(room)} [{100 * kind.low:+.1f} to {100 * kind.high:+.1f}]"
 
 
 class SharedAttempts:
@@ -176,11 +176,11 @@ def scores(results: Results, arm: ArmName, trial: int) -> Scores:
 
 
 def figures(found: Mapping[int, Results]) -> dict[str, Any]:
-    """Return shares solved and differences of arms, with intervals clustered by opening and by type of task."""
+    """Return shares solved and differences of arms, with intervals clustered by room and by type of task."""
     first = next(iter(found.values()))
     tasks = first.tasks
     clusters: dict[str, dict[str, str]] = {
-        "opening": {task.id: first.cluster_of(task) for task in tasks},
+        "room": {task.id: first.cluster_of(task) for task in tasks},
         "type": {task.id: str(task.kind) for task in tasks},
     }
     shares, differences = [], []
@@ -202,7 +202,7 @@ def figures(found: Mapping[int, Results]) -> dict[str, Any]:
                 differences.append({"limit": limit, "arm": arm, "less": control, "trial": trial, **by})
     return {
         "games": len(tasks),
-        "openings": len(set(clusters["opening"].values())),
+        "rooms": len(set(clusters["room"].values())),
         "types": len({task.kind for task in tasks}),
         "seeds": {limit: list(results.seeds) for limit, results in found.items()},
         "machine": machine(),
