@@ -16,7 +16,7 @@ import click
 
 from jeeves_reflexion import ConfigurationError, LessonSettings, OpenAIModel, ReflexionError
 from jeeves_reflexion.cli.bench_options import check_executor, check_folder, check_prices, tracked
-from jeeves_reflexion.cli.connections import embedder_for
+from jeeves_reflexion.cli.stores import embedder_for
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,

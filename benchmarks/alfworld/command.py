@@ -23,7 +23,7 @@ from jeeves_reflexion.cli.bench_options import (
     track_option,
     tracked,
 )
-from jeeves_reflexion.cli.options import COUNT, embedder_option
+from jeeves_reflexion.cli.options import COUNT, embedder
 from jeeves_reflexion.experiments import ARMS, PlainProgress, figures
 
 from ..options import arms_option, closing, endpoint_options, key_option, named_model, setting_of
@@ -59,7 +59,7 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 )
 @key_option
 @recall_options
-@embedder_option
+@embedder
 @endpoint_options
 @click.option(
     "--dry-run",

@@ -17,7 +17,7 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
     track_option,
 )
-from jeeves_reflexion.cli.options import embedder_option
+from jeeves_reflexion.cli.options import embedder
 from jeeves_reflexion.experiments import ARMS, PlainProgress
 
 from ..options import (
@@ -57,7 +57,7 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 @holdout_option("question")
 @key_option
 @recall_options
-@embedder_option
+@embedder
 @click.option("--step-limit", type=click.IntRange(min=2), default=STEP_LIMIT, show_default=True)
 @click.option(
     "--context-limit",

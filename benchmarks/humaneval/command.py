@@ -17,7 +17,7 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
     track_option,
 )
-from jeeves_reflexion.cli.options import embedder_option
+from jeeves_reflexion.cli.options import embedder
 from jeeves_reflexion.experiments import ARMS, ArmName, PlainProgress, arm_of
 
 from ..options import arms_option, endpoint_options, required_model, run_command, setting_of
@@ -71,7 +71,7 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
     show_default=True,
     help="Time for the hidden tests of a solution.",
 )
-@embedder_option
+@embedder
 @folder_options
 @track_option
 @spending_options
