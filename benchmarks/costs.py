@@ -1,9 +1,10 @@
 """``python -m benchmarks.costs``: what the framework's own work costs, beside the bare thing that it stands around.
 
-Five parts, each of which may be run alone: ``attempt`` (the loop beside bare model calls), ``lessons`` (recall and
+Six parts, each of which may be run alone: ``attempt`` (the loop beside bare model calls), ``lessons`` (recall and
 record beside a plain search and a plain add), ``schema`` (the schema evaluator beside jsonschema), ``sandbox`` (an
-evaluation beside a bare process) and, only where it is asked for, ``peer`` (the loop beside that of a named peer, which
-has to be installed). All sides of a part take turns in one process.
+evaluation beside a bare process) and, only where they are asked for, ``embed`` (sentences in one call beside a call for
+each, by a model that has to be there) and ``peer`` (the loop beside that of a named peer, which has to be installed).
+All sides of a part take turns in one process.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -46,7 +49,14 @@ from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.sandbox import Language, Sandbox, probe
 from jeeves_reflexion.workflows import SchemaCheck
-from vectorstores import Chunk, FaissVectorStore, HashingEmbedder, InMemoryVectorStore, VectorStore
+from vectorstores import (
+    Chunk,
+    FaissVectorStore,
+    HashingEmbedder,
+    InMemoryVectorStore,
+    OnnxEmbedder,
+    VectorStore,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,8 @@ async def compare(part: str, sides: Mapping[str, Side], size: Size, *, first: in
 REPLIES: Final = ("The answer is forty-two.", "score: 0.1", "Count once more before you answer.")
 """What the instant model says in turn: the agent's answer, the verdict on it, and the lesson from it."""
 ASKED: Final = "What is six times seven?"
+COMMITS: Final = 6
+"""How many a run of three failing attempts with a lesson each makes in a folder."""
 
 
 class InstantModel:
@@ -143,7 +155,8 @@ async def peers(size: Size) -> list[Cost]:
     """The loop beside the named peer's (``benchmarks/peer.py``), which redacts nothing; each loop is made once.
 
     Those over a store in memory, which grows with each run, are made for each run: both store equal lessons, ours as
-    one. The one over a folder is made once. The peer has no store that keeps anything on a disk by itself.
+    one. The one over a folder is made once, and the peer's over its FAISS store, which keeps nothing on a disk. Beside
+    the folder stands what its disk allows: as many bare durable commits as a run of ours makes.
     """
     costs: list[Cost] = []
     for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
@@ -161,17 +174,52 @@ async def peers(size: Size) -> list[Cost]:
         await stored_loop().run(ASKED)
 
     async def peer_over_a_store(_: int) -> None:
-        await peer_loop(REPLIES, 3, stored=True)()
+        await peer_loop(REPLIES, 3, store="InMemoryVectorStore")()
 
+    sides: dict[str, Side] = {
+        f"{PEER} {PEER_VERSION}, in memory": Here(peer_over_a_store),
+        "3 failing attempts with lessons in a store in memory, made for each run": Here(over_a_store),
+    }
+    costs += await compare("peer", sides, size)
+    peer_over_faiss = peer_loop(REPLIES, 3, store="FAISSVectorStore")
     with tempfile.TemporaryDirectory() as folder:
         async with FaissVectorStore(folder, embedder=HashingEmbedder(), namespace="peer") as store:
             durable = stored_loop(store)
-            sides = {
-                f"{PEER} {PEER_VERSION}, in memory": Here(peer_over_a_store),
-                "3 failing attempts with lessons in a store in memory, made for each run": Here(over_a_store),
-                "3 failing attempts with lessons in a folder, durable": Here(lambda _: durable.run(ASKED)),
-            }
-            return costs + await compare("peer", sides, size)
+            with closing(sqlite3.connect(Path(folder) / "bare", isolation_level=None)) as bare:
+                bare.execute("PRAGMA journal_mode=WAL")
+                bare.execute("PRAGMA synchronous=FULL")
+                bare.execute("CREATE TABLE rows (value BLOB)")
+
+                async def commits(_: int) -> None:
+                    for _number in range(COMMITS):
+                        bare.execute("INSERT INTO rows VALUES (?)", (bytes(2048),))
+
+                sides = {
+                    f"{PEER} {PEER_VERSION}, in its FAISS store": Here(lambda _: peer_over_faiss()),
+                    "3 failing attempts with lessons in a folder, durable": Here(
+                        lambda _: durable.run(ASKED)
+                    ),
+                    f"{COMMITS} bare durable commits of 2 kB in that folder": Here(commits),
+                }
+                return costs + await compare("peer", sides, size)
+
+
+async def embeddings(size: Size) -> list[Cost]:
+    """A new sentence by itself, and 32 of them in one call, beside 32 calls one after the other; all-MiniLM-L6-v2."""
+    embedder, few = OnnxEmbedder(), replace(size, calls=4)
+    texts = [task.prompt for task, _ in tasks(32 * few.calls * (few.repetitions + 1), seed=2)]
+
+    async def each_alone(number: int) -> None:
+        for text in texts[32 * number : 32 * number + 32]:
+            await embedder.embed([text])
+
+    sides: dict[str, Side] = {
+        "32 sentences, one call after the other": Here(each_alone),
+        "32 sentences in one call": Here(lambda n: embedder.embed(texts[32 * n : 32 * n + 32])),
+        "one sentence": Here(lambda n: embedder.embed(texts[n : n + 1])),
+    }
+    await embedder.embed(texts[:32])
+    return await compare("embed", sides, few)
 
 
 # fmt: off
@@ -332,6 +380,7 @@ PARTS: Final = {
     "lessons": lessons,
     "schema": schemas,
     "sandbox": sandboxes,
+    "embed": embeddings,
     "peer": peers,
 }
 _PAGE: Final = """# What the framework's own work costs

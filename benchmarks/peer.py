@@ -14,11 +14,11 @@ PEER_VERSION: Final = "0.9.7"
 
 
 def peer_loop(
-    replies: Sequence[str], attempts: int, *, stored: bool = False
+    replies: Sequence[str], attempts: int, *, store: str | None = None
 ) -> Callable[[], Awaitable[object]]:
     """Make the peer's loop, and return a function that runs it once, every attempt failing.
 
-    With ``stored`` its lessons go into the peer's store in memory, with its hashing embedder.
+    Its lessons go into the peer's ``store`` of that name, if there is one, with its hashing embedder.
     Raises ``click.ClickException`` saying how to install the peer.
     """
     try:
@@ -50,8 +50,8 @@ def peer_loop(
             yield pieces[next(self._replies)]
             yield end
 
-    store = peer.InMemoryVectorStore(embedder=peer.HashEmbedder()) if stored else None
-    loop = peer.Reflexion(base=peer.ReAct(), max_attempts=attempts, lesson_store=store)
+    lessons = getattr(peer, store)(peer.HashEmbedder()) if store else None
+    loop = peer.Reflexion(base=peer.ReAct(), max_attempts=attempts, lesson_store=lessons)
     agent = peer.Agent("You are a careful assistant.", model=InstantModel(), architecture=loop)
 
     async def run() -> object:

@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
 
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+NO_VECTOR: Final[FloatArray] = np.empty(0, dtype=np.float32)
 # As near to 1 as the square of a unit vector in float32.
 _UNIT: Final = 2.0**-22
 
 
 @dataclass(slots=True)
 class Row:
-    """A checked chunk: metadata as JSON text, a unit vector (``None`` until it is embedded)."""
+    """A checked chunk: metadata as JSON text, a unit vector (of no length until it is embedded)."""
 
     id: str
     content: str
     embed_text: str | None
     metadata: str
-    vector: FloatArray | None
+    vector: FloatArray
 
     @property
     def searched_text(self) -> str:
@@ -88,8 +89,10 @@ def _checked(chunk: object, index: int, seen: dict[str, int], dim: int) -> Row:
     check_text(chunk.content, f"{place}: content", InvalidChunkError)
     if chunk.embed_text is not None:
         check_text(chunk.embed_text, f"{place}: embed_text", InvalidChunkError)
-    metadata = metadata_json(chunk.metadata, f"{place}: metadata")
-    vector = None if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
+    if not isinstance(chunk.metadata, Mapping):
+        raise InvalidChunkError(f"{place}: metadata: expected a mapping, got {type(chunk.metadata).__name__}")
+    metadata = _ENCODE(check_json(chunk.metadata, f"{place}: metadata", InvalidChunkError))
+    vector = NO_VECTOR if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
     return Row(chunk.id, chunk.content, chunk.embed_text, metadata, vector)
 
 
@@ -124,20 +127,8 @@ def record_row(
         check_text(text, f"{place}: {name}", InvalidChunkError)
         if not text:
             raise InvalidChunkError(f"{place}: {name} must not be empty")
-    text = to_json(value, f"{place} {collection}/{key}: value")
+    text = _ENCODE(check_json(value, f"{place} {collection}/{key}: value", InvalidChunkError))
     return RecordRow(collection, key, text, must_be_new)
-
-
-def metadata_json(metadata: object, place: str) -> str:
-    """Return metadata as JSON text."""
-    if not isinstance(metadata, Mapping):
-        raise InvalidChunkError(f"{place}: expected a mapping, got {type(metadata).__name__}")
-    return to_json(metadata, place)
-
-
-def to_json(value: object, place: str) -> str:
-    """Return a value as JSON text; the error names the place inside it."""
-    return _ENCODE(check_json(value, place, InvalidChunkError))
 
 
 def unit_vector(vector: object, dim: int, place: str) -> FloatArray:

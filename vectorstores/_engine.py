@@ -8,10 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from vectorstores._checks import unit_rows
-from vectorstores.base import EmbeddingError, InvalidChunkError, VectorStoreError
+from vectorstores.base import (
+    EmbedderMismatchError,
+    EmbeddingError,
+    FormatVersionError,
+    InvalidChunkError,
+    StoreCorruptError,
+    VectorStoreError,
+)
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow, Row
@@ -19,6 +27,8 @@ if TYPE_CHECKING:
     from vectorstores.filters import Node
 
 
+FORMAT: Final = 1
+"""How rows lie in a folder, and in PostgreSQL."""
 # More vectors than this would be felt on the event loop while they are normalised.
 _INLINE: Final = 256
 # How often, in seconds, a store that can't be told of writes looks for some.
@@ -37,11 +47,57 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What is known of a store once it is open."""
+    """The embedder of a store, and what was read of it."""
 
     embedder: Embedder
     embedder_id: str
     dim: int
+
+    @classmethod
+    def by(cls, embedder: Embedder) -> Opened:
+        """Read what an embedder says of itself, of files perhaps."""
+        return cls(embedder, embedder.id, embedder.dim)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What a store writes down of it."""
+        return {
+            "embedder": self.embedder_id,
+            "embedder_name": repr(self.embedder),
+            "dim": str(self.dim),
+        }
+
+    def check(self, said: Mapping[str, str], place: object) -> None:
+        """Raise :class:`EmbedderMismatchError` unless this is the embedder that a store says it was made with."""
+        if (said["embedder"], said["dim"]) != (self.embedder_id, str(self.dim)):
+            made, given = (
+                f"{each['embedder_name']} ({each['embedder']}, dim {each['dim']})"
+                for each in (said, self.about)
+            )
+            raise EmbedderMismatchError(
+                f"the store {place} was made with {made} but is opened with {given}; their vectors can't be compared:"
+                " open it with the embedder that it was made with, or move it to the new one by"
+                " vectorstores.reembed()"
+            )
+
+
+def check_format(version: int | None, place: object) -> None:
+    """Raise :class:`FormatVersionError` for a store of another format than this version's."""
+    if version != FORMAT:
+        newer = version is not None and version > FORMAT
+        advice = "update this package" if newer else "open it once with the version that wrote it, and export"
+        raise FormatVersionError(
+            f"{place} has format {version}, this version reads format {FORMAT}; {advice}"
+        )
+
+
+def check_said(said: Mapping[str, str], place: object, *also: str) -> None:
+    """Raise :class:`StoreCorruptError` unless a store says its id, its embedder and ``also``."""
+    missing = {"store", "embedder", "embedder_name", "dim", *also} - said.keys()
+    if missing or not said["dim"].isdecimal():
+        raise StoreCorruptError(
+            f"{place} does not say its {', '.join(sorted(missing)) or 'dim'}; restore it from a backup"
+        )
 
 
 class Engine(Protocol):
@@ -52,10 +108,13 @@ class Engine(Protocol):
 
     async def close(self) -> None: ...
 
-    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]: ...
+    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        """Return embeddings that are remembered; none, unless a backend remembers some."""
+        return {}
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        """Keep embeddings, as far as there is room for them."""
+        """Keep embeddings, as far as there is room for them; none, unless a backend remembers some."""
+        await anyio.lowlevel.checkpoint()
 
     async def write(
         self,
@@ -76,8 +135,6 @@ class Engine(Protocol):
         """Return chunks in the order of the ids, with their vectors where these are asked for."""
 
     async def count(self, namespace: str, where: Node | None) -> int: ...
-
-    async def update(self, namespace: str, id: str, patch: str) -> bool: ...
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         """Return the chunks that follow row ``after``."""

@@ -185,7 +185,6 @@ class VectorStore(Protocol):
         *,
         k: int = 5,
         filter: Filter | None = None,
-        diversity: float = 0.0,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
         """Return the ``k`` chunks nearest to a text, or to an embedding of shape ``(dim,)``, best first, among those

@@ -145,12 +145,42 @@ class Matrix:
         return copy
 
     def gather(self, places: Places) -> FloatArray:
-        """Return a copy of the vectors at these positions."""
-        return self.view().gather(places)
+        """Return a copy of the vectors at these positions.
 
-    def view(self) -> View:
-        """Return the vectors as they are now, to be read without the lock under which they change."""
-        return View(self.first, self._rest.view)
+        May be called without the lock under which they change; one that changes meanwhile may be half old, half new.
+        """
+        split, rest = len(self.first), self._rest.view
+        early = places < split
+        if not split or not early.any():
+            return rest.take(places - split, axis=0)
+        if early.all():
+            return self.first.take(places, axis=0)
+        copied: FloatArray = np.empty((len(places), self.first.shape[1]), dtype=np.float32)
+        copied[early] = self.first[places[early]]
+        copied[~early] = rest[places[~early] - split]
+        return copied
+
+    def products(self, vector: FloatArray, start: int = 0) -> NDArray[np.float32]:
+        """Return the products of a vector with all rows from ``start`` on, in one thread."""
+        split, rest = len(self.first), self._rest.view
+        scores = np.empty(split + len(rest) - start, dtype=np.float32)
+        step = max(1, _PRODUCT // max(1, len(vector)))
+        done = 0
+        for part in (self.first[start:], rest[max(start - split, 0) :]):
+            for low in range(0, len(part), step):
+                some = part[low : low + step]
+                np.dot(some, vector, out=scores[done : done + len(some)])
+                done += len(some)
+        return scores
+
+    def products_at(self, vector: FloatArray, places: Places) -> NDArray[np.float32]:
+        """Return the products of a vector with the rows at these positions, in one thread."""
+        step = max(1, _PRODUCT // max(1, len(vector)))
+        scores = np.empty(len(places), dtype=np.float32)
+        for low in range(0, len(places), step):
+            some = self.gather(places[low : low + step])
+            np.dot(some, vector, out=scores[low : low + len(some)])
+        return scores
 
     def search(
         self, query: Query, mask: Mask | None, proposal: Proposal | None = None
@@ -178,57 +208,11 @@ class Matrix:
     def _nearest(self, vector: FloatArray, k: int, usable: Mask | None) -> Places:
         if usable is not None and np.count_nonzero(usable) <= _GATHER_SHARE * len(usable):
             chosen = np.flatnonzero(usable)
-            return chosen[best_places(self.view().products_at(vector, chosen), k)]
-        scores = self.view().products(vector)
+            return chosen[best_places(self.products_at(vector, chosen), k)]
+        scores = self.products(vector)
         if usable is not None:
             scores[~usable] = -np.inf
         return best_places(scores, k)
-
-
-class View:
-    """Vectors in two pieces: of shape ``(n, dim)``, the first perhaps in a file. A row that changes meanwhile may be
-    read half old, half new.
-    """
-
-    __slots__ = ("_first", "_rest")
-
-    def __init__(self, first: FloatArray, rest: FloatArray) -> None:
-        self._first, self._rest = first, rest
-
-    def gather(self, places: Places) -> FloatArray:
-        """Return a copy of the vectors at these positions."""
-        split = len(self._first)
-        early = places < split
-        if not split or not early.any():
-            return self._rest.take(places - split, axis=0)
-        if early.all():
-            return self._first.take(places, axis=0)
-        copied: FloatArray = np.empty((len(places), self._first.shape[1]), dtype=np.float32)
-        copied[early] = self._first[places[early]]
-        copied[~early] = self._rest[places[~early] - split]
-        return copied
-
-    def products(self, vector: FloatArray, start: int = 0) -> NDArray[np.float32]:
-        """Return the products of a vector with all rows from ``start`` on, in one thread."""
-        split = len(self._first)
-        scores = np.empty(split + len(self._rest) - start, dtype=np.float32)
-        step = max(1, _PRODUCT // max(1, len(vector)))
-        done = 0
-        for part in (self._first[start:], self._rest[max(start - split, 0) :]):
-            for low in range(0, len(part), step):
-                some = part[low : low + step]
-                np.dot(some, vector, out=scores[done : done + len(some)])
-                done += len(some)
-        return scores
-
-    def products_at(self, vector: FloatArray, places: Places) -> NDArray[np.float32]:
-        """Return the products of a vector with the rows at these positions, in one thread."""
-        step = max(1, _PRODUCT // max(1, len(vector)))
-        scores = np.empty(len(places), dtype=np.float32)
-        for low in range(0, len(places), step):
-            some = self.gather(places[low : low + step])
-            np.dot(some, vector, out=scores[low : low + len(some)])
-        return scores
 
 
 def best_places(scores: NDArray[np.float32], k: int) -> Places:

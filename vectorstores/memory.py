@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
-from vectorstores._engine import Opened, Query, conflict_message, polled, taken_message
+from vectorstores._engine import Engine, Opened, Query, conflict_message, polled, taken_message
 from vectorstores.base import (
     JSON,
     Chunk,
@@ -90,7 +90,7 @@ class _Space:
     records: dict[str, dict[str, _Kept]] = field(default_factory=dict)
 
 
-class _MemoryEngine:
+class _MemoryEngine(Engine):
     def __init__(self, embedder: Embedder | None) -> None:
         self._embedder = embedder
         self._opened: Opened | None = None
@@ -108,18 +108,11 @@ class _MemoryEngine:
         return self._opened
 
     def _resolve(self) -> Opened:
-        embedder = embedder_or_default(self._embedder)
-        return Opened(embedder, embedder.id, embedder.dim)
+        return Opened.by(embedder_or_default(self._embedder))
 
     async def close(self) -> None:
         self._closed = True
         self._spaces.clear()
-
-    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        return {}
-
-    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        pass
 
     async def _run(self, work: Callable[[], T], size: int) -> T:
         await anyio.lowlevel.checkpoint()
@@ -163,8 +156,7 @@ class _MemoryEngine:
                 if number is None:
                     number = space.rows[row.id] = self._take_row()
                 space.entries[number] = _Entry(row.id, row.content, row.embed_text, row.metadata)
-                if row.vector is not None:
-                    placed.append((number, row.vector))
+                placed.append((number, row.vector))
             placed.sort(key=lambda pair: pair[0])
             if placed:
                 space.matrix.put(
@@ -247,20 +239,6 @@ class _MemoryEngine:
             )
 
         return await self._run(work, len(self._space(namespace).entries))
-
-    async def update(self, namespace: str, id: str, patch: str) -> bool:
-        def work() -> bool:
-            space = self._space(namespace)
-            row = space.rows.get(id)
-            if row is None:
-                return False
-            entry = space.entries[row]
-            merged = entry.metadata_object() | json.loads(patch)
-            entry.metadata = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
-            entry.known = None
-            return True
-
-        return await self._write(work, 1)
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         def work() -> Page:

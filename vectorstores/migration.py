@@ -10,21 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
 
-import anyio
 import anyio.to_thread
 
-from vectorstores._engine import Opened, embed_checked
+from vectorstores._engine import Opened
 from vectorstores.address import folder_of
 from vectorstores.base import Embedder, StoreUnavailableError
 from vectorstores.postgres.address import is_postgres, require_psycopg
-
-if TYPE_CHECKING:
-    from vectorstores.postgres.move import PostgresMove
-    from vectorstores.sqlite_faiss.move import SqliteMove
-
-    Move: TypeAlias = PostgresMove | SqliteMove
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,43 +50,20 @@ async def reembed(
         raise TypeError(f"batch must be a whole number, got {batch!r}")
     if batch < 1:
         raise ValueError(f"batch must be at least 1, got {batch}")
-    move = _move(url)
-    try:
-        opened = await anyio.to_thread.run_sync(lambda: Opened(embedder, embedder.id, embedder.dim))
-        if await move.begin(opened):
-            await _fill(move, opened, batch, on_progress)
-        return await move.progress()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await move.close()
-
-
-async def _fill(
-    move: Move, opened: Opened, batch: int, on_progress: Callable[[Reembedding], None] | None
-) -> None:
-    while True:
-        rows = await move.pending(batch)
-        if rows:
-            await move.keep(rows, await embed_checked(opened, [text for _, text in rows]))
-            if on_progress is not None:
-                on_progress(await move.progress())
-        # While others write without a pause there is always a row that is missing: the end takes these along.
-        if len(rows) < batch and await move.finish():
-            return
-
-
-def _move(url: str | os.PathLike[str]) -> Move:
+    told = on_progress or (lambda progress: None)
     address = os.fspath(url)
+    target = await anyio.to_thread.run_sync(Opened.by, embedder)
+    # One backend does not load the other's library; both have their results from here.
     if is_postgres(address):
         require_psycopg()
-        from vectorstores.postgres.move import PostgresMove  # noqa: PLC0415 - optional dependency
+        from vectorstores.postgres.move import move_database  # noqa: PLC0415
 
-        return PostgresMove(address)
+        return await move_database(address, target, batch, told)
     folder = folder_of(url)
     if folder is None:
         raise StoreUnavailableError(
             f"{address} is no store that can be re-embedded; name a folder or a PostgreSQL database"
         )
-    from vectorstores.sqlite_faiss.move import SqliteMove  # noqa: PLC0415 - it has its results from here
+    from vectorstores.sqlite_faiss.move import move_folder  # noqa: PLC0415
 
-    return SqliteMove(folder)
+    return await move_folder(folder, target, batch, told)

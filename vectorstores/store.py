@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio.to_thread
-import numpy as np
 
 from vectorstores._checks import (
+    NO_VECTOR,
     cache_key,
     check_chunks,
     check_ids,
     check_namespace,
     check_records,
-    metadata_json,
     record_row,
     unit_vector,
 )
@@ -38,7 +37,6 @@ from vectorstores.base import (
     StoreUnavailableError,
 )
 from vectorstores.filters import parse
-from vectorstores.mmr import mmr
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -102,7 +100,7 @@ class Store:
         opened = await self._open()
         rows = await _checked(partial(check_chunks, chunks, opened.dim), *chunks)
         record_rows = await _checked(partial(check_records, records), *records)
-        lacking = [row for row in rows if row.vector is None]
+        lacking = [row for row in rows if row.vector is NO_VECTOR]
         vectors, fresh = await self._embed(opened, [row.searched_text for row in lacking])
         for row, vector in zip(lacking, vectors, strict=True):
             row.vector = vector
@@ -124,50 +122,19 @@ class Store:
         *,
         k: int = 5,
         filter: Filter | None = None,
-        diversity: float = 0.0,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
         """Return the ``k`` chunks nearest to a text, or to an embedding of shape ``(dim,)``, best first, among those
         that the filter admits.
 
-        ``diversity`` in [0, 1] re-ranks by maximal marginal relevance (:mod:`vectorstores.mmr`);
         ``min_score`` is a cosine similarity. Raises :class:`~vectorstores.InvalidFilterError`,
         :class:`~vectorstores.EmbeddingError`, and :class:`~vectorstores.InvalidChunkError` for a vector of another
         shape or without a direction.
         """
-        if diversity:
-            return await self._diverse(query, k, filter, diversity, min_score)
         where = await _parsed(filter)
         k, min_score = _whole("k", k), _within("min_score", min_score, -1.0, 1.0)
         vector = await self._query_vector(query, await self._open())
         return await self._engine.search(self._namespace, Query(vector, k, where, min_score))
-
-    async def _diverse(
-        self, query: str | FloatArray, k: int, filter: Filter | None, diversity: float, min_score: float
-    ) -> list[SearchHit]:
-        k, diversity = _whole("k", k), _within("diversity", diversity, 0.0, 1.0)
-        found = await self.search(query, k=max(4 * k, k + 20), filter=filter, min_score=min_score)
-        chunks = await self._engine.get(self._namespace, [hit.chunk.id for hit in found], vectors=True)
-        vectors = {chunk.id: chunk.vector for chunk in chunks if chunk.vector is not None}
-        # What was deleted since the search is left out.
-        hits = [hit for hit in found if hit.chunk.id in vectors]
-        if not hits:
-            return []
-        scores = np.array([hit.score for hit in hits])
-        rows = np.stack([vectors[hit.chunk.id] for hit in hits])
-        return [hits[place] for place in mmr(scores, rows, k=k, diversity=diversity)]
-
-    async def search_by_vector(
-        self,
-        vector: FloatArray,
-        *,
-        k: int = 5,
-        filter: Filter | None = None,
-        diversity: float = 0.0,
-        min_score: float = -1.0,
-    ) -> list[SearchHit]:
-        """Like :meth:`search` with a vector: its name before texts and vectors had one."""
-        return await self.search(vector, k=k, filter=filter, diversity=diversity, min_score=min_score)
 
     async def _query_vector(self, query: str | FloatArray, opened: Opened) -> FloatArray:
         if not isinstance(query, str):
@@ -193,16 +160,6 @@ class Store:
         where = await _parsed(filter)
         await self._open()
         return await self._engine.count(self._namespace, where)
-
-    async def update(self, id: str, patch: Mapping[str, JSON]) -> bool:
-        """Merge ``patch`` into a chunk's metadata atomically (a value of ``None`` is stored as null).
-
-        Returns False if there is no such chunk. Raises :class:`~vectorstores.InvalidChunkError`.
-        """
-        await self._open()
-        (known,) = check_ids([id])
-        text = await _checked(partial(metadata_json, patch, f"patch of {id!r}"), patch)
-        return await self._engine.update(self._namespace, known, text)
 
     async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:
         """Return chunks in the order of their first insertion, a page at a time.

@@ -129,7 +129,7 @@ def _expected(step: Step, result: JSON) -> bool:
         return result == len(step.ids)
     if step.kind == "swap":
         return result == (step.version or 0) + 1
-    return result is True if step.kind in ("update", "append") else True
+    return result is True if step.kind == "append" else True
 
 
 def _lane_of(place: Place) -> str:

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -117,7 +117,8 @@ async def perform(store: Store, lane: Lane, step: Step) -> JSON:
     if step.kind == "delete":
         return await store.delete(step.ids, records=step.records)
     if step.kind == "update":
-        return await store.update(step.ids[0], step.patch)
+        (kept,) = await store.get_by_ids(step.ids, vectors=True)
+        return len(await store.add([replace(kept, metadata={**kept.metadata, **step.patch})]))
     return await _write_record(store, lane, step)
 
 

@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass
 
 from jeeves_reflexion import Attempt, Evaluation, Evaluator, Refinement, RefinementOptions, Task
-from jeeves_reflexion.evaluators.panel import median_of, side_by_side
+from jeeves_reflexion.callables import side_by_side
+from jeeves_reflexion.evaluators.panel import median_of
 from jeeves_reflexion.refinement.convergence import Convergence
 
 from .actors import Judge, Mender, Writer

@@ -15,7 +15,7 @@ from typing import Final
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import LessonStore, Reflector
 from jeeves_reflexion.reflections.library import ReflectionLibrary, chain_block, recalled_block
-from jeeves_reflexion.reflections.policy import ReflectionPolicy, RequiredForm
+from jeeves_reflexion.reflections.policy import ReflectionPolicy, required_form
 from jeeves_reflexion.types import Recall, Trial
 
 
@@ -56,7 +56,7 @@ class Preset:
 
     def required(self, reflector: Reflector) -> Reflector:
         """Return the reflector as the loop asks it: a form that it begins is to be filled in."""
-        return RequiredForm(reflector, mandatory=self.structured)
+        return required_form(reflector, mandatory=self.structured)
 
     def waits(self, trial: Trial) -> bool:
         """Whether a trial has no reflection and the next attempt must not begin before it has."""

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from dataclasses import replace
 
 import anyio
 import numpy as np
@@ -128,8 +129,8 @@ async def test_a_filter_sees_later_updates_additions_and_deletions(store):
     await fill(store, 6)
     even = {"even": True}
     assert ids(await store.search(unit(1), k=9, filter=even)) == ["c0", "c2", "c4"]
-    await store.update("c0", {"even": False})
-    await store.update("c1", {"even": True})
+    c0, c1 = await store.get_by_ids(["c0", "c1"], vectors=True)
+    await store.add([replace(c0, metadata={"even": False}), replace(c1, metadata={"even": True})])
     await store.delete(["c2"])
     await store.add([Chunk("new", id="new", metadata={"even": True}, vector=unit(1, 0.5))])
     assert ids(await store.search(unit(1), k=9, filter=even)) == ["new", "c1", "c4"]
@@ -159,13 +160,6 @@ async def test_texts_that_look_alike_are_filtered_by_what_they_are(store):
 async def test_min_score_leaves_out_what_is_too_far(store):
     await fill(store)
     assert ids(await store.search(unit(1), k=9, min_score=0.7)) == ["c0", "c1"]
-
-
-async def test_diversity_passes_over_what_says_the_same(store):
-    near = [Chunk("twin", id=f"twin{n}", vector=unit(1, 0.30 + n / 1000)) for n in range(3)]
-    await store.add([*near, Chunk("other", id="other", vector=unit(1, -0.5))])
-    assert ids(await store.search(unit(1), k=2)) == ["twin0", "twin1"]
-    assert ids(await store.search(unit(1), k=2, diversity=0.5)) == ["twin0", "other"]
 
 
 async def test_vectors_come_with_their_chunks_when_they_are_asked_for(store):
@@ -214,23 +208,6 @@ async def test_most_of_a_large_store_can_be_deleted(store):
     assert ids(await store.search(unit(1), k=2)) == ["c0", "c1"]
 
 
-async def test_update_merges_the_metadata(store):
-    await fill(store, 1)
-    assert await store.update("c0", {"n": None, "new": [1]})
-    assert (await store.get_by_ids(["c0"]))[0].metadata == {"n": None, "even": True, "new": [1]}
-    assert not await store.update("nobody", {"a": 1})
-
-
-async def test_updates_at_the_same_time_all_count(store):
-    await fill(store, 1)
-    async with anyio.create_task_group() as tasks:
-        for n in range(20):
-            tasks.start_soon(store.update, "c0", {f"k{n}": n})
-    assert (await store.get_by_ids(["c0"]))[0].metadata == {"n": 0, "even": True} | {
-        f"k{n}": n for n in range(20)
-    }
-
-
 async def test_scan_gives_every_chunk_once_in_the_order_of_insertion(store):
     await fill(store, 7)
     seen: list[str] = []
@@ -265,7 +242,6 @@ async def test_namespaces_know_nothing_of_each_other(store):
     assert [chunk.content for chunk in (await store.scan()).chunks] == ["mine"]
     assert await store.get_by_ids(["more"]) == []
     assert await store.count(filter={"a": 2}) == 0
-    assert not await store.update("more", {"a": 3})
     assert await store.delete(["more"]) == 0
     assert await store.get("notes", "key") is None
     assert (await store.scan_records("notes")).records == ()
@@ -365,19 +341,13 @@ async def test_deeply_nested_metadata_is_refused(store):
         await store.count(filter={"a": {"$eq": deep}})
 
 
-async def test_a_bad_record_or_patch_refuses_the_call(store):
+async def test_a_bad_record_refuses_the_call(store):
     with pytest.raises(InvalidChunkError, match=r"records\[0\]"):
         await store.add([Chunk("fine", id="good")], records=[RecordWrite("c", "k", math.inf)])
     assert await store.count() == 0
-    await store.add([Chunk("fine", id="good")])
-    with pytest.raises(InvalidChunkError, match="patch"):
-        await store.update("good", {"a": math.nan})
 
 
-@table(
-    "arguments",
-    [{"k": 0}, {"diversity": 1.1}, {"diversity": -0.1}, {"min_score": 1.5}, {"min_score": math.nan}],
-)
+@table("arguments", [{"k": 0}, {"min_score": 1.5}, {"min_score": math.nan}])
 async def test_arguments_out_of_range_are_named(store, arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
         await store.search("x", **arguments)

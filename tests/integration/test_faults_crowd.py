@@ -170,7 +170,6 @@ async def test_lessons_of_a_megabyte(tmp_path):
                 assert any(hit.chunk.content == text and hit.score > 0.999 for hit in hits), (
                     f"text {n} is lost"
                 )
-        await store.update("big0", {"patched": True})
     async with open_at(tmp_path / "store") as store:
         found = await store.get_by_ids([f"big{n}" for n in range(len(texts))])
         lost = [
@@ -181,7 +180,6 @@ async def test_lessons_of_a_megabyte(tmp_path):
         assert record is not None
         assert record.value == texts
         assert await store.count(filter={"same": texts[1]}) == 1
-        assert await store.count(filter={"patched": True}) == 1
         assert (await store.search(chunk(7).vector, k=1))[0].chunk.id == "c7"
     # Checking what comes in is done on the loop, a megabyte in some 10 ms. What other processes do does not count.
     assert max(watch.work) < 0.15, f"the event loop was at work for {max(watch.work) * 1000:.0f} ms"

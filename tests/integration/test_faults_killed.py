@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -111,7 +112,8 @@ async def bring_one_back(store: Store, ids: list[str]) -> None:
 
 
 async def change_metadata(store: Store, ids: list[str]) -> None:
-    await store.update(ids[0], {"step": -1})
+    (kept,) = await store.get_by_ids(ids[:1], vectors=True)
+    await store.add([replace(kept, metadata={**kept.metadata, "step": -1})])
 
 
 async def move_a_vector(store: Store, ids: list[str]) -> None:

@@ -69,7 +69,6 @@ async def test_a_call_that_is_given_up_ends_its_statement_and_keeps_the_connecti
             lambda: store.search(vector),
             lambda: store.add([chunk("one")]),
             lambda: store.add([chunk(f"many {n}") for n in range(40)]),
-            lambda: store.update("before", {"n": 1}),
             lambda: store.delete(["before"]),
             lambda: store.append_once("r", "k", 1),
         )

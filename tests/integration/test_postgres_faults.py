@@ -56,7 +56,7 @@ class OwnServer:
     def stop_for(self, seconds: float) -> None:
         """Stop the server as ``pg_ctl stop -m immediate`` does, and let it be started after some time."""
         server = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
-        with embedded._locked(self.folder / "start.lock"):
+        with embedded._start_lock(self.folder):
             os.kill(server, signal.SIGQUIT)
             time.sleep(seconds)
 

@@ -77,8 +77,6 @@ async def test_a_lesson_of_a_megabyte(postgres_database):
         assert [hit.chunk for hit in hits] == [large]
         assert await store.count(filter={"note": {"$gt": text[:-1]}}) == 1
         assert (await store.get("r", "large")).value == {"text": text}
-        assert await store.update("large", {"note": text[::-1]})
-        assert (await store.get_by_ids(["large"]))[0].metadata["note"] == text[::-1]
 
 
 @pytest.mark.anyio

@@ -126,7 +126,7 @@ def test_two_processes_see_each_others_writes(tmp_path):
                     elif command == "delete":
                         await store.delete([word])
                     elif command == "update":
-                        await store.update(word, {"by": "changed"})
+                        await store.add([Chunk(word, id=word, metadata={"by": "changed"})])
                     print([hit.chunk.id for hit in await store.search(word, k=1)], flush=True)
 
         anyio.run(main, sys.argv[1])
@@ -196,7 +196,7 @@ def small_thresholds(monkeypatch):
 async def make_snapshot(path: Path, count: int = 50) -> Path:
     await fill(path, count)
     async with open_at(path) as store:
-        await store.search_by_vector(vectors(1)[0])
+        await store.search(vectors(1)[0])
     (snapshot,) = (path / "index").glob("*.snapshot")
     return snapshot
 
@@ -204,7 +204,7 @@ async def make_snapshot(path: Path, count: int = 50) -> Path:
 async def found(path: Path, count: int = 50) -> list[str]:
     """Search for each of the vectors; the nearest is the chunk with that very vector."""
     async with open_at(path) as store:
-        return [(await store.search_by_vector(v, k=1))[0].chunk.id for v in vectors(count)]
+        return [(await store.search(v, k=1))[0].chunk.id for v in vectors(count)]
 
 
 def truncate(data: bytes) -> bytes:
@@ -256,9 +256,9 @@ def test_an_old_snapshot_is_brought_up_to_date(tmp_path):
 
     async def check() -> None:
         async with open_at(path) as store:
-            assert (await store.search_by_vector(vectors(1, seed=9)[0], k=1))[0].chunk.content == "moved"
-            assert (await store.search_by_vector(vectors(1, seed=8)[0], k=1))[0].chunk.id == "new"
-            hits = await store.search_by_vector(vectors(50)[7], k=99)
+            assert (await store.search(vectors(1, seed=9)[0], k=1))[0].chunk.content == "moved"
+            assert (await store.search(vectors(1, seed=8)[0], k=1))[0].chunk.id == "new"
+            hits = await store.search(vectors(50)[7], k=99)
             assert len(hits) == 50
             assert hits[0].score < 0.99
 
@@ -302,7 +302,7 @@ def test_what_was_deleted_is_on_no_file(tmp_path, monkeypatch):
             await store.add(
                 [Chunk(secret, id="secret", vector=direction), Chunk(secret + "!", id="embedded")]
             )
-            await store.search_by_vector(direction)
+            await store.search(direction)
         assert places()
         async with open_at(path) as store:
             await store.delete(["embedded"])
@@ -312,7 +312,7 @@ def test_what_was_deleted_is_on_no_file(tmp_path, monkeypatch):
                 while places():  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
             assert places() == []
-            await store.search_by_vector(direction)
+            await store.search(direction)
         assert places() == []
 
     anyio.run(main)
@@ -381,7 +381,7 @@ def test_a_damaged_database_is_reported(tmp_path, damage):
 
     async def use() -> None:
         async with open_at(tmp_path) as store:
-            await store.search_by_vector(vectors(1)[0])
+            await store.search(vectors(1)[0])
             await store.scan()
             await store.add([Chunk("x")])
 
@@ -407,7 +407,7 @@ def test_a_damaged_row_is_named(tmp_path):
     async def use() -> None:
         async with open_at(tmp_path) as store:
             with pytest.raises(StoreCorruptError, match="vector of row 3"):
-                await store.search_by_vector(vectors(1)[0])
+                await store.search(vectors(1)[0])
             with pytest.raises(StoreCorruptError, match=f"{tmp_path}.*row 4"):
                 await store.scan()
             assert await store.count() == 20
@@ -428,8 +428,7 @@ def test_metadata_that_no_store_writes_is_told_by_the_id_of_its_chunk(tmp_path, 
             for call in (
                 store.scan,
                 lambda: store.get_by_ids([id]),
-                lambda: store.update(id, {"a": 1}),
-                lambda: store.search_by_vector(vectors(1)[0], k=20),
+                lambda: store.search(vectors(1)[0], k=20),
             ):
                 with pytest.raises(StoreCorruptError, match=id):
                     await call()
@@ -517,7 +516,7 @@ async def fill_the_disk(path: Path) -> None:
             await store.add(big, records=[RecordWrite("c", "k", 1)])
         assert [chunk.id for chunk in (await store.scan()).chunks] == ["before"]
         assert await store.get("c", "k") is None
-        assert [hit.chunk.id for hit in await store.search_by_vector(vectors(1)[0])] == ["before"]
+        assert [hit.chunk.id for hit in await store.search(vectors(1)[0])] == ["before"]
         # There is room for a small one again.
         await store.add([Chunk("after", id="after", vector=vectors(2)[1])])
     async with open_at(path) as store:
@@ -558,7 +557,7 @@ def test_a_writer_that_holds_on_is_given_up_on(tmp_path, monkeypatch):
         async with open_at(tmp_path) as store:
             with pytest.raises(StoreUnavailableError, match=r"another process has been writing for 0\.2 s"):
                 await store.add([Chunk("x", vector=vectors(1)[0])])
-            assert len(await store.search_by_vector(vectors(1)[0], k=99)) == 20
+            assert len(await store.search(vectors(1)[0], k=99)) == 20
             blocker.execute("ROLLBACK")
             await store.add([Chunk("x", vector=vectors(1)[0])])
             assert await store.count() == 21

@@ -8,7 +8,8 @@ import sys
 import tempfile
 import textwrap
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -45,6 +46,10 @@ def chunks(rows: np.ndarray) -> list[Chunk]:
     ]
 
 
+def changed(number: int) -> Chunk:
+    return replace(chunks(vectors())[number], metadata={"kind": "new"})
+
+
 @pytest.fixture(autouse=True)
 def small_thresholds(monkeypatch):
     monkeypatch.setattr(index, "INDEX_FROM", 10)
@@ -54,16 +59,14 @@ def small_thresholds(monkeypatch):
 async def make(path: Path) -> None:
     async with open_at(path) as store:
         await store.add(chunks(vectors()))
-        await store.search_by_vector(vectors()[0], filter={"kind": "k1"})
+        await store.search(vectors()[0], filter={"kind": "k1"})
 
 
 async def answers(path: Path, expected: np.ndarray) -> list[list[tuple[str, float]]]:
     queries = vectors(6, seed=9)
     async with open_at(path) as store:
-        found = [
-            await store.search_by_vector(q, k=5, filter=f) for q in queries for f in (None, {"kind": "k3"})
-        ]
-        found += [await store.search_by_vector(vectors()[n], k=1) for n in range(0, COUNT, 41)]
+        found = [await store.search(q, k=5, filter=f) for q in queries for f in (None, {"kind": "k3"})]
+        found += [await store.search(vectors()[n], k=1) for n in range(0, COUNT, 41)]
         # Whatever the files say, what is searched are the vectors that were stored.
         matrix = store._engine._state.index.get("test").matrix
         assert np.array_equal(matrix.gather(np.flatnonzero(matrix.alive)), expected)
@@ -136,7 +139,7 @@ def test_codes_of_other_vectors_are_not_used(made, tmp_path):
         async with open_at(path) as store:
             await store.delete([f"c{n}" for n in range(300)])
             await store.add([Chunk(f"new {n}", f"n{n}", vector=v) for n, v in enumerate(fresh)])
-            await store.search_by_vector(fresh[0])
+            await store.search(fresh[0])
 
     anyio.run(change)
     file_of(path).write_bytes(old)
@@ -166,7 +169,7 @@ def test_deleted_and_replaced_vectors_leave_the_files(tmp_path, monkeypatch):
 
     async def change() -> None:
         async with open_at(path) as store:
-            await store.search_by_vector(rows[0], filter={"kind": "k1"})
+            await store.search(rows[0], filter={"kind": "k1"})
             await store.delete(["c3", "c300"])
             await store.add([Chunk("other", "c699", vector=vectors(1, seed=5)[0])])
             # The index at once, the database and its log a moment later.
@@ -174,12 +177,12 @@ def test_deleted_and_replaced_vectors_leave_the_files(tmp_path, monkeypatch):
             with anyio.fail_after(10):
                 while holding(path, gone):  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
-            hits = await store.search_by_vector(rows[3], k=1000, filter={"kind": {"$ne": "k1"}})
+            hits = await store.search(rows[3], k=1000, filter={"kind": {"$ne": "k1"}})
             assert len(hits) == COUNT - 2 - 100
             # The file is made again without them, when there is time for it.
             with anyio.fail_after(30):
                 while not whole(path):
-                    await store.search_by_vector(rows[0])
+                    await store.search(rows[0])
                     await anyio.sleep(0.01)
             assert holding(path, gone) == []
         assert holding(path, gone) == []
@@ -209,10 +212,10 @@ def test_what_is_added_deleted_and_replaced_while_files_come_and_go_is_found(tmp
                 else:
                     known[n] = vectors(1, seed=1000 + step)[0]
                     await writing.add([Chunk(f"text {n}", f"c{n}", vector=known[n])])
-                hits = await searching.search_by_vector(vectors(1, seed=step)[0], k=2000)
+                hits = await searching.search(vectors(1, seed=step)[0], k=2000)
                 assert {hit.chunk.id for hit in hits} == {f"c{each}" for each in known}
                 for each in [*known][-3:]:
-                    (hit,) = await searching.search_by_vector(known[each], k=1)
+                    (hit,) = await searching.search(known[each], k=1)
                     assert (hit.chunk.id, round(hit.score, 5)) == (f"c{each}", 1.0)
                 await anyio.sleep(0.002)
 
@@ -231,7 +234,7 @@ def test_what_a_process_left_that_was_killed_after_it_deleted_is_cleared(tmp_pat
     async def use() -> None:
         async with open_at(path) as store:
             # Whether the namespace itself is searched or not.
-            hits = await store.scoped(namespace).search_by_vector(vectors()[5], k=1000)
+            hits = await store.scoped(namespace).search(vectors()[5], k=1000)
             assert "c5" not in [hit.chunk.id for hit in hits]
             with anyio.fail_after(10):
                 while holding(path, deleted):  # noqa: ASYNC110 - no one says when
@@ -258,10 +261,10 @@ def test_a_file_stays_where_the_same_vectors_were_written_again(tmp_path):
     async def use() -> None:
         async with open_at(path) as store:
             await store.add(chunks(vectors())[:50])
-            await store.update("c8", {"kind": "new"})
-            await store.search_by_vector(vectors()[0])
+            await store.add([changed(8)])
+            await store.search(vectors()[0])
         async with open_at(path) as store:
-            await store.search_by_vector(vectors()[0])
+            await store.search(vectors()[0])
 
     anyio.run(use)
     assert file_of(path).stat().st_ino == before
@@ -301,15 +304,16 @@ def test_what_a_killed_process_had_begun_is_removed(tmp_path):
 
 def test_a_file_that_was_removed_while_it_was_written_is_written_later(tmp_path, monkeypatch):
     path = tmp_path / "store"
-    finish = snapshot.Draft.finish
+    draft = snapshot.draft
 
-    def removed(draft, *arguments):
-        written = finish(draft, *arguments)
-        monkeypatch.setattr(snapshot.Draft, "finish", finish)
-        snapshot.clean(path / "index")  # as another process does that opens the store
-        return written
+    @contextmanager
+    def removed(*arguments):
+        with draft(*arguments) as written:
+            monkeypatch.setattr(snapshot, "draft", draft)
+            snapshot.clean(path / "index")  # as another process does that opens the store
+            yield written
 
-    monkeypatch.setattr(snapshot.Draft, "finish", removed)
+    monkeypatch.setattr(snapshot, "draft", removed)
     anyio.run(make, path)
     anyio.run(answers, path, vectors())
     assert whole(path)
@@ -318,15 +322,19 @@ def test_a_file_that_was_removed_while_it_was_written_is_written_later(tmp_path,
 def test_what_is_deleted_while_a_file_is_written_is_not_in_it(tmp_path, monkeypatch):
     path = tmp_path / "store"
     rows = vectors()
-    finish = snapshot.Draft.finish
+    draft = snapshot.draft
     waiting = []
 
-    def slow(draft, *arguments):
-        other = subprocess.run([sys.executable, "-c", textwrap.dedent(DELETE), path], cwd=ROOT, check=False)
-        waiting.append(other.returncode)
-        return finish(draft, *arguments)
+    @contextmanager
+    def slow(*arguments):
+        with draft(*arguments) as written:
+            other = subprocess.run(
+                [sys.executable, "-c", textwrap.dedent(DELETE), path], cwd=ROOT, check=False
+            )
+            waiting.append(other.returncode)
+            yield written
 
-    monkeypatch.setattr(snapshot.Draft, "finish", slow)
+    monkeypatch.setattr(snapshot, "draft", slow)
     anyio.run(make, path)
     assert waiting[:1] == [0]
     assert holding(path, needles(rows[[5]])) == []
@@ -335,7 +343,7 @@ def test_what_is_deleted_while_a_file_is_written_is_not_in_it(tmp_path, monkeypa
     async def check() -> None:
         async with open_at(path) as store:
             assert await store.count() == COUNT - 1
-            assert len(await store.search_by_vector(rows[5], k=1000)) == COUNT - 1
+            assert len(await store.search(rows[5], k=1000)) == COUNT - 1
 
     anyio.run(check)
 
@@ -379,7 +387,7 @@ def test_metadata_that_changed_since_the_files_were_written_counts(tmp_path):
 
     async def change() -> None:
         async with open_at(path) as store:
-            await store.update("c8", {"kind": "new"})
+            await store.add([changed(8)])
             await store.add([Chunk("more", "more", {"kind": "new"}, vector=vectors(1, seed=3)[0])])
 
     anyio.run(change)
@@ -387,7 +395,7 @@ def test_metadata_that_changed_since_the_files_were_written_counts(tmp_path):
     async def check() -> None:
         async with open_at(path) as store:
             for _ in range(2):
-                hits = await store.search_by_vector(vectors()[8], k=9, filter={"kind": "new"})
+                hits = await store.search(vectors()[8], k=9, filter={"kind": "new"})
                 assert {hit.chunk.id for hit in hits} == {"c8", "more"}
                 assert await store.count(filter={"kind": "new"}) == 2
                 assert len((await store.scan(filter={"kind": "k1"}, limit=500)).chunks) == 99
@@ -401,12 +409,12 @@ def test_a_store_that_was_moved_to_another_embedder_says_so(tmp_path):
 
     async def use() -> None:
         async with open_at(path) as store:
-            await store.search_by_vector(vectors()[0])
+            await store.search(vectors()[0])
             with sqlite3.connect(path / "store.sqlite3") as connection:
                 connection.execute("UPDATE meta SET value = 'another' WHERE key = 'store'")
             connection.close()
             for call in (
-                lambda: store.search_by_vector(vectors()[0]),
+                lambda: store.search(vectors()[0]),
                 lambda: store.add([Chunk("x", vector=vectors()[0])]),
                 lambda: store.delete(["c1"]),
                 store.count,

@@ -90,7 +90,7 @@ async def test_many_tasks_write_new_and_known_ids_at_once(tmp_path, size):
         assert {chunk.id: chunk.content for chunk in page.chunks} == {
             f"c{n}": f"new {n}" for n in range(10 * size)
         }
-        assert len(await store.search_by_vector(np.ones(DIM), k=1000)) == 10 * size
+        assert len(await store.search(np.ones(DIM), k=1000)) == 10 * size
 
 
 class ColumnsFirst(HashingEmbedder):

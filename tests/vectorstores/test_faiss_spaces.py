@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -43,7 +45,7 @@ async def fill(store: FaissVectorStore, namespaces: int, count: int) -> None:
 
 async def best(store: FaissVectorStore, namespace: int, n: int, count: int) -> str:
     query = vectors(count, namespace)[n]
-    return (await store.scoped(f"n{namespace}").search_by_vector(query, k=1))[0].chunk.content
+    return (await store.scoped(f"n{namespace}").search(query, k=1))[0].chunk.content
 
 
 def spaces_of(store: FaissVectorStore) -> Index:
@@ -84,7 +86,7 @@ async def test_what_filters_need_counts_too(tmp_path):
         before = len(spaces_of(store).names())
         view = store.scoped("n9")
         for key in range(40):
-            assert not await view.search_by_vector(vectors(1)[0], filter={f"undeclared{key}": 1})
+            assert not await view.search(vectors(1)[0], filter={f"undeclared{key}": 1})
         assert await view.count(filter={"half": 1}) == 25
         assert len(spaces_of(store).names()) < before
         assert spaces_of(store).held <= limit
@@ -124,13 +126,14 @@ async def test_what_others_wrote_after_a_namespace_was_let_go_is_found(tmp_path)
         replaced, new = vectors(2, seed=77)
         await view.add([Chunk("replaced", "c3", vector=replaced), Chunk("new", "new", vector=new)])
         await view.delete(["c4"])
-        await view.update("c5", {"half": 9})
+        (kept,) = await view.get_by_ids(["c5"], vectors=True)
+        await view.add([replace(kept, metadata={"half": 9})])
         mine = store.scoped("n0")
         for vector, content in ((replaced, "replaced"), (new, "new")):
-            assert (await mine.search_by_vector(vector, k=1))[0].chunk.content == content
-        found = await mine.search_by_vector(vectors(50)[4], k=100)
+            assert (await mine.search(vector, k=1))[0].chunk.content == content
+        found = await mine.search(vectors(50)[4], k=100)
         assert {hit.chunk.id for hit in found} == ({f"c{n}" for n in range(50)} | {"new"}) - {"c4"}
-        assert [hit.chunk.id for hit in await mine.search_by_vector(new, filter={"half": 9})] == ["c5"]
+        assert [hit.chunk.id for hit in await mine.search(new, filter={"half": 9})] == ["c5"]
 
 
 async def test_searches_and_writes_at_once_while_namespaces_come_and_go(tmp_path):
@@ -144,7 +147,7 @@ async def test_searches_and_writes_at_once_while_namespaces_come_and_go(tmp_path
             for _ in range(150):
                 number, n = chance.randrange(12), chance.randrange(20, 40)
                 assert await best(of, number, n, 40) == said[number, n]
-                hits = await of.scoped(f"n{number}").search_by_vector(vectors(1)[0], k=60, filter={"half": 1})
+                hits = await of.scoped(f"n{number}").search(vectors(1)[0], k=60, filter={"half": 1})
                 assert {hit.chunk.metadata["half"] for hit in hits} == {1}
                 assert len({hit.chunk.id for hit in hits}) == len(hits) >= 10
 
@@ -155,7 +158,7 @@ async def test_searches_and_writes_at_once_while_namespaces_come_and_go(tmp_path
                 if step % 3:
                     vector = vectors(1, seed=1000 + step)[0]
                     await view.add([Chunk(f"step {step}", f"c{n}", {"half": n % 2}, vector=vector)])
-                    found = await (other, store)[step % 2].scoped(f"n{number}").search_by_vector(vector, k=1)
+                    found = await (other, store)[step % 2].scoped(f"n{number}").search(vector, k=1)
                     assert found[0].chunk.content == f"step {step}"
                 else:
                     await view.delete([f"c{n}"])
@@ -193,15 +196,16 @@ async def test_a_namespace_that_was_searched_while_another_was_written_has_its_f
 ):
     monkeypatch.setattr(index, "INDEX_FROM", 2000)
     written, searched = threading.Event(), threading.Event()
-    finish = snapshot.Draft.finish
+    draft = snapshot.draft
 
-    def slowly(draft: snapshot.Draft, *arguments: object) -> object:
-        found = finish(draft, *arguments)
-        written.set()
-        assert searched.wait(30)
-        return found
+    @contextmanager
+    def slowly(*arguments: object):
+        with draft(*arguments) as found:
+            written.set()
+            assert searched.wait(30)
+            yield found
 
-    monkeypatch.setattr(snapshot.Draft, "finish", slowly)
+    monkeypatch.setattr(snapshot, "draft", slowly)
     async with open_at(tmp_path, 400 * KILO) as store:  # one of them has room, with 320 kB of vectors
         await fill(store, 2, 2500)
         await best(store, 0, 5, 2500)

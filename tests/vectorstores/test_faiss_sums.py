@@ -88,12 +88,10 @@ def test_a_row_that_changed_by_itself_is_named(tmp_path, name):
             connection.execute(DAMAGES[name])
         async with open_at(tmp_path) as store:
             with pytest.raises(StoreCorruptError, match="row 5"):
-                await store.search_by_vector(vectors(20)[4], filter={"n": {"$gte": 0}})
+                await store.search(vectors(20)[4], filter={"n": {"$gte": 0}})
             if name != "vector":
                 with pytest.raises(StoreCorruptError, match="row 5"):
                     await store.get_by_ids(["c4"])
-                with pytest.raises(StoreCorruptError, match="row 5"):
-                    await store.update("c4", {"more": 1})
 
     anyio.run(main)
 
@@ -108,7 +106,7 @@ def test_an_index_of_another_history_counts_as_missing(tmp_path, monkeypatch):
         shutil.copy(path / "store.sqlite3", tmp_path / "backup")
         async with open_at(path) as store:
             await store.add(chunks(50, "after", seed=1))
-            await store.search_by_vector(vectors(1)[0])
+            await store.search(vectors(1)[0])
         shutil.copytree(path / "index", tmp_path / "index")
         shutil.copy(tmp_path / "backup", path / "store.sqlite3")
         async with open_at(path) as store:
@@ -118,7 +116,7 @@ def test_an_index_of_another_history_counts_as_missing(tmp_path, monkeypatch):
         shutil.copytree(tmp_path / "index", path / "index")
         async with open_at(path) as store:
             for n, wanted in enumerate(vectors(50, seed=2)):
-                (hit,) = await store.search_by_vector(wanted, k=1)
+                (hit,) = await store.search(wanted, k=1)
                 assert hit.chunk.id == f"other{n}"
 
     anyio.run(main)
@@ -140,14 +138,14 @@ def test_what_cannot_be_taken_off_the_disk_is_not_deleted(tmp_path, monkeypatch)
     async def main() -> None:
         async with open_at(tmp_path) as store:
             await store.add(chunks(50))
-            await store.search_by_vector(vectors(1)[0])
+            await store.search(vectors(1)[0])
         async with open_at(tmp_path) as store:
             with monkeypatch.context() as patch:
                 patch.setattr(Path, "unlink", refusing)
                 with pytest.raises(StoreUnavailableError, match="not yours"):
                     await store.delete(["c7"])
                 await store.add(chunks(1, "other"))
-            assert (await store.search_by_vector(vectors(50)[7], k=1))[0].chunk.id == "c7"
+            assert (await store.search(vectors(50)[7], k=1))[0].chunk.id == "c7"
             assert await store.delete(["c7"]) == 1
             assert not [name for name in holding(tmp_path, vectors(50)[7].tobytes()) if "snapshot" in name]
 
@@ -188,7 +186,6 @@ def put(store: FaissVectorStore, content: str, note: str) -> Awaitable[object]:
     [
         (b"old content", lambda store: put(store, "new content", "old note")),
         (b"old note", lambda store: put(store, "old content", "new note")),
-        (b"old note", lambda store: store.update("c0", {"note": "new note"})),
         (b"old record", lambda store: store.delete_records("records", ["key"])),
         (b"old record", lambda store: store.compare_and_swap("records", "key", "new record", version=1)),
     ],
@@ -224,15 +221,15 @@ def test_a_log_without_its_database_is_named(tmp_path):
 async def test_a_search_follows_what_another_writes(tmp_path):
     async with open_at(tmp_path) as store, open_at(tmp_path) as other:
         await store.add(chunks(30))
-        await store.search_by_vector(vectors(1)[0])
+        await store.search(vectors(1)[0])
         fresh = vectors(5, seed=3)
         for n, vector in enumerate(fresh):
             await other.add([Chunk(f"late {n}", f"late{n}", vector=vector)])
             for _ in range(3):
-                (hit,) = await store.search_by_vector(vector, k=1)
+                (hit,) = await store.search(vector, k=1)
                 assert hit.chunk.id == f"late{n}"
         await other.delete(["late4"])
-        (hit,) = await store.search_by_vector(fresh[4], k=1)
+        (hit,) = await store.search(fresh[4], k=1)
         assert hit.chunk.id != "late4"
 
 
@@ -256,10 +253,10 @@ async def test_a_write_in_the_middle_of_a_search_leaves_it_on_one_state(tmp_path
     async with open_at(tmp_path) as store:
         await store.add(chunks(10))
         vector = vectors(1)[0]
-        assert (await store.search_by_vector(vector))[0].chunk.id == "c0"
+        assert (await store.search(vector))[0].chunk.id == "c0"
         monkeypatch.setattr(Namespace, "search", interrupted)
-        assert (await store.search_by_vector(vector))[0].chunk.id == "c0"
-        found = [hit.chunk.id for hit in await store.search_by_vector(vector, k=10)]
+        assert (await store.search(vector))[0].chunk.id == "c0"
+        found = [hit.chunk.id for hit in await store.search(vector, k=10)]
         assert sorted(found) == [f"c{n}" for n in range(1, 10)]
 
 
@@ -270,9 +267,9 @@ async def test_others_get_their_turn_while_a_column_is_read(tmp_path, monkeypatc
         await store.add(
             [Chunk(f"{n}", f"c{n}", {"an odd key": n % 2}, vector=v) for n, v in enumerate(vectors(1_000))]
         )
-        await store.search_by_vector(vectors(1)[0])
+        await store.search(vectors(1)[0])
         monkeypatch.setattr(rows, "pause", lambda: pauses.append(None))
-        hits = await store.search_by_vector(vectors(1)[0], k=1000, filter={"an odd key": 1})
+        hits = await store.search(vectors(1)[0], k=1000, filter={"an odd key": 1})
     assert len(hits) == 500
     assert len(pauses) >= 1_000 // 256
 

@@ -1,6 +1,7 @@
 """What a store on disk keeps in memory beside its vectors, and what becomes of it while others write."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -37,11 +38,13 @@ async def test_values_that_nothing_has_any_more_are_forgotten(tmp_path, monkeypa
     async with open_at(tmp_path) as store:
         await store.add(chunks(20, state="open"))
         for step in range(60):
-            for n in range(3):
-                await store.update(f"c{n}", {"seen": 3 * step + n})
-            (hit,) = await store.search_by_vector(vectors(1)[0], filter={"seen": 3 * step + 2})
+            kept = chunks(3)
+            await store.add(
+                [replace(kept[n], metadata={"state": "open", "seen": 3 * step + n}) for n in range(3)]
+            )
+            (hit,) = await store.search(vectors(1)[0], filter={"seen": 3 * step + 2})
             assert hit.chunk.id == "c2"
-            assert len(await store.search_by_vector(vectors(1)[0], k=20, filter={"state": "open"})) == 20
+            assert len(await store.search(vectors(1)[0], k=20, filter={"state": "open"})) == 20
             assert len(space_of(store).columns["seen"]._values) < 60
 
 
@@ -51,12 +54,12 @@ async def test_columns_of_keys_that_were_asked_for_long_ago_are_forgotten(tmp_pa
         await store.add(chunks(20, state="open", **{f"key{n}": n for n in range(30)}))
         for n in range(30):
             for filter in ({f"key{n}": n}, {"state": "open"}, {"key0": 0}):
-                assert len(await store.search_by_vector(vectors(1)[0], k=20, filter=filter)) == 20
-            assert not await store.search_by_vector(vectors(1)[0], filter={f"key{n}": n + 1})
+                assert len(await store.search(vectors(1)[0], k=20, filter=filter)) == 20
+            assert not await store.search(vectors(1)[0], filter={f"key{n}": n + 1})
         assert len(space_of(store).columns) <= namespace._UNDECLARED + len(space_of(store).indexed)
         assert {"state", "key0", "key29"} <= space_of(store).columns.keys()
         everything = {"$and": [{f"key{n}": n} for n in range(30)]}
-        assert len(await store.search_by_vector(vectors(1)[0], k=30, filter=everything)) == 20
+        assert len(await store.search(vectors(1)[0], k=30, filter=everything)) == 20
         assert await store.count(filter=everything) == 20
 
 
@@ -65,9 +68,9 @@ async def test_a_row_that_another_replaces_in_the_middle_of_a_search_is_found(tm
     plain = Namespace.search
     async with open_at(tmp_path) as store:
         await store.add(chunks(600))
-        await store.search_by_vector(vectors(1)[0])
+        await store.search(vectors(1)[0])
     async with open_at(tmp_path) as store, open_at(tmp_path) as other:
-        assert (await store.search_by_vector(vectors(1)[0], k=1))[0].chunk.id == "c0"
+        assert (await store.search(vectors(1)[0], k=1))[0].chunk.id == "c0"
         assert space_of(store).snapshot is not None
 
         def interrupted(self, *args):
@@ -78,10 +81,10 @@ async def test_a_row_that_another_replaces_in_the_middle_of_a_search_is_found(tm
 
         monkeypatch.setattr(Namespace, "search", interrupted)
         # The state of before, whole, or that of after.
-        (hit,) = await store.search_by_vector(vectors(4)[3], k=1)
+        (hit,) = await store.search(vectors(4)[3], k=1)
         assert Namespace.search is plain
         assert (hit.chunk.id, hit.chunk.content) in {("c3", "text 3"), ("c3", "another text")}
-        (hit,) = await store.search_by_vector(vectors(4)[3], k=1)
+        (hit,) = await store.search(vectors(4)[3], k=1)
         assert (hit.chunk.id, hit.chunk.content) == ("c3", "another text")
 
 
@@ -98,16 +101,16 @@ async def test_a_failure_is_not_tried_again_at_every_search(tmp_path, monkeypatc
         async with open_at(tmp_path) as store:
             await store.add(chunks(1000))
             for _ in range(50):
-                assert (await store.search_by_vector(vectors(1)[0], k=1))[0].chunk.id == "c0"
+                assert (await store.search(vectors(1)[0], k=1))[0].chunk.id == "c0"
                 await anyio.sleep(0.001)
             await store.add([Chunk("again", "c0", vector=vectors(1)[0])])
-            assert (await store.search_by_vector(vectors(1)[0], k=1))[0].chunk.content == "again"
+            assert (await store.search(vectors(1)[0], k=1))[0].chunk.content == "again"
     assert 1 <= len(made) <= 2
     # Later it is.
     monkeypatch.setattr(upkeep, "_AGAIN", 0.0)
     async with open_at(tmp_path) as store:
         with anyio.fail_after(30):
-            while (await store.search_by_vector(vectors(1)[0])) and space_of(store).codes is None:  # noqa: ASYNC110
+            while (await store.search(vectors(1)[0])) and space_of(store).codes is None:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
 
 
@@ -119,7 +122,7 @@ async def test_the_file_that_another_process_wrote_is_taken(tmp_path, monkeypatc
         await store.add(chunks(1000))
         for each in (store, other):
             with anyio.fail_after(30):
-                while (await each.search_by_vector(vectors(1)[0])) and space_of(each).codes is None:  # noqa: ASYNC110
+                while (await each.search(vectors(1)[0])) and space_of(each).codes is None:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
     assert len(made) == 1
 
@@ -131,7 +134,7 @@ async def test_a_vector_that_is_replaced_while_the_file_is_written_is_found(tmp_
     other = -rows[5]
     async with open_at(tmp_path) as store:
         await store.add([Chunk("text", f"c{n}", vector=v) for n, v in enumerate(rows)])
-        await store.search_by_vector(rows[0])
+        await store.search(rows[0])
     begun, replaced, written = threading.Event(), threading.Event(), threading.Event()
     pieces, install = upkeep._pieces, upkeep.Upkeep._install
 
@@ -145,16 +148,16 @@ async def test_a_vector_that_is_replaced_while_the_file_is_written_is_found(tmp_
         written.set()
 
     async with open_at(tmp_path) as store:
-        await store.search_by_vector(rows[0])
+        await store.search(rows[0])
         monkeypatch.setattr(upkeep, "_pieces", slow)
         monkeypatch.setattr(upkeep.Upkeep, "_install", told)
         await store.add([Chunk("text", f"m{n}", vector=v) for n, v in enumerate(more)])
-        await store.search_by_vector(rows[0])
+        await store.search(rows[0])
         assert await anyio.to_thread.run_sync(begun.wait, 30)
         await store.add([Chunk("text", "c5", vector=other)])
-        await store.search_by_vector(other)
+        await store.search(other)
         replaced.set()
         assert await anyio.to_thread.run_sync(written.wait, 30)
-        assert [hit.chunk.id for hit in await store.search_by_vector(other, k=1)] == ["c5"]
+        assert [hit.chunk.id for hit in await store.search(other, k=1)] == ["c5"]
     async with open_at(tmp_path) as store:
-        assert [hit.chunk.id for hit in await store.search_by_vector(other, k=1)] == ["c5"]
+        assert [hit.chunk.id for hit in await store.search(other, k=1)] == ["c5"]

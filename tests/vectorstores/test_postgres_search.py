@@ -162,7 +162,7 @@ async def test_where_many_were_admitted_and_few_are_left_they_are_compared(postg
         farthest = np.argsort(vectors @ query)[:100]
         left = {f"c{n}" for n in farthest}
         for n in farthest[:20]:
-            await store.update(f"c{n}", {"n": count})
+            await store.add([Chunk("x", id=f"c{n}", metadata={"n": count}, vector=vectors[n])])
         await store.delete([f"c{n}" for n in range(count) if f"c{n}" not in left])
         for filter, best in ((None, farthest), (few, farthest[20:])):
             hits = await store.search(query, k=5, filter=filter)

@@ -53,7 +53,6 @@ async def test_a_role_sees_and_writes_its_own_namespaces_alone(postgres_database
             assert await stolen.search(np.ones(DIM)) == []
             assert await stolen.get("r", "k") is None
             assert await stolen.delete(["c"]) == 0
-            assert not await stolen.update("c", {"a": 1})
             for call in (stolen.add([Chunk("x", id="x")]), stolen.append_once("r", "new", 1)):
                 with pytest.raises(StoreUnavailableError, match="row-level security"):
                     await call

@@ -116,7 +116,6 @@ async def test_old_vectors_serve_and_writes_of_others_are_taken_along(database):
             await store.add([Chunk("changed", id="text2", embed_text="another key")])
             await store.add([Chunk("in this very batch", id="text9", embed_text="yet another key")])
             await store.delete(["text3", "text20"])
-            await store.update("text4", {"patched": True})
 
     async with store:
         await reembed(database, embedder=Slow(128, meanwhile), batch=8)
@@ -128,7 +127,7 @@ async def test_old_vectors_serve_and_writes_of_others_are_taken_along(database):
     assert sorted(ids) == sorted({f"text{n}" for n in range(30)} - {"text3", "text20"} | {"late"})
     async with open_store(database, embedder=NEW, namespace="a") as store:
         (chunk,) = await store.get_by_ids(["text4"])
-        assert chunk.metadata == {"n": 4, "patched": True}
+        assert chunk.metadata == {"n": 4}
 
 
 async def test_a_move_that_was_stopped_goes_on_where_it_was(database):

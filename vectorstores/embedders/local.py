@@ -39,7 +39,7 @@ _LIMITER: Final = anyio.lowlevel.RunVar[anyio.CapacityLimiter | None]("vectorsto
 class LocalEmbedder(ABC):
     """Unit vectors by the model in a folder, loaded at the first text and shared by the whole process."""
 
-    _together: ClassVar[int] = 4
+    _together: ClassVar[int] = 8
     """How many texts are computed before another caller has a turn, or a cancel is noticed."""
 
     def __init__(self, model: str) -> None:

@@ -89,7 +89,17 @@ def identity(folder: Path) -> str:
     for path in files:
         status = path.stat()
         digest.update(_file_digest(path.resolve(), status.st_size, status.st_mtime_ns))
-    for part in (_configuration(folder), _tokenizer(folder), *_module_settings(folder)):
+    config, tokenizer = _read(folder / "config.json"), _read(folder / "tokenizer.json")
+    modules, prompts = _modules(folder), _read(folder / "config_sentence_transformers.json")
+    parts: list[Any] = [
+        {key: value for key, value in config.items() if key not in _INCIDENTAL},
+        {part: tokenizer.get(part) for part in _TOKENIZER_PARTS},
+        [kind for kind, _ in modules],
+        [_read(folder / path / "config.json") for _, path in modules if path],
+        _read(folder / "sentence_bert_config.json"),
+        [prompts.get("prompts") or {}, prompts.get("default_prompt_name")],
+    ]
+    for part in parts:
         digest.update(json.dumps(part, sort_keys=True).encode())
         digest.update(b"\0")
     return digest.hexdigest()[:32]
@@ -104,9 +114,8 @@ def _file_digest(path: Path, size: int, changed: int) -> bytes:
 def dimension(folder: Path) -> int:
     """Return the length of the vectors."""
     size = _read(folder / "config.json").get("hidden_size")
-    for module in _modules(folder):
-        settings = _read(folder / module["path"] / "config.json") if module["path"] else {}
-        kind = module["type"].rsplit(".", 1)[-1]
+    for kind, path in _modules(folder):
+        settings = _read(folder / path / "config.json") if path else {}
         if kind == "Pooling":
             width = settings.get("embedding_dimension") or settings.get("word_embedding_dimension") or size
             size = (width or 0) * len(_pooling(settings))
@@ -134,7 +143,7 @@ class Recipe:
 def read_recipe(folder: Path) -> Recipe:
     """Read what a runtime of our own has to do; raises :class:`EmbeddingError` for files that don't say."""
     config, limits = _read(folder / "config.json"), _read(folder / "sentence_bert_config.json")
-    kinds = {module["type"].rsplit(".", 1)[-1]: module["path"] for module in _modules(folder)}
+    kinds = dict(_modules(folder))
     settings = _read(folder / kinds["Pooling"] / "config.json") if "Pooling" in kinds else {}
     prompts = _read(folder / "config_sentence_transformers.json")
     prompt = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name") or "", "")
@@ -165,32 +174,11 @@ def _pooling(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(names) or ("mean",)
 
 
-def _configuration(folder: Path) -> dict[str, Any]:
-    return {key: value for key, value in _read(folder / "config.json").items() if key not in _INCIDENTAL}
-
-
-def _tokenizer(folder: Path) -> dict[str, Any]:
-    found = _read(folder / "tokenizer.json")
-    return {part: found.get(part) for part in _TOKENIZER_PARTS}
-
-
-def _module_settings(folder: Path) -> list[Any]:
-    kinds = [module["type"].rsplit(".", 1)[-1] for module in _modules(folder)]
-    pooling = [
-        _read(folder / module["path"] / "config.json") for module in _modules(folder) if module["path"]
-    ]
-    prompts = _read(folder / "config_sentence_transformers.json")
-    return [
-        kinds,
-        pooling,
-        _read(folder / "sentence_bert_config.json"),
-        [prompts.get("prompts") or {}, prompts.get("default_prompt_name")],
-    ]
-
-
-def _modules(folder: Path) -> list[dict[str, str]]:
+def _modules(folder: Path) -> list[tuple[str, str]]:
+    """Return what the model does one after the other: the kind of each step, and the folder of its settings."""
     path = folder / "modules.json"
-    return _load(path) if path.exists() else []
+    modules = _load(path) if path.exists() else []
+    return [(each["type"].rsplit(".", 1)[-1], each["path"]) for each in modules]
 
 
 def _read(path: Path) -> dict[str, Any]:

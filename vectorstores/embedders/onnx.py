@@ -143,17 +143,17 @@ def _encoder(config: Mapping[str, Any], weights: Path) -> bytes:
             f"{weights.parent}: onnxruntime is given BERT with gelu and absolute positions only, this model"
             f" has {activation} and {positions}; use SentenceTransformerEmbedder"
         )
-    graph = _Graph(weights, config)
-    graph.embed()
     try:
         layers, heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
     except (KeyError, TypeError, ValueError) as error:
         raise EmbeddingError(f"{weights.parent}/config.json: no usable {error}") from error
+    graph = _Graph(weights, float(config.get("layer_norm_eps", 1e-12)))
+    state = graph.embed()
     for number in range(layers):
-        graph.layer(f"encoder.layer.{number}", heads)
+        state = graph.layer(f"encoder.layer.{number}", state, heads)
     inputs = ("input_ids", "attention_mask", "token_type_ids")
     return _model(
-        [*graph.nodes, _node("Identity", [graph.state], ["last_hidden_state"])],
+        [*graph.nodes, _node("Identity", [state], ["last_hidden_state"])],
         graph.tensors.values(),
         [_value(name, _INT32, ("texts", "tokens")) for name in inputs],
         [_value("last_hidden_state", _FLOAT, ("texts", "tokens", "hidden"))],
@@ -161,68 +161,65 @@ def _encoder(config: Mapping[str, Any], weights: Path) -> bytes:
 
 
 class _Graph:
-    """A graph that grows layer by layer; ``state`` names what the last one gives."""
+    """Nodes and tensors of a graph that grows. Each method returns the name of what it has put in."""
 
-    def __init__(self, weights: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, weights: Path, epsilon: float) -> None:
         self.nodes: list[bytes] = []
         self.tensors: dict[str, bytes] = {}
-        self.state = "embedded"
+        self._epsilon = epsilon
         self._weights = weights
         self._start, self._header = _read_header(weights)
         self._prefix = "bert." if any(name.startswith("bert.") for name in self._header) else ""
-        self._small = float(config.get("layer_norm_eps", 1e-12))
 
-    def embed(self) -> None:
-        tables = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-        weights = [
-            *(self._tensor(f"embeddings.{table}.weight") for table in tables),
-            *(self._tensor(f"embeddings.LayerNorm.{part}") for part in ("weight", "bias")),
+    def embed(self) -> str:
+        tables = (f"{kind}_embeddings" for kind in ("word", "position", "token_type"))
+        weights = [self._tensor(f"embeddings.{part}.weight") for part in (*tables, "LayerNorm")]
+        inputs = [
+            "input_ids",
+            "token_type_ids",
+            *weights,
+            self._tensor("embeddings.LayerNorm.bias"),
+            "attention_mask",
         ]
-        inputs = ["input_ids", "token_type_ids", *weights, "attention_mask"]
         # The operator gives the lengths of the texts too, which nothing reads, and insists on a name for them.
-        attributes = {"epsilon": self._small}
-        outputs = [self.state, "lengths"]
-        self.nodes.append(
-            _node("EmbedLayerNormalization", inputs, outputs, domain=_CONTRIB, attributes=attributes)
+        return self._add("EmbedLayerNormalization", *inputs, also=("lengths",), epsilon=self._epsilon)
+
+    def layer(self, place: str, state: str, heads: int) -> str:
+        parts = [f"{place}.attention.self.{part}" for part in ("query", "key", "value")]
+        weight, bias = (
+            self._add("Concat", *(self._tensor(f"{part}.{kind}") for part in parts), domain="", axis=0)
+            for kind in ("weight", "bias")
         )
-
-    def layer(self, place: str, heads: int) -> None:
-        attention, parts = f"{place}.attention", ("query", "key", "value")
-        rows = [self._tensor(f"{attention}.self.{part}.weight") for part in parts]
-        biases = [self._tensor(f"{attention}.self.{part}.bias") for part in parts]
-        joined, bias = f"{attention}.joined", f"{attention}.bias"
-        self.nodes.append(_node("Concat", rows, [joined], attributes={"axis": 0}))
-        self.nodes.append(_node("Concat", biases, [bias], attributes={"axis": 0}))
-        inputs = [self.state, self._transposed(joined), bias, "attention_mask"]
-        self._fused("Attention", inputs, f"{attention}.seen", num_heads=heads)
-        self._add_and_normalise(f"{attention}.seen", f"{attention}.output")
-
+        weight = self._add("Transpose", weight, domain="")
+        seen = self._add("Attention", state, weight, bias, "attention_mask", num_heads=heads)
+        state = self._project(seen, state, f"{place}.attention.output")
         dense = f"{place}.intermediate.dense"
-        self._fused(
-            "BiasGelu", [self._product(self.state, dense), self._tensor(f"{dense}.bias")], f"{dense}.active"
-        )
-        self._add_and_normalise(f"{dense}.active", f"{place}.output")
+        active = self._add("BiasGelu", self._product(state, dense), self._tensor(f"{dense}.bias"))
+        return self._project(active, state, f"{place}.output")
 
-    def _add_and_normalise(self, given: str, place: str) -> None:
+    def _project(self, given: str, state: str, place: str) -> str:
         """Project ``given``, add it to the state and normalise, as each half of a layer ends."""
         weights = [
             self._tensor(f"{place}.{part}") for part in ("LayerNorm.weight", "LayerNorm.bias", "dense.bias")
         ]
-        inputs = [self._product(given, f"{place}.dense"), self.state, *weights]
-        self.state = f"{place}.state"
-        self._fused("SkipLayerNormalization", inputs, self.state, epsilon=self._small)
+        product = self._product(given, f"{place}.dense")
+        return self._add("SkipLayerNormalization", product, state, *weights, epsilon=self._epsilon)
 
     def _product(self, given: str, place: str) -> str:
-        weight = self._transposed(self._tensor(f"{place}.weight"))
-        self.nodes.append(_node("MatMul", [given, weight], [f"{place}.product"]))
-        return f"{place}.product"
+        weight = self._add("Transpose", self._tensor(f"{place}.weight"), domain="")
+        return self._add("MatMul", given, weight, domain="")
 
-    def _transposed(self, name: str) -> str:
-        self.nodes.append(_node("Transpose", [name], [f"{name}.T"]))
-        return f"{name}.T"
-
-    def _fused(self, operator: str, inputs: Sequence[str], output: str, **attributes: float) -> None:
-        self.nodes.append(_node(operator, inputs, [output], domain=_CONTRIB, attributes=attributes))
+    def _add(
+        self,
+        operator: str,
+        *inputs: str,
+        domain: str = _CONTRIB,
+        also: Sequence[str] = (),
+        **attributes: float,
+    ) -> str:
+        output = f"{operator}.{len(self.nodes)}"
+        self.nodes.append(_node(operator, inputs, [output, *also], domain=domain, attributes=attributes))
+        return output
 
     def _tensor(self, name: str) -> str:
         """Name a weight in the graph, declaring it at its first use."""

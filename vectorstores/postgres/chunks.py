@@ -15,7 +15,7 @@ from vectorstores._json import read_json, read_metadata
 from vectorstores.base import Chunk, ConflictError, Page, Record, RecordPage, StoreCorruptError
 from vectorstores.postgres.connection import About, Connection, rows
 from vectorstores.postgres.filters import column_json, value_json
-from vectorstores.postgres.values import Vectors, known, vectors_of
+from vectorstores.postgres.values import Vector, known
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow, Row
@@ -58,16 +58,13 @@ def _put(about: About) -> bytes:
 def _columns(given: Sequence[Row], about: About) -> list[object]:
     """Return the parameters of :func:`_put` behind the namespace: an array for each column."""
     facts = [_facts(json.loads(row.metadata), about) for row in given]
-    vectors = [row.vector for row in given if row.vector is not None]
-    if len(vectors) < len(given):
-        raise ValueError("a chunk has no vector")
     return [
         [row.id for row in given],
         [row.content for row in given],
         [row.embed_text for row in given],
         [row.metadata for row in given],
         *(list(column) for column in zip(*facts, strict=True)),
-        Vectors(vectors, about.vector_oids[0]),
+        [Vector(row.vector) for row in given],
     ]
 
 
@@ -86,39 +83,23 @@ DELETE: Final = (
 )
 
 
-async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str], about: About) -> int:
-    """Delete chunks that exist and return how many there were."""
-    wanted = sorted(known(ids))
-    if about.deletes:
-        return len(await rows(connection, DELETE, (wanted, namespace, namespace)))
-    statement = b"SELECT remove_chunks(%b::text, %b::text[])"
-    return len(await rows(connection, statement, (namespace, wanted)))
-
-
-async def patch_metadata(connection: Connection, namespace: str, id: str, patch: str, about: About) -> bool:
-    """Merge a JSON object into a chunk's metadata."""
-    statement = b"SELECT number, metadata FROM chunks WHERE namespace = %b AND id = %b FOR UPDATE"
-    columns = "".join(f", {column} = %b::text::jsonb" for column in about.columns.values())
-    update = (
-        f"UPDATE chunks SET metadata = %b::text::json, facts = %b::text::jsonb{columns}"  # noqa: S608 - names of ours
-        " WHERE namespace = %b AND number = %b"
-    ).encode()
-    for number, metadata in await rows(connection, statement, (namespace, id)):
-        merged = _metadata(metadata, id) | json.loads(patch)
-        text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
-        values = (text, *_facts(merged, about), namespace, number)
-        await connection.execute(update, values, prepare=True)
-        return True
-    return False
-
-
-def _metadata(text: str, id: str) -> dict[str, JSON]:
-    return read_metadata(text, f"the metadata of the chunk {id!r}")
+async def delete_chunks(
+    connection: Connection, namespace: str, ids: Sequence[str], records: Sequence[RecordRow], about: About
+) -> int:
+    """Delete chunks that exist, append records, and return how many chunks there were."""
+    gone: list[Any] = []
+    if wanted := sorted(known(ids)):
+        removed = b"SELECT remove_chunks(%b::text, %b::text[])", (namespace, wanted)
+        statement, parameters = (DELETE, (wanted, namespace, namespace)) if about.deletes else removed
+        gone = await rows(connection, statement, parameters)
+    await append_records(connection, namespace, records)
+    return len(gone)
 
 
 def chunk_of(fields: Sequence[Any]) -> Chunk:
-    """Make a chunk of (number, id, content, embed_text, metadata)."""
-    return Chunk(fields[2], fields[1], _metadata(fields[4], fields[1]), fields[3])
+    """Make a chunk of (number, id, content, embed_text, metadata, ...)."""
+    _, id, content, embed_text, metadata, *_ = fields
+    return Chunk(content, id, read_metadata(metadata, f"the metadata of the chunk {id!r}"), embed_text)
 
 
 async def chunks_by_id(
@@ -134,8 +115,7 @@ async def chunks_by_id(
         return chunks
     for fields in found:
         require_vector(fields[1], fields[5])
-    vectors = vectors_of([fields[5] for fields in found], with_vectors.dim)
-    return [replace(chunk, vector=vector) for chunk, vector in zip(chunks, vectors, strict=True)]
+    return [replace(chunk, vector=each[5].to_numpy()) for chunk, each in zip(chunks, found, strict=True)]
 
 
 def require_vector(id: str, vector: object) -> None:

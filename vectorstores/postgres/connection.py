@@ -18,12 +18,12 @@ import anyio
 import anyio.to_thread
 import psycopg
 from psycopg import AsyncConnection, sql
+from psycopg.abc import AdaptContext
 
 from vectorstores.base import StoreUnavailableError, VectorStoreError
 from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder, has_server, place_of
 from vectorstores.postgres.embedded import embedded_conninfo, log_end, revive
 from vectorstores.postgres.errors import advice_on_connecting, is_coming, is_lost, is_passing, translated
-from vectorstores.postgres.values import Context
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ def column_name(generation: int) -> str:
     return f"vector_{generation}"
 
 
-async def connect(place: Place, options: PostgresOptions, context: Context | None = None) -> Connection:
+async def connect(place: Place, options: PostgresOptions, context: AdaptContext | None = None) -> Connection:
     """Open a connection; raise :class:`NotConnectedError` where none can be made."""
     try:
         return await Connection.connect(

@@ -35,6 +35,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
+from filelock import FileLock, Timeout
+
 from vectorstores.base import MissingDependencyError, StoreCorruptError, StoreUnavailableError
 from vectorstores.file_systems import refuse_network
 
@@ -118,11 +120,9 @@ def leave(folder: Path) -> None:
         if users is None:
             return
         os.close(users)
-        with _usable(folder), _locked(folder / "start.lock"):
-            alone = _try_lock(folder / "users.lock")
-            if alone is not None:
-                os.close(alone)
-                _stop(folder)
+        with _usable(folder), _start_lock(folder), suppress(BlockingIOError):
+            os.close(_use(folder, fcntl.LOCK_EX))
+            _stop(folder)
 
 
 @atexit.register
@@ -137,6 +137,10 @@ def _leave_all() -> None:
 def _usable(folder: Path) -> Iterator[None]:
     try:
         yield
+    except Timeout as error:
+        raise StoreUnavailableError(
+            f"another process has been starting PostgreSQL for long: it holds {error.lock_file}"
+        ) from error
     except OSError as error:
         raise StoreUnavailableError(f"the PostgreSQL folder {folder} can't be used: {error}") from error
 
@@ -169,13 +173,12 @@ def _prepare(folder: Path, *, create: bool) -> None:
 
 def _join(folder: Path) -> str:
     """Use the server of a folder; start it if it does not answer."""
-    with _locked(folder / "start.lock"):
+    with _start_lock(folder):
         account = account_for(folder)
         place = _socket_folder(folder, account)
         if folder not in _users:
-            # Shared until this process has ended, however it ends.
-            _users[folder] = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(_users[folder], fcntl.LOCK_SH)
+            # Until this process has ended, however it ends.
+            _users[folder] = _use(folder, fcntl.LOCK_SH)
         if not _answers(place):
             _start(folder, place, account)
         return f"postgresql://postgres@/postgres?host={quote(str(place), safe='')}"
@@ -369,27 +372,16 @@ def _run(command: list[str], account: Account, folder: Path) -> str | None:
     return (result.stderr or result.stdout).decode(errors="replace").strip()[-2000:]
 
 
-def _try_lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock alone, or None if another has it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _start_lock(folder: Path) -> FileLock:
+    return FileLock(folder / "start.lock", timeout=_START_TIMEOUT, mode=0o600)
+
+
+def _use(folder: Path, how: int) -> int:
+    """Return a descriptor that holds the lock of the users; raises BlockingIOError where others have it."""
+    descriptor = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        return None
+        raise
     return descriptor
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    end = time.monotonic() + _START_TIMEOUT
-    while (lock := _try_lock(path)) is None:
-        if time.monotonic() > end:
-            raise StoreUnavailableError(
-                f"another process has been starting PostgreSQL for long: it holds {path}"
-            )
-        time.sleep(_PAUSE)
-    try:
-        yield
-    finally:
-        os.close(lock)

@@ -8,6 +8,7 @@ is changed. The index over the new column is there from the beginning, and grows
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.to_thread
@@ -18,11 +19,11 @@ from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
 from vectorstores.migration import Reembedding
 from vectorstores.postgres.address import PostgresOptions, split_schema
 from vectorstores.postgres.connection import About, Connection, column_name, on_connection, resolve
-from vectorstores.postgres.pool import Pool, Transactions, running_loop
+from vectorstores.postgres.pool import Pool, running_loop
 from vectorstores.postgres.schema import (
-    MAX_DIM,
     add_column,
     add_index,
+    check_dim,
     describe,
     lock_schema,
     read_meta,
@@ -54,49 +55,66 @@ _TRIGGER: Final = """
 _DROP_TRIGGER: Final = "DROP TRIGGER IF EXISTS {0} ON chunks; DROP FUNCTION IF EXISTS {0}()"
 
 
-class PostgresMove:
-    """A store whose vectors are being replaced, by the owner of its tables."""
+async def move_database(
+    address: str, target: Opened, batch: int, told: Callable[[Reembedding], None]
+) -> Reembedding:
+    """Do what :func:`vectorstores.reembed` says, as the owner of the tables."""
+    running_loop()
+    conninfo, schema = split_schema(address)
+    place = await anyio.to_thread.run_sync(lambda: resolve(conninfo, schema, create=False))
+    if place is None:
+        raise StoreUnavailableError(f"there is no store at {conninfo}")
+    check_dim(target.dim, place)
+    # Each statement may look through the whole table, which takes as long as it takes.
+    options = PostgresOptions(pool_size=2, retry_for=60.0, statement_timeout=86_400.0)
 
-    _place: Place
-    _target: Opened
-    _generation: int
+    async def look(connection: Connection) -> About:
+        return await describe(connection, place, await _said(connection, place))
 
-    def __init__(self, address: str) -> None:
-        self._conninfo, self._schema = split_schema(address)
-        self._opened: Transactions | None = None
-        self._counted: Reembedding | None = None
+    pool = Pool(place, options, await on_connection(place, options, look))
+    try:
+        return await _Move(place, target, pool).carried_out(batch, told)
+    finally:
+        pool.close()
 
-    @property
-    def _transactions(self) -> Transactions:
-        assert self._opened is not None  # noqa: S101 - begin() comes first
-        return self._opened
 
-    async def begin(self, opened: Opened) -> bool:
-        """Make room for new vectors, or take up a move to the same embedder; False if there is nothing to do."""
-        running_loop()
-        self._target = opened
-        place = await anyio.to_thread.run_sync(lambda: resolve(self._conninfo, self._schema, create=False))
-        if place is None:
-            raise StoreUnavailableError(f"there is no store at {self._conninfo}")
-        if opened.dim > MAX_DIM:
-            raise StoreUnavailableError(f"{place}: pgvector holds vectors up to dimension {MAX_DIM}")
-        # Each statement may look through the whole table, which takes as long as it takes.
-        options = PostgresOptions(pool_size=2, retry_for=60.0, statement_timeout=86_400.0)
-        self._place = place
+async def _said(connection: Connection, place: Place) -> dict[str, str]:
+    said = await read_meta(connection, place)
+    if said is None:
+        raise StoreUnavailableError(f"{place}: there is no store here")
+    return said
 
-        async def look(connection: Connection) -> About:
-            return await describe(connection, place, await self._said(connection))
 
-        about = await on_connection(place, options, look)
-        self._opened = Transactions(Pool(place, options, about))
-        return await self._transactions.write(self._prepare, repeatable=True)
+class _Move:
+    """A store whose vectors are being replaced."""
+
+    def __init__(self, place: Place, target: Opened, pool: Pool) -> None:
+        self._place, self._target, self._pool = place, target, pool
+        self._generation = 0
+
+    async def carried_out(self, batch: int, told: Callable[[Reembedding], None]) -> Reembedding:
+        if await self._pool.write(self._prepare, repeatable=True):
+            total, left = await self._own(self._pool.read(self._count))
+            while True:
+                rows = await self._own(self._pool.read(partial(self._pending, limit=batch)))
+                if rows:
+                    vectors = await embed_checked(self._target, [text for _, text in rows])
+                    keep = partial(self._store, rows=rows, vectors=vectors)
+                    left = max(left - await self._own(self._pool.write(keep, repeatable=True)), 0)
+                    told(Reembedding(total - left, total))
+                # While others write without a pause there is always a row that is missing: the end takes these along.
+                if len(rows) < batch:
+                    break
+            await self._pool.write(self._exchange, repeatable=True)
+        total, _ = await self._pool.read(self._count)
+        return Reembedding(total, total)
 
     async def _prepare(self, connection: Connection) -> bool:
+        """Make room for new vectors, or take up a move to the same embedder; False if there is nothing to do."""
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
-        said, target = await self._said(connection), self._target
-        moving = said.get("next_embedder") == target.embedder_id
-        if moving:
+        said, target = await _said(connection, self._place), self._target
+        if said.get("next_embedder") == target.embedder_id:
             self._generation = int(said["next_generation"])
         else:
             if "next_generation" in said:
@@ -117,63 +135,37 @@ class PostgresMove:
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
 
     async def _make_room(self, connection: Connection) -> None:
-        target, number = self._target, str(self._generation)
-        await connection.execute(add_column(self._generation, target.dim))
+        number = str(self._generation)
+        await connection.execute(add_column(self._generation, self._target.dim))
         await grant_columns(connection, self._place)
         names = {"name": _trigger_name(self._generation), "column": self._column}
         await connection.execute(sql.SQL(_TRIGGER).format(**names))
-        values = (target.embedder_id, repr(target.embedder), str(target.dim), number)
-        for item in (*zip(_NEXT, values, strict=True), (_LAST, number)):
+        next_ones = zip(_NEXT, (*self._target.about.values(), number), strict=True)
+        for item in (*next_ones, (_LAST, number)):
             await connection.execute(_SAY, item)
 
-    async def progress(self) -> Reembedding:
-        """Say how far the move is: counted when it begins and when it is done, and by what is kept in between."""
-        if self._counted is None:
-            self._counted = await self._read(self._count)
-        return self._counted
-
-    async def _count(self, connection: Connection) -> Reembedding:
-        moving = "next_generation" in await self._said(connection)
-        left = (
-            sql.SQL("count(*) FILTER (WHERE {} IS NULL)").format(self._column)
-            if moving
-            else sql.SQL("0::bigint")
-        )
+    async def _count(self, connection: Connection) -> tuple[int, int]:
+        """Return how many rows there are, and how many without a new vector."""
+        moving = "next_generation" in await _said(connection, self._place)
+        left = sql.SQL("count(*) FILTER (WHERE {} IS NULL)").format(self._column) if moving else sql.SQL("0")
         cursor = await connection.execute(sql.SQL("SELECT count(*), {} FROM chunks").format(left))
         ((total, pending),) = await cursor.fetchall()
-        return Reembedding(total - pending, total)
+        return total, pending
 
-    async def pending(self, limit: int) -> list[tuple[int, str]]:
+    async def _pending(self, connection: Connection, limit: int | None) -> list[tuple[int, str]]:
         """Return rows without a new vector, with the text to embed."""
-
-        async def work(connection: Connection) -> list[tuple[int, str]]:
-            done = self._is_done(await self._said(connection))
-            return [] if done else await self._missing(connection, limit)
-
-        return await self._read(work)
-
-    async def _missing(self, connection: Connection, limit: int | None) -> list[tuple[int, str]]:
+        if self._is_done(await _said(connection, self._place)):
+            return []
         statement = sql.SQL(
             "SELECT number, coalesce(embed_text, content) FROM chunks WHERE {} IS NULL"
             " ORDER BY number LIMIT %s::bigint"
         ).format(self._column)
         return await (await connection.execute(statement, (limit,))).fetchall()
 
-    async def keep(self, rows: Sequence[tuple[int, str]], vectors: FloatArray) -> None:
-        """Keep the new vectors of the rows whose text is still the same."""
-        try:
-            kept = await self._transactions.write(
-                lambda connection: self._store(connection, rows, vectors), repeatable=True
-            )
-        except EmbedderMismatchError as error:
-            raise self._replaced() from error
-        if self._counted is not None:
-            total = self._counted.total
-            self._counted = Reembedding(min(self._counted.done + kept, total), total)
-
     async def _store(
         self, connection: Connection, rows: Sequence[tuple[int, str]], vectors: FloatArray
     ) -> int:
+        """Keep the new vectors of the rows whose text is still the same; return how many these are."""
         statement = sql.SQL(
             "UPDATE chunks SET {0} = %s WHERE {0} IS NULL AND number = %s::bigint"
             " AND coalesce(embed_text, content) = %s"
@@ -184,23 +176,17 @@ class PostgresMove:
             kept += cursor.rowcount
         return kept
 
-    async def finish(self) -> bool:
-        """Let the new vectors take the place of the old ones, with those that are missing still, under a lock."""
-        await self._transactions.write(self._exchange, repeatable=True)
-        self._counted = None
-        return True
-
     async def _exchange(self, connection: Connection) -> None:
+        """Let the new vectors take the place of the old ones, with those that are missing still, under a lock."""
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
-        said, target = await self._said(connection), self._target
+        said = await _said(connection, self._place)
         if self._is_done(said):
             return
         # From here on writers wait, and soon readers too.
         await connection.execute("LOCK TABLE chunks IN EXCLUSIVE MODE")
-        rows = await self._missing(connection, None)
-        if rows:
-            await self._store(connection, rows, await embed_checked(target, [text for _, text in rows]))
+        if rows := await self._pending(connection, None):
+            await self._store(connection, rows, await embed_checked(self._target, [text for _, text in rows]))
         await connection.execute("LOCK TABLE chunks IN ACCESS EXCLUSIVE MODE")
         await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(self._generation)))
         old = column_name(int(said["generation"]))
@@ -209,26 +195,9 @@ class PostgresMove:
             f"DROP INDEX IF EXISTS chunks_pending_{self._generation}; ALTER TABLE chunks DROP COLUMN {old}".encode()
         )
         await connection.execute(require_vector(self._generation))
-        about = {
-            "embedder": target.embedder_id,
-            "embedder_name": repr(target.embedder),
-            "dim": str(target.dim),
-            "generation": str(self._generation),
-        }
-        for item in about.items():
+        for item in (self._target.about | {"generation": str(self._generation)}).items():
             await connection.execute(_SAY, item)
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
-
-    async def close(self) -> None:
-        """Let go of the store."""
-        if self._opened is not None:
-            self._opened.close()
-
-    async def _said(self, connection: Connection) -> dict[str, str]:
-        said = await read_meta(connection, self._place)
-        if said is None:
-            raise StoreUnavailableError(f"{self._place}: there is no store here")
-        return said
 
     def _is_done(self, said: dict[str, str]) -> bool:
         """Whether another process, moving to the same embedder, has finished."""
@@ -244,9 +213,10 @@ class PostgresMove:
             " of its own; start again if this one is still wanted"
         )
 
-    async def _read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _own(self, call: Awaitable[T]) -> T:
+        """Make a call that has to do with the new vectors, whose column another process may have taken away."""
         try:
-            return await self._transactions.read(work)
+            return await call
         except EmbedderMismatchError as error:
             raise self._replaced() from error
 

@@ -34,7 +34,7 @@ from vectorstores.postgres.connection import (
     session_settings,
 )
 from vectorstores.postgres.errors import is_lost, is_unanswered
-from vectorstores.postgres.values import Context
+from vectorstores.postgres.values import context_of
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place, PostgresOptions
@@ -68,19 +68,73 @@ Work = Callable[[Connection, Call], Awaitable[T]]
 
 
 class Pool:
-    """A bounded pool. Made and used in one event loop."""
+    """A bounded pool, made and used in one event loop. Reads and writes are tried again while that is safe."""
 
     def __init__(self, place: Place, options: PostgresOptions, about: About) -> None:
         self.place = place
         self.options = options
-        self._context = Context(about.vector_oids)
+        self._context = context_of(about.vector_oids)
         self._settings = session_settings(options, about, place.schema)
         self._slots = asyncio.Semaphore(options.pool_size)
         # The one used last is lent first, so that those that are not needed grow old.
         self._idle: list[tuple[Connection, float]] = []
         self._closed = False
 
-    async def call(self, work: Work[T], *, size: int = 1) -> T:
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run work that changes nothing, again when the connection is lost."""
+        patience = Patience(self.place, self.options.retry_for)
+        return await repeated(patience, lambda: self._call(lambda connection, _: work(connection)))
+
+    async def write(
+        self,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        channel: str = "",
+        size: int = 1,
+        repeatable: bool = False,
+    ) -> T:
+        """Run work in a transaction, again when it failed for a passing reason; tell those who listen at a channel.
+
+        ``size`` says how many rows it brings; ``repeatable`` that it may be made twice. A
+        :class:`StoreUnavailableError` says so where it may have been made.
+        """
+        unknown = ""
+
+        async def attempt(connection: Connection, call: Call) -> T:
+            nonlocal unknown
+            try:
+                await connection.execute(b"BEGIN")
+                result = await work(connection)
+                call.commit()
+            except BaseException:
+                call.phase = "ending"
+                await _roll_back(connection)
+                raise
+            try:
+                async with asyncio.timeout(GRACE):
+                    await connection.execute(b"COMMIT")
+            # Cancelled by the time limit of the whole call: its caller waits for this.
+            except (psycopg.Error, TimeoutError, asyncio.CancelledError) as error:
+                if not is_unanswered(error):
+                    raise
+                said = " ".join(str(error).split()) or "no answer in time"
+                unknown = f"the connection was lost in a commit ({said}); {_UNKNOWN}"
+                if repeatable:
+                    raise
+                raise StoreUnavailableError(str(self.place)) from error
+            if channel:
+                await _tell(connection, channel)
+            return result
+
+        try:
+            patience = Patience(self.place, self.options.retry_for)
+            return await repeated(patience, lambda: self._call(attempt, size=size))
+        except StoreUnavailableError as error:
+            if unknown:
+                raise StoreUnavailableError(f"{error}: {unknown}") from error
+            raise
+
+    async def _call(self, work: Work[T], *, size: int = 1) -> T:
         """Run work on a connection. ``size`` is how many rows it is about, for its time limit.
 
         When the caller is cancelled the statement is cancelled behind it, unless that is a COMMIT, which is waited for.
@@ -178,7 +232,7 @@ class Pool:
         self._drop_idle()
 
 
-async def roll_back(connection: Connection) -> None:
+async def _roll_back(connection: Connection) -> None:
     """End a transaction, if there is one, or else the connection, whereupon the server does."""
     if connection.pgconn.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
         try:
@@ -188,71 +242,6 @@ async def roll_back(connection: Connection) -> None:
         finally:
             if connection.pgconn.transaction_status != TransactionStatus.IDLE:
                 connection.pgconn.finish()
-
-
-class Transactions:
-    """Reads and writes on the connections of a pool, tried again while that is safe."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    def close(self) -> None:
-        """Close the pool."""
-        self._pool.close()
-
-    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run work that changes nothing, again when the connection is lost."""
-        patience = Patience(self._pool.place, self._pool.options.retry_for)
-        return await repeated(patience, lambda: self._pool.call(lambda connection, _: work(connection)))
-
-    async def write(
-        self,
-        work: Callable[[Connection], Awaitable[T]],
-        *,
-        channel: str = "",
-        size: int = 1,
-        repeatable: bool = False,
-    ) -> T:
-        """Run work in a transaction, again when it failed for a passing reason; tell those who listen at a channel.
-
-        ``size`` says how many rows it brings; ``repeatable`` that it may be made twice. A
-        :class:`StoreUnavailableError` says so where it may have been made.
-        """
-        unknown = ""
-
-        async def attempt(connection: Connection, call: Call) -> T:
-            nonlocal unknown
-            try:
-                await connection.execute(b"BEGIN")
-                result = await work(connection)
-                call.commit()
-            except BaseException:
-                call.phase = "ending"
-                await roll_back(connection)
-                raise
-            try:
-                async with asyncio.timeout(GRACE):
-                    await connection.execute(b"COMMIT")
-            # Cancelled by the time limit of the whole call: its caller waits for this.
-            except (psycopg.Error, TimeoutError, asyncio.CancelledError) as error:
-                if not is_unanswered(error):
-                    raise
-                said = " ".join(str(error).split()) or "no answer in time"
-                unknown = f"the connection was lost in a commit ({said}); {_UNKNOWN}"
-                if repeatable:
-                    raise
-                raise StoreUnavailableError(str(self._pool.place)) from error
-            if channel:
-                await _tell(connection, channel)
-            return result
-
-        patience = Patience(self._pool.place, self._pool.options.retry_for)
-        try:
-            return await repeated(patience, lambda: self._pool.call(attempt, size=size))
-        except StoreUnavailableError as error:
-            if unknown:
-                raise StoreUnavailableError(f"{error}: {unknown}") from error
-            raise
 
 
 async def _tell(connection: Connection, channel: str) -> None:
@@ -268,16 +257,16 @@ async def _tell(connection: Connection, channel: str) -> None:
             await connection.execute(told.encode(), prepare=False)
 
 
+# An event loop keeps weak references to its tasks.
+_tasks: Final[set[asyncio.Task[Any]]] = set()
+
+
 def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Start a task that is outside of its starter's cancel scopes, and whose error is told to whoever waits for it."""
     task = asyncio.create_task(work)
     _tasks.add(task)
     task.add_done_callback(_ended)
     return task
-
-
-# An event loop keeps weak references to its tasks.
-_tasks: Final[set[asyncio.Task[Any]]] = set()
 
 
 def _ended(task: asyncio.Task[Any]) -> None:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import errors as pg
 from psycopg import sql
 
-from vectorstores.base import (
-    EmbedderMismatchError,
-    FormatVersionError,
-    StoreCorruptError,
-    StoreUnavailableError,
-    new_id,
-)
+from vectorstores._engine import FORMAT, Opened, check_format, check_said
+from vectorstores.base import StoreUnavailableError, new_id
 from vectorstores.postgres.address import PostgresOptions, split_schema
 from vectorstores.postgres.connection import (
     About,
@@ -32,7 +26,6 @@ from vectorstores.postgres.connection import (
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
 
-FORMAT: Final = 1
 OLDEST_SERVER: Final = 140000
 # The first whose walks through an index go on until enough admitted rows are found.
 OLDEST_VECTOR: Final = (0, 8)
@@ -77,30 +70,21 @@ _TABLES: Final = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a store is opened with."""
+async def prepare(
+    connection: Connection, *, place: Place, opened: Opened, indexed: Sequence[str], create: bool
+) -> About:
+    """Make the store if there is none and ``create`` is set, check it, and return what it says.
 
-    embedder_id: str
-    embedder_name: str
-    dim: int
-    indexed: tuple[str, ...]
-    create: bool
-
-
-async def prepare(connection: Connection, place: Place, wanted: Wanted) -> About:
-    """Make the store if there is none and ``wanted.create`` is set, check it, and return what it says.
-
-    Raises :class:`StoreUnavailableError`, :class:`FormatVersionError`, :class:`EmbedderMismatchError` and
-    :class:`StoreCorruptError`.
+    Raises :class:`~vectorstores.StoreUnavailableError`, :class:`~vectorstores.FormatVersionError`,
+    :class:`~vectorstores.EmbedderMismatchError` and :class:`~vectorstores.StoreCorruptError`.
     """
     _check_server(connection, place)
     said = await read_meta(connection, place)
     if said is None:
-        if not wanted.create:
+        if not create:
             raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
-        said = await _create(connection, place, wanted)
-    _check_embedder(said, place, wanted)
+        said = await _create(connection, place, opened, indexed)
+    opened.check(said, place)
     return await describe(connection, place, said)
 
 
@@ -200,41 +184,25 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
     except (pg.UndefinedTable, pg.InvalidSchemaName):
         return None
     said: dict[str, str] = dict(await found.fetchall())
-    version = said.get("format")
-    if version != str(FORMAT):
-        newer = version is not None and version.isdecimal() and int(version) > FORMAT
-        advice = "update this package" if newer else "open it once with the version that wrote it, and export"
-        raise FormatVersionError(
-            f"{place} has format {version}, this version reads format {FORMAT}; {advice}"
-        )
-    missing = {"store", "embedder", "embedder_name", "dim", "generation", "indexed"} - said.keys()
-    if missing:
-        raise StoreCorruptError(
-            f"{place} does not say its {', '.join(sorted(missing))}; restore it from a backup"
-        )
+    version = said.get("format", "")
+    check_format(int(version) if version.isdecimal() else None, place)
+    check_said(said, place, "generation", "indexed")
     return said
 
 
-def _check_embedder(said: Mapping[str, str], place: Place, wanted: Wanted) -> None:
-    if (said["embedder"], said["dim"]) == (wanted.embedder_id, str(wanted.dim)):
-        return
-    made = f"{said['embedder_name']} ({said['embedder']}, dim {said['dim']})"
-    given = f"{wanted.embedder_name} ({wanted.embedder_id}, dim {wanted.dim})"
-    raise EmbedderMismatchError(
-        f"the store at {place} was made with {made} but is opened with {given}; their vectors can't be"
-        " compared: open it with the embedder that it was made with, or move it to the new one by"
-        " vectorstores.reembed()"
-    )
+def check_dim(dim: int, place: Place) -> None:
+    """Raise :class:`StoreUnavailableError` for vectors that are too long."""
+    if dim > MAX_DIM:
+        raise StoreUnavailableError(f"{place}: pgvector holds vectors up to dimension {MAX_DIM}, not {dim}")
 
 
-async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[str, str]:
-    if wanted.dim > MAX_DIM:
-        raise StoreUnavailableError(
-            f"{place}: pgvector holds vectors up to dimension {MAX_DIM}, not {wanted.dim}"
-        )
+async def _create(
+    connection: Connection, place: Place, opened: Opened, indexed: Sequence[str]
+) -> dict[str, str]:
+    check_dim(opened.dim, place)
     try:
         async with connection.transaction():
-            return await _make_tables(connection, place, wanted)
+            return await _make_tables(connection, place, opened, indexed)
     except (pg.UniqueViolation, pg.DuplicateTable) as error:
         # Whoever makes a schema or a table second waits for the first, and then meets this.
         said = await read_meta(connection, place)
@@ -252,7 +220,9 @@ async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[
         ) from error
 
 
-async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> dict[str, str]:
+async def _make_tables(
+    connection: Connection, place: Place, opened: Opened, indexed: Sequence[str]
+) -> dict[str, str]:
     vector_schema = await _make_extension(connection, place)
     cursor = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.schema,))
     if await cursor.fetchone() is None:
@@ -262,21 +232,19 @@ async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> 
     # For the length of this transaction: the connection is not one of the store's.
     await connection.execute(search_path(place.schema, vector_schema, local=True))
     await connection.execute(_TABLES)
-    for number in range(1, len(wanted.indexed) + 1):
+    for number in range(1, len(indexed) + 1):
         await connection.execute(
             f"ALTER TABLE chunks ADD COLUMN k{number} jsonb;"
             f" CREATE INDEX chunks_by_k{number} ON chunks (namespace, k{number}) WHERE k{number} IS NOT NULL".encode()
         )
-    for made in (add_column(1, wanted.dim), require_vector(1), add_index(1, wanted.dim)):
+    for made in (add_column(1, opened.dim), require_vector(1), add_index(1, opened.dim)):
         await connection.execute(made)
     said = {
         "format": str(FORMAT),
         "store": new_id(),
-        "embedder": wanted.embedder_id,
-        "embedder_name": wanted.embedder_name,
-        "dim": str(wanted.dim),
+        **opened.about,
         "generation": "1",
-        "indexed": json.dumps(wanted.indexed),
+        "indexed": json.dumps(indexed),
     }
     for item in said.items():
         await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)

@@ -60,7 +60,7 @@ class PostgresVectorStore(Store):
         options: PostgresOptions | None = None,
     ) -> None:
         require_psycopg()
-        from vectorstores.postgres.engine import PostgresEngine, Settings  # noqa: PLC0415 - optional dependency
+        from vectorstores.postgres._engine import PostgresEngine, Settings  # noqa: PLC0415 - optional dependency
 
         settings = Settings(conninfo, schema, check_indexed(indexed), create, options or PostgresOptions())
         engine = PostgresEngine(settings, embedder)

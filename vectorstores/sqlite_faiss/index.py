@@ -155,4 +155,5 @@ class Index:
 
 def is_known(connection: sqlite3.Connection, found: Snapshot) -> bool:
     """Whether what a file knows of is in the log: not too old, and not of another history."""
-    return rows.token_at(connection, found.moment.seq) == found.moment.token
+    seq, token = found.moment
+    return rows.token_at(connection, seq) == token

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import anyio
 import anyio.to_thread
 
+from vectorstores._engine import embed_checked
 from vectorstores.base import StoreUnavailableError, new_id
 from vectorstores.migration import Reembedding
 from vectorstores.sqlite_faiss import schema
@@ -25,92 +28,67 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SqliteMove:
-    """See :class:`vectorstores.migration.Move`. Others read the old vectors until all the new ones are there."""
+async def move_folder(
+    folder: Path, target: Opened, batch: int, told: Callable[[Reembedding], None]
+) -> Reembedding:
+    """Do what :func:`vectorstores.reembed` says. Others read the old vectors until all the new ones are there."""
+    path = folder / DATABASE
 
-    # Set by begin(), which comes first.
-    _connection: sqlite3.Connection
-    _opened: Opened
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._path = folder / DATABASE
-        self._done = 0
-        """How many chunks have their new vector."""
-        self._last = 0
-        """The last row of these."""
-
-    async def begin(self, opened: Opened) -> bool:
-        """Wait for other writers and keep them out; False if there is nothing to do."""
-        self._opened = opened
-        return await self._do(self._begin)
-
-    def _begin(self) -> bool:
-        if not self._path.exists():
-            raise StoreUnavailableError(f"there is no store at {self._folder}")
-        check_log(self._path)
-        self._connection = connect(self._path)
-        self._connection.execute("BEGIN IMMEDIATE")
-        if schema.about(self._connection, self._path)["embedder"] != self._opened.embedder_id:
-            return True
-        self._done = self._count()
-        return False
-
-    def _count(self) -> int:
-        (count,) = self._connection.execute("SELECT count(*) FROM chunks").fetchone()
-        return int(count)
-
-    async def progress(self) -> Reembedding:
-        """Count."""
-        return Reembedding(self._done, await self._do(self._count))
-
-    async def pending(self, limit: int) -> list[tuple[int, str]]:
-        """Return rows without a new vector, with the text to embed."""
-        sql = "SELECT row, coalesce(embed_text, content) FROM chunks WHERE row > ? ORDER BY row LIMIT ?"
-        return await self._do(lambda: self._connection.execute(sql, (self._last, limit)).fetchall())
-
-    async def keep(self, rows: Sequence[tuple[int, str]], vectors: FloatArray) -> None:
-        """Write the new vectors of these rows."""
-        sums = vector_sums(vectors).tolist()
-        items = [
-            (vector.astype("<f4").tobytes(), known, row)
-            for (row, _), vector, known in zip(rows, vectors, sums, strict=True)
-        ]
-        sql = "INSERT OR REPLACE INTO vectors (vector, sum, row) VALUES (?, ?, ?)"
-        await self._do(lambda: self._connection.executemany(sql, items))
-        self._done, self._last = self._done + len(rows), rows[-1][0]
-
-    async def finish(self) -> bool:
-        """Let the new vectors count from now on."""
-        await self._do(self._finish)
-        return True
-
-    def _finish(self) -> None:
-        # The old vectors lie in the snapshots too, which no other process puts in place meanwhile.
-        for snapshot in (self._folder / INDEX).glob("*"):
-            snapshot.unlink(missing_ok=True)
-        self._connection.execute("DELETE FROM embeddings")
-        about = {
-            "embedder": self._opened.embedder_id,
-            "embedder_name": repr(self._opened.embedder),
-            "dim": str(self._opened.dim),
-            # Whoever has the store open, and every snapshot, knows it by this id.
-            "store": new_id(),
-        }
-        self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", about.items())
-        self._connection.execute("COMMIT")
-        # They lie in the log too.
-        with closing(Database(self._path)) as database:
-            Writer(database).scrub()
-
-    async def _do(self, work: Callable[[], T]) -> T:
+    async def do(work: Callable[[], T]) -> T:
         def translate() -> T:
-            with translated(self._path):
+            with translated(path):
                 return work()
 
         return await anyio.to_thread.run_sync(translate)
 
-    async def close(self) -> None:
-        """Let go of the store; what was not finished leaves it as it was."""
-        if hasattr(self, "_connection"):
-            await anyio.to_thread.run_sync(self._connection.close)
+    if not path.exists():
+        raise StoreUnavailableError(f"there is no store at {folder}")
+    await do(partial(check_log, path))
+    connection = await do(partial(connect, path))
+    try:
+        await do(partial(connection.execute, "BEGIN IMMEDIATE"))
+        about = await do(partial(schema.about, connection, path))
+        ((total,),) = await do(lambda: connection.execute("SELECT count(*) FROM chunks").fetchall())
+        if about["embedder"] != target.embedder_id:
+            done = last = 0
+            while rows := await do(partial(_pending, connection, last, batch)):
+                vectors = await embed_checked(target, [text for _, text in rows])
+                await do(partial(_keep, connection, [row for row, _ in rows], vectors))
+                done, last = done + len(rows), rows[-1][0]
+                told(Reembedding(done, total))
+            await do(partial(_finish, connection, folder, target))
+        return Reembedding(total, total)
+    finally:
+        # What was not finished leaves the store as it was.
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(connection.close)
+
+
+def _pending(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, str]]:
+    """Return rows that follow another, with the text to embed."""
+    sql = "SELECT row, coalesce(embed_text, content) FROM chunks WHERE row > ? ORDER BY row LIMIT ?"
+    return connection.execute(sql, (after, limit)).fetchall()
+
+
+def _keep(connection: sqlite3.Connection, rows: Sequence[int], vectors: FloatArray) -> None:
+    """Write the new vectors of these rows."""
+    blobs = [vector.astype("<f4").tobytes() for vector in vectors]
+    connection.executemany(
+        "INSERT OR REPLACE INTO vectors (row, vector, sum) VALUES (?, ?, ?)",
+        zip(rows, blobs, vector_sums(vectors).tolist(), strict=True),
+    )
+
+
+def _finish(connection: sqlite3.Connection, folder: Path, target: Opened) -> None:
+    """Let the new vectors count from now on."""
+    # The old vectors lie in the snapshots too, which no other process puts in place meanwhile.
+    for snapshot in (folder / INDEX).glob("*"):
+        snapshot.unlink(missing_ok=True)
+    connection.execute("DELETE FROM embeddings")
+    # Whoever has the store open, and every snapshot, knows it by its id.
+    about = target.about | {"store": new_id()}
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", about.items())
+    connection.execute("COMMIT")
+    # They lie in the log too.
+    with closing(Database(folder / DATABASE)) as database:
+        Writer(database).scrub()

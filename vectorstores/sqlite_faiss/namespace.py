@@ -43,7 +43,7 @@ _AT_LEAST: Final = 100
 _WIDER: Final = 5
 # Above this share of the rows, codes cost more than they save.
 _CODES_SHARE: Final = 0.1
-# A rank is trusted when the last candidate's estimate lies so many of its typical errors below.
+# A rank is trusted when the last candidate's estimate lies so many standard deviations of the errors below.
 _ERRORS: Final = 3.0
 # Distinct values that are borne, whether any row has them or not, and about what one takes in memory.
 _MANY: Final = 1024
@@ -169,7 +169,7 @@ class Namespace:
 
     def take(self, snapshot: Snapshot) -> None:
         """Begin with what a file holds."""
-        self.snapshot, self.seq = snapshot, snapshot.moment.seq
+        self.snapshot, self.seq = snapshot, snapshot.moment[0]
         self.matrix = Matrix(self.matrix.dim, snapshot.rows, snapshot.vectors)
         if data := snapshot.part("codes"):
             self.codes = restored(data)
@@ -271,9 +271,11 @@ class Namespace:
         """Return the best of the candidates that the codes name and of the rows without codes; None while a doubt is
         left where so many would be looked at that comparing all is the better way.
         """
-        view, size = self.matrix.view(), len(self.matrix.rows)
+        matrix, size = self.matrix, len(self.matrix.rows)
         loose = np.concatenate([self.loose, np.arange(codes.count, size)])
-        scores = np.concatenate([view.products_at(vector, self.loose), view.products(vector, codes.count)])
+        scores = np.concatenate(
+            [matrix.products_at(vector, self.loose), matrix.products(vector, codes.count)]
+        )
         share = 1.0
         if usable is not None:
             loose, scores = loose[usable[loose]], scores[usable[loose]]
@@ -282,18 +284,20 @@ class Namespace:
         count = int(max(_PER_RESULT * k, _AT_LEAST) / share)
         while count <= max(_CODES_SHARE * size, _AT_LEAST):
             places, estimates = codes.nearest(vector, count)
-            floor = estimates.min(initial=np.inf) if count < codes.count else -np.inf
+            floor = float(estimates.min(initial=np.inf)) if count < codes.count else -np.inf
             if usable is not None or len(self.loose):
                 kept = ~np.isin(places, self.loose)
                 if usable is not None:
                     kept &= usable[places]
                 places, estimates = places[kept], estimates[kept]
-            exact = view.products_at(vector, places)
-            error = float(np.sqrt(np.mean(np.square(estimates - exact)))) if len(places) else np.inf
+            exact = matrix.products_at(vector, places)
+            # What was no candidate is hardly nearer than this: estimates near the query are too low, and differ.
+            errors = exact - estimates
+            highest = floor + float(errors.mean() + _ERRORS * errors.std()) if len(places) else np.inf
             places, exact = np.concatenate([places, loose]), np.concatenate([exact, scores])
             if len(exact) >= k:
                 kth = float(np.partition(exact, len(exact) - k)[len(exact) - k])
-                if kth - floor >= _ERRORS * error:
+                if kth >= highest:
                     return places[exact >= kth - SLACK]
             count *= _WIDER
         return None

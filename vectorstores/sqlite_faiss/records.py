@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
     from vectorstores.base import FloatArray
 
-# Embeddings that are kept, and notes of their use that wait for the next write.
+# Embeddings that are kept.
 CAPACITY: Final = 50_000
-_TOUCHES: Final = 1000
 
 
 def append_record(connection: sqlite3.Connection, namespace: str, record: RecordRow) -> bool:
@@ -94,53 +92,35 @@ def _record(collection: str, key: str, value: str, version: int) -> Record:
     return Record(collection, key, read_json(value, f"the record {collection}/{key}"), version)
 
 
-class EmbeddingCache:
-    """The table ``embeddings``, by digest without the texts; what was not used for the longest time makes room.
+def cached(connection: sqlite3.Connection, keys: Sequence[bytes], dim: int) -> dict[bytes, FloatArray]:
+    """Return the embeddings that are remembered, by the digests of their texts."""
+    found: dict[bytes, FloatArray] = {}
+    for key in dict.fromkeys(keys):
+        row = connection.execute("SELECT vector FROM embeddings WHERE key = ?", (key,)).fetchone()
+        if row is not None and len(row[0]) == 4 * dim:
+            found[key] = np.frombuffer(row[0], dtype="<f4")
+    return found
 
-    A read does not write: which keys were used is noted here, and stored with the next write.
-    """
 
-    def __init__(self, dim: int) -> None:
-        self._size = 4 * dim
-        self._touched: set[bytes] = set()
-        self._lock = threading.Lock()
+def remember(connection: sqlite3.Connection, embeddings: Mapping[bytes, FloatArray]) -> None:
+    """Keep embeddings; the oldest make room for them."""
+    if not embeddings:
+        return
+    (clock,) = connection.execute("SELECT coalesce(max(used), 0) + 1 FROM embeddings").fetchone()
+    connection.executemany(
+        "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
+        [(key, vector.astype("<f4").tobytes(), clock) for key, vector in embeddings.items()],
+    )
+    # Counting reads the whole index, so it is done for one write in some sixty, or for a large one.
+    if clock % 64 == 0 or len(embeddings) > 64:
+        (count,) = connection.execute("SELECT count(*) FROM embeddings").fetchone()
+        if count > CAPACITY:
+            connection.execute(
+                "DELETE FROM embeddings WHERE key IN (SELECT key FROM embeddings ORDER BY used LIMIT ?)",
+                (count - CAPACITY + CAPACITY // 20,),
+            )
 
-    def read(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        """Return the embeddings that are known."""
-        found: dict[bytes, FloatArray] = {}
-        for key in dict.fromkeys(keys):
-            row = connection.execute("SELECT vector FROM embeddings WHERE key = ?", (key,)).fetchone()
-            if row is not None and len(row[0]) == self._size:
-                found[key] = np.frombuffer(row[0], dtype="<f4")
-        with self._lock:
-            if len(self._touched) < _TOUCHES:
-                self._touched.update(found)
-        return found
 
-    def write(self, connection: sqlite3.Connection, embeddings: Mapping[bytes, FloatArray]) -> None:
-        """Keep embeddings; the oldest make room for them."""
-        if not embeddings:
-            return
-        (clock,) = connection.execute("SELECT coalesce(max(used), 0) + 1 FROM embeddings").fetchone()
-        with self._lock:
-            touched, self._touched = self._touched, set()
-        connection.executemany(
-            "UPDATE embeddings SET used = ? WHERE key = ?", [(clock, key) for key in touched]
-        )
-        connection.executemany(
-            "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
-            [(key, vector.astype("<f4").tobytes(), clock) for key, vector in embeddings.items()],
-        )
-        # Counting reads the whole index, so it is done for one write in some sixty, or for a large one.
-        if clock % 64 == 0 or len(embeddings) > 64:
-            (count,) = connection.execute("SELECT count(*) FROM embeddings").fetchone()
-            if count > CAPACITY:
-                connection.execute(
-                    "DELETE FROM embeddings WHERE key IN (SELECT key FROM embeddings ORDER BY used LIMIT ?)",
-                    (count - CAPACITY + CAPACITY // 20,),
-                )
-
-    def purge(self, connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
-        """Forget embeddings."""
-        if listed := [(key,) for key in keys]:
-            connection.executemany("DELETE FROM embeddings WHERE key = ?", listed)
+def forget(connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
+    """Remember these embeddings no longer."""
+    connection.executemany("DELETE FROM embeddings WHERE key = ?", [(key,) for key in keys])

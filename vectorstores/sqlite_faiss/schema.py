@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from vectorstores.base import EmbedderMismatchError, FormatVersionError, StoreCorruptError, new_id
+from vectorstores._engine import FORMAT, check_format, check_said
+from vectorstores.base import StoreCorruptError, new_id
 from vectorstores.sqlite_faiss.database import transaction, translated
 
 APPLICATION_ID: Final = 0x4A565354  # "JVST"
-FORMAT: Final = 1
 
 # A chunk's row number is the number of the change that first inserted it, so it is never used twice and gives
 # the order of insertion. Vectors lie apart from the texts, so that reading metadata does not drag them along.
@@ -37,21 +38,16 @@ _STATEMENTS: Final = (
 )
 
 
-def build(path: Path, embedder_id: str, embedder_name: str, dim: int) -> None:
-    """Write a new, empty store's database to an empty file."""
+def build(path: Path, about: Mapping[str, str]) -> None:
+    """Write a new, empty store's database to an empty file; ``about`` says what its embedder is."""
     with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA journal_mode=WAL")
         with transaction(connection, write=True):
             for statement in _STATEMENTS:
                 connection.execute(statement)
-            about = {
-                "store": new_id(),
-                "embedder": embedder_id,
-                "embedder_name": embedder_name,
-                "dim": str(dim),
-            }
-            connection.executemany("INSERT INTO meta VALUES (?, ?)", about.items())
+            said = {"store": new_id(), **about}
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", said.items())
             connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version={FORMAT}")
 
@@ -65,35 +61,7 @@ def about(connection: sqlite3.Connection, path: Path) -> dict[str, str]:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise StoreCorruptError(f"{path} is an SQLite database, but not one of a vector store")
-    if version != FORMAT:
-        advice = (
-            "update this package"
-            if version > FORMAT
-            else "open it once with the version that wrote it, and export"
-        )
-        raise FormatVersionError(f"{path} has format {version}, this version reads format {FORMAT}; {advice}")
+    check_format(version, path)
     said: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
-    missing = {"store", "embedder", "embedder_name", "dim"} - said.keys()
-    if not missing and not said["dim"].isdecimal():
-        missing = {"dim"}
-    if missing:
-        raise StoreCorruptError(
-            f"{path} does not say its {', '.join(sorted(missing))}; restore it from a backup"
-        )
+    check_said(said, path)
     return said
-
-
-def check(connection: sqlite3.Connection, path: Path, embedder_id: str, embedder_name: str, dim: int) -> str:
-    """Make sure that a database is a store of this format and embedder, and return the store's own id.
-
-    Raises :class:`StoreCorruptError`, :class:`FormatVersionError`, :class:`EmbedderMismatchError`.
-    """
-    said = about(connection, path)
-    if (said["embedder"], said["dim"]) != (embedder_id, str(dim)):
-        made = f"{said['embedder_name']} ({said['embedder']}, dim {said['dim']})"
-        given = f"{embedder_name} ({embedder_id}, dim {dim})"
-        raise EmbedderMismatchError(
-            f"the store {path.parent} was made with {made} but is opened with {given}; their vectors can't be"
-            " compared: open it with the embedder that it was made with, or move it to the new one by reembed()"
-        )
-    return said["store"]

@@ -18,11 +18,10 @@ import secrets
 import struct
 import weakref
 import zlib
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
@@ -56,16 +55,6 @@ class Place(NamedTuple):
         return hashlib.sha256(self.namespace.encode()).hexdigest()
 
 
-class Moment(NamedTuple):
-    """The newest change that a file knows of, by its number and its random token.
-
-    A database that was put back from a backup may come to the same number; not to the same token.
-    """
-
-    seq: int
-    token: int
-
-
 class Snapshot:
     """A file that is open and mapped. ``vectors`` may be written to: changes stay in memory."""
 
@@ -74,7 +63,9 @@ class Snapshot:
         weakref.finalize(self, file.close)
         self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._parts: dict[str, list[int]] = said["parts"]
-        self.moment = Moment(*said["moment"])
+        # The newest change that it knows of, by its number and its random token: a database that was put back from a
+        # backup may come to the same number; not to the same token.
+        self.moment: tuple[int, int] = tuple(said["moment"])
         self.rows: NDArray[np.int64] = np.frombuffer(self.part("rows"), dtype="<i8")
         self.vectors: FloatArray = np.frombuffer(self.part("vectors"), dtype="<f4").reshape(
             len(self.rows), said["dim"]
@@ -116,64 +107,35 @@ def opened(place: Place) -> Snapshot | None:
     return None
 
 
-class Draft:
-    """A file that is being written; it goes when it is not put in its place.
+@contextmanager
+def draft(
+    place: Place, moment: tuple[int, int], parts: Iterable[tuple[str, Iterable[bytes | memoryview]]]
+) -> Iterator[tuple[Path, Snapshot]]:
+    """Write a file beside its place; give its path and what is in it. It is gone afterwards, unless it was renamed.
 
-    Use it as a context manager: :meth:`add` the parts, :meth:`finish`, then :meth:`put_in_place`.
+    ``moment`` is the newest change that it knows of, with its token.
     """
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        place.folder.mkdir(mode=0o700, exist_ok=True)
-        self._path = place.path.with_suffix(f".{secrets.token_hex(4)}.new")
-        self._file = self._path.open("x+b")
-        self._parts: dict[str, list[int]] = {}
-
-    def __enter__(self) -> Self:
-        self._path.chmod(0o600)
-        self._file.write(bytes(_PAGE))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        self._path.unlink(missing_ok=True)
-
-    def add(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
-        """Write a part."""
-        self._file.write(bytes(-self._file.tell() % _PAGE))
-        start, known = self._file.tell(), 0
-        for piece in pieces:
-            self._file.write(piece)
-            known = zlib.crc32(piece, known)
-        self._parts[name] = [start, self._file.tell() - start, known]
-
-    def vectors(self) -> FloatArray:
-        """Return the vectors that were added, mapped."""
-        self._file.flush()
-        start, length, _ = self._parts["vectors"]
-        dim = self._place.dim
-        found: FloatArray = np.memmap(self._file, "<f4", "r", start, (length // 4 // dim, dim))
-        return found.view(np.ndarray)
-
-    def finish(self, moment: Moment) -> Snapshot:
-        """Say what the file is of, and return it mapped."""
-        said = {
-            "of": [self._place.store, self._place.digest],
-            "dim": self._place.dim,
-            "moment": moment,
-            "parts": self._parts,
-        }
-        data = json.dumps(said).encode()
-        self._file.seek(0)
-        self._file.write(_HEADER.pack(_MAGIC, len(data), zlib.crc32(data)) + data)
-        self._file.flush()
-        return Snapshot(self._path.open("rb"), said)
-
-    def put_in_place(self) -> None:
-        """Let the file take the place of an older one; an OSError leaves that whole."""
-        self._path.replace(self._place.path)
+    place.folder.mkdir(mode=0o700, exist_ok=True)
+    path = place.path.with_suffix(f".{secrets.token_hex(4)}.new")
+    written: dict[str, list[int]] = {}
+    try:
+        with path.open("xb") as file:
+            path.chmod(0o600)
+            file.write(bytes(_PAGE))
+            for name, pieces in parts:
+                file.write(bytes(-file.tell() % _PAGE))
+                start, known = file.tell(), 0
+                for piece in pieces:
+                    file.write(piece)
+                    known = zlib.crc32(piece, known)
+                written[name] = [start, file.tell() - start, known]
+            said = {"of": [place.store, place.digest], "dim": place.dim, "moment": moment, "parts": written}
+            data = json.dumps(said).encode()
+            file.seek(0)
+            file.write(_HEADER.pack(_MAGIC, len(data), zlib.crc32(data)) + data)
+        yield path, Snapshot(path.open("rb"), said)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def clean(folder: Path) -> None:

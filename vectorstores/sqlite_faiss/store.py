@@ -25,7 +25,7 @@ from vectorstores.sqlite_faiss import records, rows, schema, snapshot
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import INDEX, prepare
 from vectorstores.sqlite_faiss.index import MEMORY, ROLE, Index
-from vectorstores.sqlite_faiss.records import EmbeddingCache, append_records
+from vectorstores.sqlite_faiss.records import append_records, remember
 from vectorstores.sqlite_faiss.rows import write_chunks
 from vectorstores.sqlite_faiss.snapshot import Place
 from vectorstores.sqlite_faiss.upkeep import Upkeep
@@ -104,7 +104,6 @@ class FaissVectorStore(Store):
 class _State:
     opened: Opened
     database: Database
-    cache: EmbeddingCache
     writer: Writer
     index: Index
     upkeep: Upkeep
@@ -144,29 +143,29 @@ class _FaissEngine:
             if self._state is not None or self._closed:
                 return
             embedder = embedder_or_default(self._embedder)
-            about = (embedder.id, repr(embedder), embedder.dim)
-            path = prepare(self._folder, create=self._create, build=lambda path: schema.build(path, *about))
+            opened = Opened.by(embedder)
+            path = prepare(
+                self._folder, create=self._create, build=lambda path: schema.build(path, opened.about)
+            )
             database = Database(path, ("read", ROLE, "write"))
             try:
-                store = database.read(lambda connection: schema.check(connection, path, *about))
+                said = database.read(lambda connection: schema.about(connection, path))
+                opened.check(said, self._folder)
                 snapshot.clean(self._folder / INDEX)
             except BaseException:
                 database.close()
                 raise
-            database.store = store
+            database.store = store = said["store"]
 
             def place_of(namespace: str) -> Place:
-                return Place(self._folder / INDEX, store, namespace, embedder.dim)
+                return Place(self._folder / INDEX, store, namespace, opened.dim)
 
             index = Index(database, place_of, self._indexed, self._memory)
             upkeep, writer = Upkeep(database, place_of, index), Writer(database)
             # A process that was killed may have left what it deleted.
             writer.scrub()
-            opened = Opened(embedder, embedder.id, embedder.dim)
             self._process = os.getpid()
-            self._state = _State(
-                opened, database, EmbeddingCache(opened.dim), writer, index, upkeep, place_of
-            )
+            self._state = _State(opened, database, writer, index, upkeep, place_of)
 
     async def close(self) -> None:
         await anyio.to_thread.run_sync(self._close)
@@ -186,8 +185,9 @@ class _FaissEngine:
 
     # ---- writes
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._ready().writer(work)
+    async def _write(self, work: Callable[..., T], *arguments: object) -> T:
+        """Call what adds something with a connection and these arguments."""
+        return await self._ready().writer(lambda connection: work(connection, *arguments))
 
     async def _overwrite(self, work: Callable[..., T], *arguments: object) -> T:
         """Call what deletes or replaces something with a connection and these arguments, and take that off the disk."""
@@ -216,7 +216,7 @@ class _FaissEngine:
                 if replaces:
                     state.writer.scrub_soon()
             append_records(connection, namespace, records)
-            state.cache.write(connection, embeddings)
+            remember(connection, embeddings)
 
         await self._write(work)
 
@@ -231,16 +231,12 @@ class _FaissEngine:
 
         return await self._overwrite(work)
 
-    async def update(self, namespace: str, id: str, patch: str) -> bool:
-        return await self._overwrite(rows.patch_metadata, namespace, id, patch)
-
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         # Not waited for: the answer to a search is not to wait while another process writes.
-        state = self._ready()
-        state.writer.hand_over(lambda connection: state.cache.write(connection, embeddings))
+        self._ready().writer.hand_over(partial(remember, embeddings=embeddings))
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        return await self._write(lambda connection: records.append_record(connection, namespace, record))
+        return await self._write(records.append_record, namespace, record)
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
         return await self._overwrite(records.swap_record, namespace, record, version)
@@ -250,12 +246,13 @@ class _FaissEngine:
 
     # ---- reads
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await anyio.to_thread.run_sync(partial(self._ready().database.read, work))
+    async def _read(self, work: Callable[..., T], *arguments: object) -> T:
+        """Call what reads with a connection and these arguments."""
+        database = self._ready().database
+        return await anyio.to_thread.run_sync(database.read, lambda connection: work(connection, *arguments))
 
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        cache = self._ready().cache
-        return await self._read(lambda connection: cache.read(connection, keys))
+        return await self._read(records.cached, keys, self._ready().opened.dim)
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         state = self._ready()
@@ -264,26 +261,23 @@ class _FaissEngine:
         return hits
 
     async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
-        dim = self._ready().opened.dim if vectors else None
-        return await self._read(lambda connection: rows.chunks_by_id(connection, namespace, ids, dim))
+        return await self._read(
+            rows.chunks_by_id, namespace, ids, self._ready().opened.dim if vectors else None
+        )
 
     async def count(self, namespace: str, where: Node | None) -> int:
         if where is not None:
             return await anyio.to_thread.run_sync(self._ready().index.count, namespace, where)
-        return await self._read(lambda connection: rows.count_chunks(connection, namespace))
+        return await self._read(rows.count_chunks, namespace)
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
-        return await self._read(
-            lambda connection: rows.scan_chunks(connection, namespace, where, after, limit)
-        )
+        return await self._read(rows.scan_chunks, namespace, where, after, limit)
 
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
-        return await self._read(lambda connection: records.get_record(connection, namespace, collection, key))
+        return await self._read(records.get_record, namespace, collection, key)
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
-        return await self._read(
-            lambda connection: records.scan_records(connection, namespace, collection, after, limit)
-        )
+        return await self._read(records.scan_records, namespace, collection, after, limit)
 
     def changes(self, namespace: str) -> AsyncGenerator[None, None]:
         # The connection that reads never writes, so that SQLite counts for it the commits of all others.
@@ -300,8 +294,7 @@ def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts
     """
     if not texts:
         return
-    embedder = state.opened.embedder_id
-    state.cache.purge(connection, (cache_key(embedder, text) for text in texts))
+    records.forget(connection, (cache_key(state.opened.embedder_id, text) for text in texts))
     path = state.place_of(namespace).path
     try:
         path.unlink()

@@ -7,8 +7,9 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -20,13 +21,13 @@ from vectorstores.sqlite_faiss import index as searching
 from vectorstores.sqlite_faiss import rows, snapshot
 from vectorstores.sqlite_faiss.codes import Abandoned
 from vectorstores.sqlite_faiss.index import ROLE, Index
-from vectorstores.sqlite_faiss.snapshot import Draft, Moment, Place, Snapshot
+from vectorstores.sqlite_faiss.snapshot import Place, Snapshot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vectorstores.base import JSON
-    from vectorstores.matrix import Places, View
+    from vectorstores.matrix import Places
     from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.namespace import Namespace
 
@@ -48,10 +49,10 @@ SLOW_FROM: Final = 20_000
 class _State(NamedTuple):
     """A namespace as it was at a moment, without the rows that were removed."""
 
-    moment: Moment
+    moment: tuple[int, int]
     rows: Places
     places: Places
-    view: View
+    matrix: Matrix
     columns: dict[str, tuple[list[JSON], NDArray[np.int32]]]
 
 
@@ -105,10 +106,12 @@ class Upkeep:
 
     def _make(self, namespace: str) -> None:
         """Write the file of a namespace, and go on with what is in it."""
-        found = snapshot.opened(self._place_of(namespace))
+        place = self._place_of(namespace)
+        found = snapshot.opened(place)
 
         def begin(connection: sqlite3.Connection) -> _State | None:
-            if self._closing.is_set() and self._index.get(namespace) is None:
+            space = self._index.get(namespace)
+            if self._closing.is_set() and space is None:
                 return None  # let go of, and nobody is left who would read it
             space = self._index.current(connection, namespace)
             mine = space.snapshot and space.snapshot.moment
@@ -120,42 +123,21 @@ class Upkeep:
         state = self._database.read(begin, ROLE)
         if state is None:
             return
-        with Draft(self._place_of(namespace)) as draft:
-            written = self._write(draft, state)
-            self._database.write(lambda connection: self._put_in_place(connection, namespace, draft, written))
+        with snapshot.draft(place, state.moment, self._parts(state)) as (path, written):
+            self._database.write(lambda connection: _put_in_place(connection, place, path, written))
             self._database.read(lambda connection: self._install(connection, namespace, written), ROLE)
 
-    def _write(self, draft: Draft, state: _State) -> Snapshot:
+    def _parts(self, state: _State) -> Iterator[tuple[str, Iterable[bytes | memoryview]]]:
+        yield "vectors", _pieces(state)
+        yield "rows", [state.rows.astype("<i8").data]
+
         def wanted() -> bool:
             return self._has_time_for_codes(len(state.places))
 
-        draft.add("vectors", _pieces(state))
-        draft.add("rows", [state.rows.astype("<i8").data])
         if wanted():
-            draft.add("codes", [coding.encoded(draft.vectors(), wanted).to_bytes()])
-        draft.add(
-            "values", [json.dumps({key: values for key, (values, _) in state.columns.items()}).encode()]
-        )
-        draft.add("columns", [numbers.data for _, numbers in state.columns.values()])
-        return draft.finish(state.moment)
-
-    @staticmethod
-    def _put_in_place(
-        connection: sqlite3.Connection, namespace: str, draft: Draft, written: Snapshot
-    ) -> None:
-        """Put a file in its place unless it holds what was deleted or replaced meanwhile.
-
-        Inside a write transaction: who deletes removes, in one of theirs, the file that is there.
-        """
-        if not searching.is_known(connection, written):
-            return
-        changed = np.array(rows.overtaken(connection, namespace, written.moment.seq), dtype=np.int64)
-        file = Matrix(written.vectors.shape[1], written.rows, written.vectors)
-        for place in file.find(changed).tolist():
-            now = rows.vector_at(connection, int(written.rows[place]))
-            if now != written.vectors[place].tobytes():
-                return
-        draft.put_in_place()
+            yield "codes", [coding.encoded(state.matrix.gather, state.places, wanted).to_bytes()]
+        yield "values", [json.dumps({key: values for key, (values, _) in state.columns.items()}).encode()]
+        yield "columns", [numbers.data for _, numbers in state.columns.values()]
 
     def _install(self, connection: sqlite3.Connection, namespace: str, written: Snapshot) -> None:
         if not searching.is_known(connection, written):
@@ -194,9 +176,24 @@ def _state(connection: sqlite3.Connection, space: Namespace) -> _State:
     matrix = space.matrix
     places = np.flatnonzero(matrix.alive)
     columns = {key: each.packed(places) for key, each in space.columns.items() if key in space.indexed}
-    return _State(Moment(space.seq, token), matrix.rows[places], places, matrix.view(), columns)
+    return _State((space.seq, token), matrix.rows[places], places, matrix, columns)
+
+
+def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, written: Snapshot) -> None:
+    """Put a file in its place unless it holds what was deleted or replaced meanwhile.
+
+    Inside a write transaction: who deletes removes, in one of theirs, the file that is there.
+    """
+    if not searching.is_known(connection, written):
+        return
+    changed = np.array(rows.overtaken(connection, place.namespace, written.moment[0]), dtype=np.int64)
+    file = Matrix(place.dim, written.rows, written.vectors)
+    for at in file.find(changed).tolist():
+        if rows.vector_at(connection, int(written.rows[at])) != written.vectors[at].tobytes():
+            return
+    path.replace(place.path)
 
 
 def _pieces(state: _State) -> Iterator[memoryview]:
     for low in range(0, len(state.places), _BATCH):
-        yield state.view.gather(state.places[low : low + _BATCH]).astype("<f4", copy=False).data
+        yield state.matrix.gather(state.places[low : low + _BATCH]).astype("<f4", copy=False).data

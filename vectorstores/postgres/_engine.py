@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import anyio.to_thread
 import psycopg
 
-from vectorstores._engine import Opened, Query
+from vectorstores._engine import Engine, Opened, Query
 from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
 from vectorstores.postgres import chunks, security
@@ -29,10 +29,10 @@ from vectorstores.postgres.connection import (
     resolve,
 )
 from vectorstores.postgres.filters import compile_filter
-from vectorstores.postgres.pool import Pool, Transactions, in_background, running_loop
-from vectorstores.postgres.schema import Wanted, prepare
+from vectorstores.postgres.pool import Pool, in_background, running_loop
+from vectorstores.postgres.schema import prepare
 from vectorstores.postgres.search import Searches
-from vectorstores.postgres.values import refuse_json, refuse_records, refuse_rows
+from vectorstores.postgres.values import refuse_records, refuse_rows
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow, Row
@@ -67,28 +67,28 @@ class _Known:
     searches: Searches
 
 
-class PostgresEngine:
+class PostgresEngine(Engine):
     """Rows of all namespaces in one schema of a database. Each event loop gets a pool of its own."""
 
     def __init__(self, settings: Settings, embedder: Embedder | None) -> None:
         self._settings = settings
         self._embedder = embedder
         self._known: _Known | None = None
-        # In tasks of their own: callers with limits shorter than opening takes would else begin it anew each time.
-        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Transactions]] = {}
+        # In tasks of their own: callers with limits shorter than that takes would else begin it anew each time.
+        self._learning: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._closed = False
         self._process = os.getpid()
 
     async def open(self) -> Opened:
-        """See :class:`~vectorstores._engine.Engine`."""
         loop = running_loop()
         self._check_usable()
-        opening = self._opening.get(loop)
-        if opening is None or (opening.done() and _opened(opening) is None):
-            opening = self._opening[loop] = in_background(self._connect())
-        if not opening.done():
-            await asyncio.wait([opening])
-            opening.result()
+        if self._known is None:
+            learning = self._learning.get(loop)
+            if learning is None or learning.done():
+                learning = self._learning[loop] = in_background(self._open(loop))
+            await asyncio.wait([learning])
+            learning.result()
         return self._ready().opened
 
     def _check_usable(self) -> None:
@@ -103,35 +103,13 @@ class PostgresEngine:
             raise StoreClosedError("the PostgreSQL store is not open")
         return self._known
 
-    def _transactions(self) -> Transactions:
-        opening = self._opening.get(running_loop())
-        if opening is None or not opening.done():
-            raise StoreClosedError("the PostgreSQL store was closed; open it again to use it")
-        return opening.result()
-
-    async def _connect(self) -> Transactions:
-        self._close_all([loop for loop in list(self._opening) if loop.is_closed()])
-        if self._known is None:
-            self._known = await self._learn()
-        known = self._known
-        self._check_usable()
-        return Transactions(Pool(known.place, self._settings.options, known.about))
-
-    def _close_all(self, loops: Sequence[asyncio.AbstractEventLoop]) -> None:
-        here: asyncio.AbstractEventLoop | None = None
-        with suppress(RuntimeError):
-            here = asyncio.get_running_loop()
-        for loop in loops:
-            opening = self._opening.pop(loop, None)
-            transactions = None if opening is None else _opened(opening)
-            if transactions is None:
-                continue
-            if loop is here or loop.is_closed():
-                transactions.close()
-            else:
-                # Another thread's loop: its connections must be closed in it.
-                with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(transactions.close)
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            known = await self._learn()
+            if self._known is None:  # another loop may have been faster
+                self._known = known
+        finally:
+            self._learning.pop(loop, None)
 
     async def _learn(self) -> _Known:
         settings = self._settings
@@ -142,24 +120,41 @@ class PostgresEngine:
             raise StoreUnavailableError(
                 f"there is no PostgreSQL store in {embedded_folder(settings.conninfo)}, and create=False"
             )
-        embedder, wanted = await anyio.to_thread.run_sync(self._describe)
+        opened = await anyio.to_thread.run_sync(lambda: Opened.by(embedder_or_default(self._embedder)))
         about = await on_connection(
-            place, settings.options, lambda connection: prepare(connection, place, wanted)
+            place,
+            settings.options,
+            partial(prepare, place=place, opened=opened, indexed=settings.indexed, create=settings.create),
         )
-        opened = Opened(embedder, wanted.embedder_id, wanted.dim)
         return _Known(opened, about, place, Searches(about))
 
-    def _describe(self) -> tuple[Embedder, Wanted]:
-        embedder = embedder_or_default(self._embedder)
-        settings = self._settings
-        return embedder, Wanted(embedder.id, repr(embedder), embedder.dim, settings.indexed, settings.create)
+    @property
+    def pool(self) -> Pool:
+        """The pool of the running event loop."""
+        known, loop = self._ready(), running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            self._close_pools([each for each in list(self._pools) if each.is_closed()])
+            pool = self._pools[loop] = Pool(known.place, self._settings.options, known.about)
+        return pool
+
+    def _close_pools(self, loops: Sequence[asyncio.AbstractEventLoop]) -> None:
+        here: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            here = asyncio.get_running_loop()
+        for loop in loops:
+            pool = self._pools.pop(loop, None)
+            if pool is not None and (loop is here or loop.is_closed()):
+                pool.close()
+            elif pool is not None:
+                # Another thread's loop: its connections must be closed in it.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(pool.close)
 
     async def close(self) -> None:
-        """See :class:`~vectorstores._engine.Engine`."""
         self._closed = True
-        if os.getpid() != self._process:
-            return
-        self._close_all(list(self._opening))
+        if os.getpid() == self._process:
+            self._close_pools(list(self._pools))
 
     async def secure(self, role: str, namespaces: Sequence[str]) -> None:
         """Let a role work in these namespaces alone."""
@@ -172,20 +167,13 @@ class PostgresEngine:
 
     async def _write(self, function: Callable[..., Awaitable[T]], namespace: str, *arguments: object) -> T:
         """Call a function that writes with a connection and these arguments, in a transaction."""
-        return await self._transactions().write(
+        return await self.pool.write(
             lambda connection: function(connection, namespace, *arguments), channel=self._channel(namespace)
         )
 
     async def _read(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
         """Call a function that reads with a connection and these arguments."""
-        return await self._transactions().read(lambda connection: function(connection, *arguments))
-
-    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        """Return none: nothing is remembered here."""
-        return {}
-
-    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        """Remember nothing."""
+        return await self.pool.read(lambda connection: function(connection, *arguments))
 
     async def write(
         self,
@@ -194,7 +182,6 @@ class PostgresEngine:
         records: Sequence[RecordRow],
         embeddings: Mapping[bytes, FloatArray],
     ) -> None:
-        """See :class:`~vectorstores._engine.Engine`."""
         about = self._ready().about
         await anyio.to_thread.run_sync(refuse_rows, rows) if len(rows) > 100 else refuse_rows(rows)
         refuse_records(records)
@@ -205,70 +192,46 @@ class PostgresEngine:
 
         repeatable = not any(record.must_be_new for record in records)
         channel = self._channel(namespace)
-        await self._transactions().write(work, channel=channel, size=len(rows), repeatable=repeatable)
+        await self.pool.write(work, channel=channel, size=len(rows), repeatable=repeatable)
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
-        """See :class:`~vectorstores._engine.Engine`."""
-        about = self._ready().about
         refuse_records(records)
-
-        async def work(connection: Connection) -> int:
-            count = await chunks.delete_chunks(connection, namespace, ids, about) if ids else 0
-            await chunks.append_records(connection, namespace, records)
-            return count
-
-        return await self._transactions().write(work, channel=self._channel(namespace))
+        return await self._write(chunks.delete_chunks, namespace, ids, records, self._ready().about)
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
-        """See :class:`~vectorstores._engine.Engine`."""
         return await self._read(self._ready().searches.search, namespace, query, self._where(query.where))
 
     def _where(self, node: Node | None) -> Where:
         return compile_filter(node, self._ready().about.columns)
 
     async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
-        """See :class:`~vectorstores._engine.Engine`."""
         return await self._read(chunks.chunks_by_id, namespace, ids, self._ready().about if vectors else None)
 
     async def count(self, namespace: str, where: Node | None) -> int:
-        """See :class:`~vectorstores._engine.Engine`."""
         return await self._read(chunks.count_chunks, namespace, self._where(where))
 
-    async def update(self, namespace: str, id: str, patch: str) -> bool:
-        """See :class:`~vectorstores._engine.Engine`."""
-        refuse_json(patch, f"patch of {id!r:.100}")
-        if "\0" in id:
-            return False
-        return await self._write(chunks.patch_metadata, namespace, id, patch, self._ready().about)
-
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
-        """See :class:`~vectorstores._engine.Engine`."""
         return await self._read(chunks.scan_chunks, namespace, self._where(where), after, limit)
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        """See :class:`~vectorstores._engine.Engine`."""
         refuse_records([record])
         return await self._write(chunks.append_record, namespace, record)
 
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
-        """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection + key:
             return None
         return await self._read(chunks.get_record, namespace, collection, key)
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
-        """See :class:`~vectorstores._engine.Engine`."""
         refuse_records([record])
         return await self._write(chunks.swap_record, namespace, record, version)
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
-        """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return RecordPage((), None)
         return await self._read(chunks.scan_records, namespace, collection, after, limit)
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
-        """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return 0
         return await self._write(chunks.delete_records, namespace, collection, keys, self._ready().about)
@@ -279,7 +242,6 @@ class PostgresEngine:
         return f"vectorstores_{hashlib.sha256(named).hexdigest()[:32]}"
 
     async def changes(self, namespace: str) -> AsyncGenerator[None, None]:
-        """See :class:`~vectorstores._engine.Engine`."""
         place, options = self._ready().place, self._settings.options
         listen = f'LISTEN "{self._channel(namespace)}"'.encode()
 
@@ -304,10 +266,3 @@ class PostgresEngine:
                 await Patience(place, options.retry_for).wait(error)
             finally:
                 connection.pgconn.finish()
-
-
-def _opened(opening: asyncio.Task[Transactions]) -> Transactions | None:
-    """Return what a task has opened, None where it has not, or not yet."""
-    if not opening.done() or opening.cancelled() or opening.exception() is not None:
-        return None
-    return opening.result()
