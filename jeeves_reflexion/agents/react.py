@@ -52,10 +52,7 @@ class _Trajectory:
 
     async def add(self, step: Step) -> None:
         self.steps.append(step)
-        number = len(self.steps)
-        await self.session.emit(
-            StepTaken(run_id=self.session.id, attempt=self.session.attempt, number=number, step=step)
-        )
+        await self.session.tell(StepTaken, number=len(self.steps), step=step)
 
     def stuck(self, before: int) -> bool:
         """Whether a turn, the steps after the first ``before``, was the same as the last one once too often."""

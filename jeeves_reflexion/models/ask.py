@@ -137,12 +137,7 @@ async def _metered(
     session, role = scope
     session.spend.check()
     started, provider = time.monotonic(), provider_of(model)
-    about: dict[str, Any] = {
-        "run_id": session.id,
-        "attempt": session.attempt,
-        "role": role,
-        "provider": provider,
-    }
+    tell = functools.partial(session.tell, role=role, provider=provider)
     limited = session.spend.budget.max_cost_usd is not None
     with (
         session.spend.reserving(expected_cost(model, *args, **kwargs))
@@ -155,9 +150,7 @@ async def _metered(
             completion = await complete(*args, **kwargs)
         except Exception as error:
             seconds = time.monotonic() - started
-            await session.emit(
-                ModelFailed(**about, model=model.name, error=described(error), seconds=seconds)
-            )
+            await tell(ModelFailed, model=model.name, error=described(error), seconds=seconds)
             raise
         finally:
             _within.reset(token)
@@ -167,11 +160,8 @@ async def _metered(
         if telemetry.captured():
             messages = args[0] if args else kwargs.get("messages", ())
             telemetry.said(span, *await anyio.to_thread.run_sync(_told, messages, completion))
-    if session.listener is not None:
-        seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
-        await session.emit(
-            ModelCalled(**about, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
-        )
+    seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
+    await tell(ModelCalled, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
     return completion
 
 

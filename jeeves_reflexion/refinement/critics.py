@@ -141,7 +141,4 @@ class Coach:
             return
         if critique.strip():
             self._inbox.put(critique)
-        outer = self._outer
-        await outer.emit(
-            Reflected(run_id=outer.id, attempt=outer.attempt, trigger=trigger, critique=critique)
-        )
+        await self._outer.tell(Reflected, trigger=trigger, critique=critique)
