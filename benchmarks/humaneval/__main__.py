@@ -12,6 +12,7 @@ import anyio
 import click
 
 from jeeves_reflexion import Task
+from jeeves_reflexion.cli.options import Number
 
 from ..options import MessageGroup
 from ..report import write_result
@@ -38,7 +39,7 @@ def main() -> None:
 @click.option("--data", type=_FILE, required=True, help="The problems.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.1),
+    type=Number(min=0.1),
     default=SECONDS,
     show_default=True,
     help="For one solution's tests.",

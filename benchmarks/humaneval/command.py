@@ -17,7 +17,7 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
     track_option,
 )
-from jeeves_reflexion.cli.options import embedder
+from jeeves_reflexion.cli.options import Number, embedder
 from jeeves_reflexion.experiments import ARMS, ArmName, PlainProgress, arm_of
 
 from ..options import arms_option, endpoint_options, required_model, run_command, setting_of
@@ -66,7 +66,7 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
 @click.option("--temperature", type=float, default=0.2, show_default=True, help="Of the model's solutions.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.1),
+    type=Number(min=0.1),
     default=SECONDS,
     show_default=True,
     help="Time for the hidden tests of a solution.",

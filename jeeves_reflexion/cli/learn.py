@@ -31,7 +31,7 @@ from jeeves_reflexion.types import Lesson, Trial
 @click.option(
     "--threshold",
     metavar="X",
-    type=click.FloatRange(0, 1),
+    type=options.Number(0, 1),
     default=0.8,
     help="The score from 0 to 1 that passes; what passed teaches nothing.",
 )

@@ -124,7 +124,7 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 @click.option(
     "--threshold",
     metavar="X",
-    type=click.FloatRange(0, 1),
+    type=options.Number(0, 1),
     default=0.8,
     help="The score from 0 to 1 that passes.",
 )

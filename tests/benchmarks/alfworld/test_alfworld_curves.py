@@ -36,7 +36,7 @@ async def test_a_first_attempt_is_played_once_for_all_limits_and_cut():
     assert agents[16].played == 1
 
 
-def test_the_table_holds_arms_against_controls_by_opening_and_by_type():
+def test_the_table_holds_arms_against_controls_by_room_and_by_type():
     tasks = tuple(Task(f"Room {n % 4}.\n\nFind {n}.", id=str(n), kind="ab"[n % 2]) for n in range(8))
 
     def tries(arm, task, seed):
@@ -47,7 +47,7 @@ def test_the_table_holds_arms_against_controls_by_opening_and_by_type():
     arms = ("retry", "own")
     rows = [row for arm in arms for task in tasks for seed in (0, 1) for row in tries(arm, task, seed)]
     found = figures({16: Results(tasks, arms, (0, 1), 2, rows, cluster="opening")})
-    assert (found["games"], found["openings"], found["types"]) == (8, 4, 2)
+    assert (found["games"], found["rooms"], found["types"]) == (8, 4, 2)
     text = page(found)
     assert "| 16 | retry | 0.0% (0.0% to 49.0%) | 25.0% (" in text
     assert "| 16 | own - retry | +75.0 points (" in text

@@ -60,6 +60,8 @@ def test_a_count_of_a_run_that_is_none_is_refused(cli):
     for command in [("run", "x", "--model", "m", "--top-k"), ("run", "x", "--model", "m", "--max-attempts")]:
         for number in ["9" * 30, "9" * 5_000, str(2**63), "0"]:
             assert cli(*command, number).exit_code == 2
+    for number in ["nan", "inf", "1.1"]:
+        assert cli("run", "x", "--model", "m", "--threshold", number).exit_code == 2
 
 
 def test_the_largest_counts_are_taken(cli, fill):
