@@ -36,7 +36,6 @@ from jeeves_reflexion import (
     RunResult,
     Session,
     Task,
-    VectorLessonStore,
     ask,
     open_lessons,
     render_blocks,
@@ -171,11 +170,9 @@ async def measure(runs: int, share: float, seed: int, address: str, delay: float
             for name in names:
                 group.start_soon(run, name)
         count.seconds = time.monotonic() - started
-        lessons = [lesson async for lesson in _all(store)]
-        count.lessons, count.supported = (
-            len({each.text for each in lessons}),
-            sum(each.support for each in lessons),
-        )
+        lessons = [lesson async for lesson in store.repository.each()]
+        count.lessons = len({each.text for each in lessons})
+        count.supported = sum(each.support for each in lessons)
         await model.aclose()
     count.again = sum(times - 1 for times in endpoint.answered.values())
     count.spoilt = endpoint.spoilt.total()
@@ -192,17 +189,6 @@ async def _listening(endpoint: Endpoint) -> AsyncIterator[str]:
         group.start_soon(listener.serve, endpoint.serve)
         yield f"http://127.0.0.1:{port}/v1"
         group.cancel_scope.cancel()
-
-
-async def _all(store: VectorLessonStore) -> AsyncIterator[Any]:
-    after: str | None = None
-    while True:
-        page = await store.list(after=after, limit=500)
-        for lesson in page.lessons:
-            yield lesson
-        if page.next is None:
-            return
-        after = page.next
 
 
 @contextmanager

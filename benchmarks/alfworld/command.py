@@ -6,11 +6,12 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import click
 
+from jeeves_reflexion import ChatModel, ConfigurationError
 from jeeves_reflexion.cli.bench_options import (
     cluster_options,
     cores,
@@ -25,11 +26,14 @@ from jeeves_reflexion.cli.bench_options import (
 from jeeves_reflexion.cli.options import COUNT, embedder
 from jeeves_reflexion.experiments import ARMS, PlainProgress, figures
 
-from ..options import arms_option, closing, key_option, setting_of
+from ..options import arms_option, closing, endpoint_options, key_option, named_model, setting_of
 from .agent import ROOM
+from .dry_run import dry_run_model
 from .experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Setting, lessons_at, run
-from .model_options import model_of, model_options, repeats_of
 from .report import summary
+
+REPEATS: Final = 3
+"""How often a model may repeat a command that gets the same answer, as in the paper."""
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
@@ -56,7 +60,18 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 @key_option
 @recall_options
 @embedder
-@model_options
+@endpoint_options
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="A scripted model in the place of --model: no key and no cost; its figures mean nothing.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=0),
+    help=f"With a model, end a try when a command was repeated this often in a row with the same answer; "
+    f"{REPEATS} by default, as in the paper, 0 for never.",
+)
 @cluster_options
 @click.option(
     "--lessons",
@@ -113,8 +128,7 @@ def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
 
 
 def _setting(options: dict[str, Any]) -> Setting:
-    lessons, model = options["lessons"], model_of(options)
-    folder = None
+    lessons, model, repeats, folder = options["lessons"], _model(options), options["repeats"], None
     if lessons is not None and "://" not in lessons:
         folder, options = Path(lessons), {**options, "lessons": None}
     shared = setting_of(options, "alfworld")
@@ -128,5 +142,17 @@ def _setting(options: dict[str, Any]) -> Setting:
         step_limit=options["step_limit"] or (MODEL_STEP_LIMIT if model else STEP_LIMIT),
         lessons=folder,
         model=model,
-        repeats=repeats_of(options, model),
+        repeats=(REPEATS if repeats is None else repeats or None) if model else None,
     )
+
+
+def _model(options: dict[str, Any]) -> ChatModel | None:
+    """Return the model that the options name; None for the offline player. Raises for what can't go together."""
+    if options["dry_run"]:
+        if options["model"] or options["base_url"]:
+            raise ConfigurationError("--dry-run plays a scripted model: leave --model and --base-url out")
+        return dry_run_model()
+    model = named_model(options)
+    if model is None and options["repeats"] is not None:
+        raise ConfigurationError("--repeats goes with --model or --dry-run")
+    return model

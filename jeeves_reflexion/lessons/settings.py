@@ -18,7 +18,7 @@ from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Task, Trust
-from jeeves_reflexion.values import checked_settings, plain_number
+from jeeves_reflexion.values import checked_settings
 from vectorstores.base import Filter
 
 Order: TypeAlias = Literal["similarity", "own_first", "failures_first", "recency"]
@@ -81,6 +81,7 @@ def checked_k(k: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class LessonSettings:
     """How lessons are kept and picked.
 
@@ -118,12 +119,11 @@ class LessonSettings:
         for name, kind in (("key", Key), ("order", Order), ("trust", Trust)):
             if (given := getattr(self, name)) not in get_args(kind):
                 raise ConfigurationError(f"{name} must be one of {', '.join(get_args(kind))}, not {given!r}")
-        floor = plain_number(self.min_similarity)
-        if not isinstance(floor, int | float) or not -1.0 <= floor <= 1.0:
+        if not -1.0 <= self.min_similarity <= 1.0:
             raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity!r}")
         if isinstance(self.accepts, str) or not all(isinstance(each, str) for each in self.accepts):
             raise ConfigurationError(f"accepts must be a collection of names, not {self.accepts!r}")
-        if not isinstance(self.principal, str) or redact_id(self.principal) != self.principal:
+        if redact_id(self.principal) != self.principal:
             # Two names that differ by what is redacted would be one.
             raise ConfigurationError(
                 "principal must be a name without personal data: it is stored with lessons"

@@ -26,7 +26,7 @@ from typing import Final, Literal, TypeAlias
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.statistics import Z95, Mean, difference_of_means
 from jeeves_reflexion.types import Lift
-from jeeves_reflexion.values import plain_number
+from jeeves_reflexion.values import checked_settings
 
 MIN_EACH: Final = 5
 """Scored attempts that are needed with a lesson, and as many without, before anything is said of it."""
@@ -118,6 +118,7 @@ NO_DRAW: Final = Draw()
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Withholding:
     """The draw that makes recall an experiment; off with ``share=0``.
 
@@ -140,13 +141,9 @@ class Withholding:
 
     def __post_init__(self) -> None:
         for name in ("share", "whole_share", "early"):
-            given = getattr(self, name)
-            value = plain_number(given)
-            if value is None and name != "share":
-                continue
-            if not isinstance(value, int | float) or not 0.0 <= value <= _MAX_SHARE:
-                raise ConfigurationError(f"{name} must lie in [0, {_MAX_SHARE}], not {given!r}")
-            object.__setattr__(self, name, value)
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value <= _MAX_SHARE:
+                raise ConfigurationError(f"{name} must lie in [0, {_MAX_SHARE}], not {value!r}")
         if self.early is None:
             return
         if not self.share:

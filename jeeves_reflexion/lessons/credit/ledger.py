@@ -173,7 +173,7 @@ class Ledger:
         # Records of lessons lie beside vectors.
         await cast("VectorStore", self.records).add([], records=writes)
         # Another process may have forgotten a lesson, and struck it everywhere, while it waited here to be written.
-        if (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # there are none in most stores
+        if noted and (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # as in few stores
             for lesson_id in {str(each) for write in writes for each in _named(write)}:
                 if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
                     await self._strike(lesson_id)

@@ -44,12 +44,12 @@ def test_only_what_has_a_value_is_told():
 
 def test_scores_of_earlier_attempts_tell_an_effect_from_fewer_recalls_at_the_same_error():
     helps, nothing = (
-        credit_power.play(credit_power.Job(effect, "apart", 0.2, None, 1200, 50, 0, RULES[:2]))
-        for effect in (0.1, 0.0)
+        credit_power.play(credit_power.Job(effect, "apart", 0.2, None, 1200, 50, 0)) for effect in (0.1, 0.0)
     )
-    alone, by_tasks = (np.median(helps.at[rule]) for rule in RULES[:2])
+    apart, tasks = RULES
+    alone, by_tasks = (np.median(helps.at[rule]) for rule in RULES)
     assert by_tasks < 0.7 * alone
-    assert (nothing.at[RULES[1]] <= 1200).mean() <= (nothing.at[RULES[0]] <= 1200).mean() + 0.05
+    assert (nothing.at[tasks] <= 1200).mean() <= (nothing.at[apart] <= 1200).mean() + 0.05
     assert until_half(np.array([1201] * 60), 1200) == "over 1,200"
 
 
