@@ -6,20 +6,36 @@ What ``bench my_tasks.jsonl`` has as well is declared in :mod:`jeeves_reflexion.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import anyio
 import click
 
-from jeeves_reflexion import ConfigurationError, OpenAIModel, ReflexionError
-from jeeves_reflexion.cli.bench_options import check_folder, check_prices
-from jeeves_reflexion.cli.connections import embedder_for
-from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_names
+from jeeves_reflexion import ConfigurationError, LessonSettings, OpenAIModel, ReflexionError
+from jeeves_reflexion.cli.bench_options import check_executor, check_folder, check_prices, tracked
+from jeeves_reflexion.cli.stores import embedder_for
+from jeeves_reflexion.experiments import (
+    ArmName,
+    Expected,
+    JudgedBy,
+    Plan,
+    Results,
+    arm_names,
+    figures,
+    recall_settings,
+)
+from jeeves_reflexion.experiments.location import run_location
 from jeeves_reflexion.models.prices import Prices
+from jeeves_reflexion.types import JSON
 from vectorstores import Embedder
 
+from .runs import RunSetting
+
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+T = TypeVar("T")
 
 
 class MessageGroup(click.Group):
@@ -86,21 +102,32 @@ def named_model(options: Mapping[str, Any]) -> OpenAIModel | None:
     return None
 
 
+def required_model(options: Mapping[str, Any], missing: str) -> OpenAIModel:
+    """Return the model that the options name. Raises ``ConfigurationError`` for none, with what is ``missing``."""
+    model = named_model(options)
+    if model is None:
+        raise ConfigurationError(f"{missing}: name a --model")
+    return model
+
+
 def prices_of(options: Mapping[str, Any]) -> Prices | None:
     """Return the prices that the options give; None for unknown ones."""
     found = check_prices(options)
     return None if found is None else Prices(*found)
 
 
-def expected_of(options: Mapping[str, Any]) -> Expected | None:
-    """Return what a try is expected to take; None where the options don't say."""
-    tokens = options["expected_tokens"]
-    return None if tokens is None else Expected(*tokens)
-
-
-def plan_of(options: Mapping[str, Any], *, judged_by: JudgedBy = "oracle") -> Plan:
-    """Return the plan that the options make."""
-    return Plan(
+def setting_of(options: Mapping[str, Any], name: str, *, judged_by: JudgedBy = "oracle") -> dict[str, Any]:
+    """Return the arguments of a :class:`~benchmarks.runs.RunSetting` that the options give, all but the model."""
+    check_executor(options)
+    tokens, lessons = options["expected_tokens"], LessonSettings()
+    if "order" in options:
+        lessons = recall_settings(
+            options["min_similarity"],
+            withhold=options["withhold"],
+            key=options["key"],
+            order=options["order"],
+        )
+    plan = Plan(
         options["arms"],
         options["trials"],
         options["seeds"],
@@ -110,6 +137,16 @@ def plan_of(options: Mapping[str, Any], *, judged_by: JudgedBy = "oracle") -> Pl
         judged_by=judged_by,
         max_cost_usd=options["max_cost"],
     )
+    return {
+        "plan": plan,
+        "out": run_folder(options, name),
+        "embedder": embedder_called(options["embedder"]),
+        "resume": options["resume"],
+        "settings": lessons,
+        "prices": prices_of(options),
+        "expected": None if tokens is None else Expected(*tokens),
+        "runs_on": run_location(options),
+    }
 
 
 def run_folder(options: Mapping[str, Any], name: str) -> Path:
@@ -123,3 +160,34 @@ def run_folder(options: Mapping[str, Any], name: str) -> Path:
 def embedder_called(name: str) -> Embedder:
     """Return the embedder of that name or address; ``auto`` is the best that is installed."""
     return embedder_for(name, None, "")
+
+
+def run_command(
+    options: Mapping[str, Any],
+    name: str,
+    setting: RunSetting,
+    run: Callable[[], Awaitable[Results]],
+    shown: tuple[Callable[[Results], str], Callable[[Results], dict[str, JSON]]],
+) -> None:
+    """Run, track and show: as the text of the first of ``shown``, or as JSON with the figures of the second added."""
+    track = tracked(options["track"], name)
+    results = anyio.run(closing, setting.model, run)
+    track(results, setting.out)
+    summary, more = shown
+    report = str(setting.out / "report" / "report.html")
+    if options["as_json"]:
+        found = {"run": str(setting.out), "report": report, **figures(results), **more(results)}
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo(f"\n{summary(results)}\n\nRun: {setting.out}\nReport: {report}")
+    if results.interrupted:
+        click.get_current_context().exit(1)
+
+
+async def closing(model: object, run: Callable[[], Awaitable[T]]) -> T:
+    """Run, and close the model in the end, where it is one at an endpoint."""
+    try:
+        return await run()
+    finally:
+        if isinstance(model, OpenAIModel):
+            await model.aclose()

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -142,11 +141,6 @@ def figure_text(figure: Interval, digits: int = 2, *, scale: float = 1.0, sign: 
     form = f"{'+' if sign else ''}.{digits}f"
     value, low, high = (f"{scale * each:{form}}" for each in (figure.value, figure.low, figure.high))
     return f"{value} ({low} to {high})"
-
-
-def spread(values: Sequence[float], digits: int) -> str:
-    """Write the median, and in brackets the smallest and the largest."""
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def share_json(found: Share | None, name: str = "successes") -> dict[str, JSON] | None:

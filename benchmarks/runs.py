@@ -1,16 +1,30 @@
-"""One run of a benchmark's experiment: what makes its tries, in this process and in worker processes on Ray."""
+"""One run of a benchmark's experiment: its setting, and what makes its tries, here and in worker processes on Ray."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from jeeves_reflexion import ChatModel, ScriptedModel, Task
-from jeeves_reflexion.experiments import Plan, Results, RunLog, Tools, Watcher, run_experiment
+from jeeves_reflexion import ChatModel, LessonSettings, ScriptedModel, Task
+from jeeves_reflexion.experiments import (
+    Expected,
+    Plan,
+    Results,
+    RunLog,
+    Tools,
+    Watcher,
+    estimate,
+    run_experiment,
+)
 from jeeves_reflexion.experiments.location import LessonLocation, RunLocation, embedder_factory
-from vectorstores import Embedder, HashingEmbedder, VectorStore
+from jeeves_reflexion.models import Prices
+from jeeves_reflexion.summary import counted
+from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
+
+from .report import write_run_report
 
 MODEL: Final = "model"
 
@@ -19,19 +33,41 @@ OpenTools: TypeAlias = Callable[[Any, LessonLocation, VectorStore], AbstractAsyn
 
 
 @dataclass(frozen=True, slots=True)
+class RunSetting:
+    """What the runs of all benchmarks are made with; each adds its tasks and how they are tried.
+
+    ``resume`` goes on with the run in ``out``. ``prices`` and ``expected`` are for the estimate of what a run with a
+    model costs; ``runs_on`` says where the tries are made.
+    """
+
+    plan: Plan
+    out: Path
+    embedder: Embedder
+    model: ChatModel | None = None
+    resume: bool = False
+    settings: LessonSettings = field(default_factory=LessonSettings)
+    prices: Prices | None = None
+    expected: Expected | None = None
+    runs_on: RunLocation = field(default_factory=RunLocation)
+
+    def __post_init__(self) -> None:
+        self.runs_on.check(self.plan.arms)
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """What makes the tries of a run in other processes.
 
-    ``setting`` is a dataclass with ``model``, ``embedder`` and ``runs_on``, and has stand-ins for these on its way.
+    ``setting`` has stand-ins for model and embedder on its way.
     """
 
-    setting: Any
+    setting: RunSetting
     place: LessonLocation
     open_tools: OpenTools
     make_embedder: Callable[[], Embedder]
 
     @classmethod
-    def of(cls, setting: Any, place: LessonLocation, open_tools: OpenTools) -> Setup:  # noqa: ANN401 - each has its own
+    def of(cls, setting: RunSetting, place: LessonLocation, open_tools: OpenTools) -> Setup:
         """Return the setup of a run."""
         model = None if setting.model is None else ScriptedModel((), name=setting.model.name)
         bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
@@ -50,25 +86,45 @@ class Setup:
 
 
 async def play(
-    setting: Any,  # noqa: ANN401 - each benchmark has its own
-    plan: Plan,
+    setting: RunSetting,
     tasks: Sequence[Task],
-    log: RunLog,
+    config: Mapping[str, JSON],
     open_tools: OpenTools,
     *,
-    namespace: str,
-    watcher: Watcher | None,
+    title: str,
+    say: Callable[[str], None],
+    watcher: Watcher | None = None,
 ) -> Results:
-    """Run the plan where the setting says; its model's replies are recorded in the log, which is open."""
-    models = {} if setting.model is None else {MODEL: await log.recorded(setting.model)}
-    here = replace(setting, model=models.get(MODEL))
-    place = setting.runs_on.lesson_location(namespace, setting.out).of(log)
-    setup = Setup.of(setting, place, open_tools)
-    async with (
-        place.store(setting.embedder) as store,
-        open_tools(here, place, store) as tools,
-        setting.runs_on.executor(setup, workers=plan.workers, models=models) as executor,
-    ):
-        return await run_experiment(
-            plan, tasks, tools.make_loop, log=log, watcher=watcher, scorer=tools.scorer, executor=executor
-        )
+    """Say what a run takes at most, play it where the setting says, and write its report.
+
+    ``config`` is what must be the same to go on with it; its name of the benchmark is that of the lessons' namespace.
+    The model's replies are recorded in the run's log.
+    """
+    plan = setting.plan
+    log = RunLog(setting.out)
+    await log.open(config, resume=setting.resume)
+    try:
+        most = estimate(plan, tasks, setting.expected, setting.prices)
+        say(f"{counted(len(tasks), 'task')}: {most}")
+        models = {} if setting.model is None else {MODEL: await log.recorded(setting.model)}
+        here = replace(setting, model=models.get(MODEL))
+        place = setting.runs_on.lesson_location(str(config["benchmark"]), setting.out).of(log)
+        setup = Setup.of(setting, place, open_tools)
+        async with (
+            place.store(setting.embedder) as store,
+            open_tools(here, place, store) as tools,
+            setting.runs_on.executor(setup, workers=plan.workers, models=models) as executor,
+        ):
+            results = await run_experiment(
+                plan,
+                tasks,
+                tools.make_loop,
+                log=log,
+                watcher=watcher,
+                scorer=tools.scorer,
+                executor=executor,
+            )
+    finally:
+        log.close()
+    await write_run_report(results, setting.out, title=title)
+    return results

@@ -1,4 +1,4 @@
-"""Clocks: several sides in turn, medians with intervals, and how long the event loop kept others waiting."""
+"""Clocks: several sides in turn, and medians with intervals."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import gc
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 import numpy as np
-from anyio.abc import TaskStatus
 
-T = TypeVar("T")
 Call: TypeAlias = Callable[[int], Awaitable[object]]
 _RESAMPLES: Final = 2_000
-_TICK: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +46,15 @@ class Side(Protocol):
 
 
 class Here:
-    """A side in this process: an awaitable call, given its number; it rests ``pause`` seconds before each, untimed."""
+    """A side in this process: an awaitable call, given its number."""
 
-    def __init__(self, call: Call, *, pause: float = 0.0) -> None:
+    def __init__(self, call: Call) -> None:
         self._call = call
-        self._pause = pause
 
     async def burst(self, calls: Sequence[int]) -> Sequence[float]:
         """See :class:`Side`."""
         taken = []
         for number in calls:
-            if self._pause:
-                await anyio.sleep(self._pause)
             started = time.perf_counter()
             await self._call(number)
             taken.append(time.perf_counter() - started)
@@ -118,104 +112,3 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> Figure:
 def differences(of: Sequence[float], less: Sequence[float]) -> Figure:
     """Return the median difference of neighbours in time."""
     return median([a - b for a, b in zip(of, less, strict=True)])
-
-
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """How long what fell due on the event loop waited, in seconds: the 99th percentile and the longest."""
-
-    name: str
-    busy: float
-    idle: float
-    longest: float
-
-    @property
-    def over_idle(self) -> float:
-        """The 99th percentile over that of the idle control."""
-        return self.busy - self.idle
-
-
-async def stalls(name: str, call: Call, *, windows: int = 4, seconds: float = 0.5, first: int = 0) -> Stall:
-    """Measure how long the loop keeps others waiting while ``call`` is made over and over, and while it is idle.
-
-    Windows of both kinds alternate. A window of work ends with the call that crosses its time.
-    """
-    busy: list[float] = []
-    idle: list[float] = []
-    number = first
-    for _ in range(windows):
-        idle += await _late(lambda: anyio.sleep(seconds))
-
-        async def work() -> None:
-            nonlocal number
-            end = time.perf_counter() + seconds
-            while time.perf_counter() < end:
-                await call(number)
-                number += 1
-
-        busy += await _late(work)
-    return Stall(name, waiting(busy), waiting(idle), max(busy, default=0.0))
-
-
-async def stalls_of(name: str, work: Callable[[], Awaitable[T]], *, seconds: float = 0.5) -> tuple[T, Stall]:
-    """Do ``work`` once; return what it returns and how long it kept the loop, between two idle windows."""
-    done: list[T] = []
-
-    async def once() -> None:
-        done.append(await work())
-
-    idle = await _late(lambda: anyio.sleep(seconds))
-    busy = await _late(once)
-    idle += await _late(lambda: anyio.sleep(seconds))
-    return done[0], Stall(name, waiting(busy), waiting(idle), max(busy, default=0.0))
-
-
-async def _late(work: Callable[[], Awaitable[None]]) -> list[float]:
-    """Return by how much each tick came late while ``work`` ran."""
-    # What was made before the clock starts is not for the work to clear away, nor for Python to look through again.
-    gc.collect()
-    ours = gc.get_freeze_count() == 0
-    if ours:
-        gc.freeze()
-    late: list[float] = []
-
-    async def tick(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        # It goes to sleep before the work begins, whatever the order of the loop.
-        task_status.started()
-        while True:
-            started = time.perf_counter()
-            await anyio.sleep(_TICK)
-            late.append(max(0.0, time.perf_counter() - started - _TICK))
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(tick)
-            await work()
-            # The tick that a stall at the end held up has yet to be counted.
-            await anyio.sleep(2 * _TICK)
-            tasks.cancel_scope.cancel()
-    finally:
-        if ours:
-            gc.unfreeze()
-    return late
-
-
-def waiting(late: Sequence[float], share: float = 0.99) -> float:
-    """Return the time that ``share`` of callbacks falling due at random moments wait at most, in seconds.
-
-    A stall of a second counts as the thousand ticks that it swallowed, not as the one that came late: a callback that
-    falls due within it waits for the rest of it.
-    """
-    if not late:
-        return 0.0
-    waits = np.asarray(late)
-    low, high = 0.0, float(waits.max())
-    total = float((waits + _TICK).sum())
-    # The moments from which one waits longer than w make up sum(max(0, wait - w)) of the time.
-    for _ in range(60):
-        middle = (low + high) / 2
-        if float(np.maximum(waits - middle, 0.0).sum()) > (1 - share) * total:
-            low = middle
-        else:
-            high = middle
-    return high

@@ -5,14 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from jeeves_reflexion.errors import ConfigurationError, SessionError
+from jeeves_reflexion.errors import ConfigurationError, SessionError, hopeless
 
 T = TypeVar("T")
 
@@ -87,6 +87,33 @@ def _limiter() -> anyio.CapacityLimiter:
     except LookupError:
         _limiters.set(found := anyio.CapacityLimiter(_THREADS))
         return found
+
+
+async def side_by_side(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Make calls concurrently and return what they return, in their order.
+
+    The first that raises cancels the others. Its error is raised as itself, outside of the task group's own group;
+    where several raise, one that no retry would mend (``HOPELESS``) comes before the others.
+    """
+    results: dict[int, T] = {}
+    errors: list[BaseException] = []
+
+    async def make(place: int) -> None:
+        try:
+            results[place] = await calls[place]()
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised below, outside of the task group's own group
+            errors.append(error)
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for place in range(len(calls)):
+            tasks.start_soon(make, place)
+    if errors:
+        first = (hopeless(error) for error in errors if isinstance(error, Exception))
+        raise next(filter(None, first), errors[0])
+    return [results[place] for place in range(len(calls))]
 
 
 async def aside(work: Callable[[str], T], text: str) -> T:

@@ -90,8 +90,8 @@ class Refined:
 
     ``drafts`` are all of them, oldest first; ``best`` is chosen by the loop's rule and may not be the last. ``usage``
     is that of every call that was made, those of a phase that failed included. ``flags`` say what is doubtful about the
-    judge (``overcritical``, ``undercritical``), ``problems`` what else went wrong. ``error`` is what ended the loop
-    early, with ``reason`` ``ERROR``, or ``TOKEN_BUDGET`` for the run's own budget.
+    judge (``overcritical``), ``problems`` what else went wrong. ``error`` is what ended the loop early, with ``reason``
+    ``ERROR``, or ``TOKEN_BUDGET`` for the run's own budget.
     """
 
     drafts: tuple[Draft, ...]

@@ -14,9 +14,20 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self, TypeAlias, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast, dataclass_transform
 
-from jeeves_reflexion.types import JSON, Attempt, Lesson, Recall, Reflection, Role, Step, StopReason, Usage
+from jeeves_reflexion.types import (
+    JSON,
+    Attempt,
+    Lesson,
+    Recall,
+    Reflection,
+    Role,
+    RunResult,
+    Step,
+    StopReason,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from jeeves_reflexion.tasknotes.values import TaskReflection
@@ -179,6 +190,19 @@ class RunFinished(Occurrence, kind="reflexion.run_finished"):
     attempts: int
     seconds: float
 
+    @classmethod
+    def of(cls, result: RunResult, *, run_id: str, attempt: int) -> Self:
+        """Tell of a result."""
+        return cls(
+            run_id=run_id,
+            attempt=attempt,
+            stop_reason=result.stop_reason,
+            passed=result.passed,
+            score=result.score,
+            attempts=len(result.trials),
+            seconds=result.seconds,
+        )
+
 
 class DraftWritten(Occurrence, kind="refinement.draft_written"):
     """The inner loop has a draft to judge; number 1 is the writer's, later ones are revisions."""
@@ -307,12 +331,23 @@ Event: TypeAlias = (
 
 def as_json(event: Event) -> dict[str, JSON]:
     """Return the event as a JSON object, its ``kind`` first."""
+    return cast(
+        "dict[str, JSON]",
+        jsonable({each.name: getattr(event, each.name) for each in dataclasses.fields(event)}),
+    )
+
+
+def jsonable(value: object, *, exclude: dict[str, Any] | None = None) -> JSON:
+    """Return a value as JSON, without the fields to ``exclude``: what JSON has no form for becomes its text."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - listeners that need no JSON need no pydantic
 
-    told = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
-    plain: dict[str, JSON] = to_jsonable_python(told, bytes_mode="base64", fallback=_plain)
+    plain: JSON = to_jsonable_python(value, exclude=exclude, bytes_mode="base64", fallback=_plain)
     return plain
 
 
 def _plain(value: object) -> object:
-    return dict(value) if isinstance(value, Mapping) else str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    # numpy's numbers and arrays, which an environment may report
+    as_list = getattr(value, "tolist", None)
+    return as_list() if callable(as_list) else str(value)

@@ -26,7 +26,7 @@ from jeeves_reflexion import telemetry
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, hopeless
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Role, Usage
-from jeeves_reflexion.values import plain_number
+from jeeves_reflexion.values import is_number, plain_number
 
 T = TypeVar("T")
 
@@ -59,14 +59,13 @@ class Budget:
         for name in ("max_tokens", "max_cost_usd", "max_seconds"):
             given = getattr(self, name)
             value = plain_number(given)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | float) or not value > 0
-            ):
+            if value is not None and not (is_number(value) and value > 0):
                 raise ConfigurationError(f"Budget.{name} must be above 0 or None, not {given!r}")
             object.__setattr__(self, name, value)
 
 
-_ROLES: tuple[Role, ...] = get_args(Role)
+_NO_BUDGET = Budget()
+_UNUSED: Mapping[Role, Usage] = dict.fromkeys(get_args(Role), NO_USAGE)
 
 
 class Spend:
@@ -76,16 +75,15 @@ class Spend:
     lock = threading.RLock()
 
     def __init__(self, budget: Budget | None = None) -> None:
-        self.budget = budget or Budget()
-        self._limited = self.budget != Budget()
-        self._by_role: dict[Role, Usage] = {}
+        self.budget = budget or _NO_BUDGET
+        self._by_role = dict(_UNUSED)
         self._reserved = 0.0
         self._started = time.monotonic()
 
     def charge(self, role: Role, usage: Usage) -> None:
         """Add the usage of a call made on behalf of ``role``."""
         with self.lock:
-            self._by_role[role] = self.of(role) + usage
+            self._by_role[role] += usage
 
     @contextlib.contextmanager
     def reserving(self, cost: float) -> Iterator[None]:
@@ -114,7 +112,7 @@ class Spend:
 
     def of(self, role: Role) -> Usage:
         """Return what was used on behalf of ``role``."""
-        return self._by_role.get(role, NO_USAGE)
+        return self._by_role[role]
 
     def by_role(self) -> Mapping[Role, Usage]:
         """Return a copy of the usage by role."""
@@ -122,7 +120,7 @@ class Spend:
 
     def since(self, before: Mapping[Role, Usage]) -> dict[Role, Usage]:
         """Return what each role has used since :meth:`by_role` returned ``before``."""
-        return {role: self.of(role).beyond(before.get(role, NO_USAGE)) for role in _ROLES}
+        return {role: used.beyond(before[role]) for role, used in self._by_role.items()}
 
     @property
     def total(self) -> Usage:
@@ -138,9 +136,10 @@ class Spend:
 
     def check(self) -> None:
         """Raise :class:`BudgetExceededError` if a limit is reached, naming it."""
-        if not self._limited:
+        budget = self.budget
+        if budget is _NO_BUDGET:
             return
-        total, budget = self.total, self.budget
+        total = self.total
         if budget.max_tokens is not None:
             if total.unreported:
                 raise ConfigurationError(
@@ -222,6 +221,16 @@ class Session:
         """Return the session with another listener."""
         return replace(self, listener=listener)
 
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens to the session, or exports spans."""
+        return self.listener is not None or telemetry.exported()
+
+    async def tell(self, kind: Callable[..., Event], **values: object) -> None:
+        """Emit an event of this run and attempt; it is made only where somebody listens."""
+        if self.heard:
+            await self.emit(kind(**{"run_id": self.id, "attempt": self.attempt, **values}))
+
     async def emit(self, event: Event) -> None:
         """Hand an event to the listener. A listener that raises is reported in the log and loses nothing."""
         telemetry.told(event)
@@ -258,7 +267,9 @@ class Session:
                     raise
                 raise found from group
         reported: Usage = getattr(value, "usage", NO_USAGE)
-        self.spend.charge(role, reported.beyond(self.spend.of(role).beyond(before)))
+        beyond = reported.beyond(self.spend.of(role).beyond(before))
+        if beyond is not NO_USAGE:
+            self.spend.charge(role, beyond)
         return value
 
     @contextlib.contextmanager

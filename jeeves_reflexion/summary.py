@@ -1,7 +1,9 @@
-"""A result of the loop in words: a few lines, or a table with a row for each attempt."""
+"""What people read: a result of the loop in a few lines or a table, and numbers, times and lifts in words."""
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from jeeves_reflexion.text import one_line, visible
@@ -9,7 +11,7 @@ from jeeves_reflexion.text import one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jeeves_reflexion.types import Role, RunResult, Trial, Usage
+    from jeeves_reflexion.types import Lift, Role, RunResult, Trial, Usage
 
 ENDS: Final = {
     "passed": "passed",
@@ -54,6 +56,24 @@ def table(result: RunResult[Any]) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``no lessons``, ``1 lesson``, ``2 lessons``."""
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def when(at: float, form: str = "%Y-%m-%d") -> str:
+    """Return a time here, given in seconds since 1970; empty for one that is not known, or in no calendar."""
+    with contextlib.suppress(OverflowError, ValueError, OSError):
+        return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form) if at else ""
+    return ""
+
+
+def lift_words(lift: Lift | None, counts: str = "{} with, {} without") -> str:
+    """Return a lift in points of score, with its interval and from how many attempts."""
+    if lift is None:
+        return "unknown"
+    of = counts.format(lift.n_with, lift.n_without)
+    if lift.value is None or lift.low is None or lift.high is None:
+        return f"not enough data ({of})"
+    value, low, high = (f"{100 * each:+.0f}" for each in (lift.value, lift.low, lift.high))
+    return f"{value} points ({low} to {high}; {of})"
 
 
 def tokens_of(usage: Usage) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeAlias
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeAliasType, TypeVar
 
 from jeeves_reflexion import summary
 from jeeves_reflexion.values import NO_USAGE as NO_USAGE  # noqa: PLC0414 - a value like the others
@@ -15,7 +15,7 @@ from jeeves_reflexion.values import UNKNOWN_USAGE as UNKNOWN_USAGE  # noqa: PLC0
 from jeeves_reflexion.values import Hider, checked, parametrised
 from jeeves_reflexion.values import Usage as Usage  # noqa: PLC0414 - as above
 
-JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+JSON = TypeAliasType("JSON", "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None")
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
 Role: TypeAlias = Literal["agent", "evaluator", "reflector"]
 T = TypeVar("T", default=str)
@@ -86,7 +86,7 @@ class Attempt(Generic[T]):
     interrupted: str | None = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     seconds: float = 0.0
-    value: T | None = field(default=None, metadata={"logged": False})
+    value: T | None = None
 
     def revised(self, output: str) -> Attempt[T]:
         """Return the attempt with another output, which is a text: the value is that of the old one."""

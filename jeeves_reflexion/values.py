@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import numbers
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -39,10 +40,10 @@ def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
     ``ValueError`` for nan and for what no float can hold; or ``refusal`` for either.
     """
     known = _KINDS.keys() | _CLASSES
-    fields = [(name, _ANNOTATION.fullmatch(kind)) for name, kind in cls.__annotations__.items()]
+    found = [(name, _ANNOTATION.fullmatch(kind)) for name, kind in cls.__annotations__.items()]
     kinds = [
         (name, _PLAIN.get(kind["kind"] or "tuple"), kind["item"], kind["kind"], kind["optional"])
-        for name, kind in fields
+        for name, kind in found
         if kind and {kind["item"], kind["kind"]} & known
     ]
     after: Callable[..., None] | None = getattr(cls, "__post_init__", None)
@@ -147,25 +148,10 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if not self.calls and self == NO_USAGE:
-            return other
-        if not other.calls and other == NO_USAGE:
-            return self
-        cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
-        return Usage(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            cost,
-            self.unreported + other.unreported,
-            self._sum(other, self.cached_tokens, other.cached_tokens),
-            self._sum(other, self.reasoning_tokens, other.reasoning_tokens),
-        )
-
-    def _sum(self, other: Usage, mine: int | None, its: int | None) -> int | None:
-        told = [part for each, part in ((self, mine), (other, its)) if each.calls or each.tokens]
-        known = [part for part in told if part is not None]
-        return sum(known) if known and len(known) == len(told) else None
+        one, other = (self, other) if self.calls or self.tokens else (other, self)
+        if not (other.calls or other.tokens):  # without a call there is nothing that was not reported
+            return one if other == NO_USAGE else replace(one, cost_usd=_sum(one.cost_usd, other.cost_usd))
+        return Usage(*map(_sum, _PARTS(one), _PARTS(other)))
 
     def beyond(self, other: Usage) -> Usage:
         """Return by how much this usage exceeds another, part by part, never below zero.
@@ -176,22 +162,20 @@ class Usage:
             return self
         if self is other or self == other:
             return NO_USAGE
-        cost = None if self.cost_usd is None else max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
-        if cost is None and self.calls <= other.calls and self.tokens <= other.tokens:
-            cost = 0.0
-        return Usage(
-            max(self.calls - other.calls, 0),
-            max(self.input_tokens - other.input_tokens, 0),
-            max(self.output_tokens - other.output_tokens, 0),
-            cost,
-            max(self.unreported - other.unreported, 0),
-            None if self.cached_tokens is None else max(self.cached_tokens - (other.cached_tokens or 0), 0),
-            None
-            if self.reasoning_tokens is None
-            else max(self.reasoning_tokens - (other.reasoning_tokens or 0), 0),
-        )
+        excess = Usage(*map(_excess, _PARTS(self), _PARTS(other)))
+        unpriced = excess.cost_usd is None and not (excess.calls or excess.tokens)
+        return replace(excess, cost_usd=0.0) if unpriced else excess
 
 
+def _sum(one: float | None, other: float | None) -> Any:  # noqa: ANN401 - a part of a usage
+    return None if one is None or other is None else one + other
+
+
+def _excess(one: float | None, other: float | None) -> Any:  # noqa: ANN401 - a part of a usage
+    return None if one is None else max(one - (other or 0), 0)
+
+
+_PARTS = operator.attrgetter(*(each.name for each in fields(Usage)))
 NO_USAGE = Usage()
 UNKNOWN_USAGE = Usage(calls=1, cost_usd=None, unreported=1)
 

@@ -9,48 +9,48 @@ import contextlib
 import copy
 import json
 import math
+import random
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import anyio
+import anyio.to_thread
 import httpx
 from anyio.lowlevel import RunVar
 from httpx_sse import EventSource
 
 from vectorstores.header_secrets import secrets_of, without
 from vectorstores.service_address import is_loopback
-from vectorstores.service_answers import (
-    EXCERPT,
-    RequestError,
-    asked_wait,
-    excerpt,
-    is_passing,
-    parsed,
-    problem_of,
-)
+from vectorstores.service_answers import EXCERPT, RequestError, check_answer, excerpt, parsed
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
 
-T = TypeVar("T")
-
 _MOVED: Final = frozenset({301, 302, 307, 308})
 _MOST_REDIRECTS: Final = 5
 _AFTER_END: Final = 2.0
+# Bytes of an answer, such as the vectors of many texts, that take a moment to read.
+_LONG: Final = 50_000
 
 
-class EventReader(Protocol):
-    """Takes the events of a streamed answer as they come."""
+class AnswerStream(ABC):
+    """Takes the events of one answer as they come, and puts them together to ``body``, the answer as an object.
 
-    @property
-    def ended(self) -> bool:
-        """Whether the last event was the end of the answer, so that it is whole."""
-        ...
+    ``ended`` says that it is whole, ``handed_on`` that a part of it is in use, so that it must not be asked for again.
+    """
 
+    handed_on = False
+
+    def begin(self) -> None:
+        """Forget what came of an answer that broke off."""
+        self.ended = False
+        self.body: dict[str, Any] = {}
+
+    @abstractmethod
     async def take(self, event: Mapping[str, Any]) -> None:
         """Read one event."""
-        ...
 
 
 class Timeouts(NamedTuple):
@@ -66,8 +66,21 @@ class Timeouts(NamedTuple):
         return httpx.Timeout(self.total, connect=min(self.connect, self.total), read=min(idle, self.total))
 
 
+class Waits(NamedTuple):
+    """How often a request is repeated, and the seconds before the first time and before any time at most."""
+
+    retries: int
+    first: float = 0.5
+    longest: float = 60.0
+
+    def before(self, retry: int) -> float:
+        """Return the seconds to wait before a retry, counted from 1, where the service names none."""
+        wait = min(self.first * 2.0 ** min(retry - 1, 1_000), self.longest)
+        return wait * random.uniform(0.5, 1.0)  # noqa: S311
+
+
 class JsonService:
-    """One address that takes JSON objects by POST.
+    """One address that takes JSON objects by POST and answers with JSON objects.
 
     What ``headers`` say, and ``secrets``, is taken out of every error, and what ``clean`` takes out. Each event loop
     has connections of its own, closed by :meth:`aclose` or at the end of the loop; ``concurrency`` requests at once use
@@ -80,6 +93,7 @@ class JsonService:
         headers: Mapping[str, str],
         *,
         timeouts: Timeouts,
+        waits: Waits,
         secrets: Sequence[str] = (),
         clean: Callable[[str], str] = str,
         concurrency: float = math.inf,
@@ -88,26 +102,50 @@ class JsonService:
         self._headers = {**headers, "Content-Type": "application/json"}
         self._secrets = (*secrets, *secrets_of(headers))
         self._timeouts = timeouts
+        self._waits = waits
         self._clean = clean
         self._concurrency = concurrency
         self._connections: RunVar[_Connections | None] = RunVar(f"jeeves-{uuid.uuid4()}", None)
 
-    async def post(self, body: Mapping[str, JSON], reader: EventReader | None = None) -> httpx.Response:
-        """Post an object, once, and return an answer that is a success; raises :class:`RequestError`.
+    async def post(self, body: Mapping[str, JSON], stream: AnswerStream | None = None) -> dict[str, Any]:
+        """Post an object, again where that may help, and return the one that answers, or that ``stream`` comes to.
 
-        An error is one also where its status is 200. Redirects are followed on the same host alone. A stream of events
-        is read by ``reader``, and one that stops before its end is an error; other answers are not its business.
+        Raises :class:`RequestError`, also for an error in an answer with status 200. Asked again is what is passing,
+        as ``waits`` say, and not once its stream has handed something on. Redirects are followed on the same host
+        alone. A stream that stops before its end is an error; an answer that is none is not the stream's business.
         """
+        asked = 0
+        while True:
+            asked += 1
+            if stream is not None:
+                stream.begin()
+            try:
+                return await self._posted(body, stream)
+            except RequestError as error:
+                longest = self._waits.longest
+                if not error.passing or (stream is not None and stream.handed_on):
+                    raise
+                if error.after is not None and error.after > longest:
+                    note = f"it asks to wait {error.after:.0f} s, more than longest_wait ({longest:g} s)"
+                    raise error.noted(note) from error.__cause__
+                if asked > self._waits.retries:
+                    raise (error.noted(f"asked {asked} times") if asked > 1 else error) from error.__cause__
+                seconds = self._waits.before(asked) if error.after is None else error.after
+            await anyio.sleep(seconds)
+
+    async def _posted(self, body: Mapping[str, JSON], stream: AnswerStream | None) -> dict[str, Any]:
         connections = await self._open()
+        response = None
         try:
             async with connections.turns:
                 with anyio.fail_after(self._timeouts.total):
-                    response = await self._followed(connections.client, body, reader)
+                    response = await self._followed(connections.client, body, stream)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout) as error:
-            total, idle = self._timeouts.total, self._timeouts.idle
-            silent = idle is not None and isinstance(error, httpx.ReadTimeout)
-            said = f"sent nothing for {idle:g} s" if silent else f"gave no answer within {total:g} s"
-            raise RequestError(f"{self.url} {said}", "late") from None
+            if stream is None or not stream.ended:  # else the answer is whole, though its stream stayed open
+                total, idle = self._timeouts.total, self._timeouts.idle
+                silent = idle is not None and isinstance(error, httpx.ReadTimeout)
+                said = f"sent nothing for {idle:g} s" if silent else f"gave no answer within {total:g} s"
+                raise RequestError(f"{self.url} {said}", "late") from None
         except httpx.DecodingError as error:
             said = f"{self.url} sent an answer that can't be unpacked: {error}"
             raise RequestError(said, "garbled") from error
@@ -119,29 +157,24 @@ class JsonService:
                 "unreachable",
                 passing=not isinstance(error, httpx.UnsupportedProtocol),
             ) from (error if reason == excerpt(said) else None)  # a traceback shows it as it is
-        return response
+        if response is None or (stream is not None and stream.ended):
+            assert stream is not None  # noqa: S101 - it has ended
+            return stream.body
+        return await self._object(response)
 
-    def _check(self, response: httpx.Response, content: bytes) -> None:
-        """Raise :class:`RequestError` for an answer, or an event of one, that tells of an error."""
-        status, code, problem = problem_of(response, content)
-        if not problem:
-            return
-        text = content.decode(errors="replace")
-        said = self.shown(text)
-        raise RequestError(
-            f"{self.url} answered {status}: {said}"
-            if status != 200
-            else f"{self.url} answered with an error: {said}",
-            "refused",
-            status=status,
-            said=said,
-            code=self.shown(code),
-            passing=is_passing(response.headers, text, status, code),
-            after=asked_wait(response.headers),
-        )
+    async def _object(self, response: httpx.Response) -> dict[str, Any]:
+        content = response.content
+        long = len(content) > _LONG
+        value = await anyio.to_thread.run_sync(parsed, content) if long else parsed(content)
+        if isinstance(value, dict):
+            return value
+        kind = self.shown(response.headers.get("content-type", "no content type"))
+        said = self.shown(response.text)
+        message = f"{self.url} answered with something that is no JSON object ({kind}): {said}"
+        raise RequestError(message, "garbled", status=response.status_code, said=said)
 
     async def _followed(
-        self, client: httpx.AsyncClient, body: Mapping[str, JSON], reader: EventReader | None
+        self, client: httpx.AsyncClient, body: Mapping[str, JSON], stream: AnswerStream | None
     ) -> httpx.Response:
         """Post to the address, and on to where it has moved on its host: the key goes to no other one."""
         url = self.url
@@ -152,35 +185,35 @@ class JsonService:
                 # Python's "hex" is one, and none of texts.
                 response.encoding = "utf-8-sig"
                 kind = response.headers.get("content-type", "")
-                if reader is not None and response.is_success and kind.startswith("text/event-stream"):
-                    await self._read(response, reader)
+                if stream is not None and response.is_success and kind.startswith("text/event-stream"):
+                    await self._read(response, stream)
                     return response
                 await response.aread()
             target = _target(url, response)
             if target is None:
                 break
             url = target
-        self._check(response, response.content)
+        check_answer(self.url, response, response.content, self.shown)
         return response
 
-    async def _read(self, response: httpx.Response, reader: EventReader) -> None:
+    async def _read(self, response: httpx.Response, stream: AnswerStream) -> None:
         """Read a stream to its end; raises :class:`RequestError` where that is not the end of the answer."""
         events = EventSource(response).aiter_sse()
         try:
             with anyio.CancelScope() as rest:
                 async with contextlib.aclosing(events):
                     async for event in events:
-                        await self._take(response, event.data, reader)
-                        if reader.ended:
+                        await self._take(response, event.data, stream)
+                        if stream.ended:
                             # What still comes is usage. A server that leaves its stream open is not waited for.
                             rest.deadline = min(rest.deadline, anyio.current_time() + _AFTER_END)
         except (httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError) as error:
-            if isinstance(error, httpx.ReadTimeout) and not reader.ended:
+            if isinstance(error, httpx.ReadTimeout) and not stream.ended:
                 raise
-        if not reader.ended:
+        if not stream.ended:
             raise RequestError(f"{self.url} broke off its answer in the middle", "unreachable", passing=True)
 
-    async def _take(self, response: httpx.Response, data: str, reader: EventReader) -> None:
+    async def _take(self, response: httpx.Response, data: str, stream: AnswerStream) -> None:
         if data.strip() in ("", "[DONE]"):
             return
         content = data.encode(errors="replace")
@@ -189,8 +222,8 @@ class JsonService:
             raise RequestError(
                 f"{self.url} sent an event that is no JSON object: {self.shown(data)}", "garbled"
             )
-        self._check(response, content)
-        await reader.take(value)
+        check_answer(self.url, response, content, self.shown)
+        await stream.take(value)
 
     def at(self, url: httpx.URL) -> Self:
         """Return the service at another address of the same host, over the same connections."""
@@ -231,31 +264,6 @@ class _Connections(NamedTuple):
     client: httpx.AsyncClient
     holder: AsyncGenerator[None, None]
     turns: anyio.CapacityLimiter
-
-
-async def repeated(
-    call: Callable[[], Awaitable[T]], *, retries: int, wait: Callable[[int], float], longest_wait: float
-) -> T:
-    """Make a call, again where its :class:`RequestError` is passing, ``retries`` times at most.
-
-    ``wait`` gives the seconds before each, counted from 1, where the service names none.
-    """
-    asked = 0
-    while True:
-        asked += 1
-        try:
-            return await call()
-        except RequestError as error:
-            if error.handed_on or not error.passing:
-                raise
-            if error.after is not None and error.after > longest_wait:
-                raise error.noted(
-                    f"it asks to wait {error.after:.0f} s, more than longest_wait ({longest_wait:g} s)"
-                ) from error.__cause__
-            if asked > retries:
-                raise (error.noted(f"asked {asked} times") if asked > 1 else error) from error.__cause__
-            seconds = min(wait(asked), longest_wait) if error.after is None else error.after
-        await anyio.sleep(seconds)
 
 
 async def _close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:

@@ -10,25 +10,6 @@ from urllib.parse import quote
 import httpx
 
 
-def parse_base_url(text: str) -> httpx.URL:
-    """Return the address of a service, or raise ``ValueError`` saying what is wrong with it.
-
-    Credentials and queries are refused: an address appears in errors and in logs. Azure's ``?api-version=`` is none.
-    """
-    try:
-        url = httpx.URL(text.strip())
-    except httpx.InvalidURL as error:
-        raise ValueError(f"base_url can't be read as an address: {error}") from error
-    if url.userinfo or set(url.params) - {"api-version"}:
-        raise ValueError(
-            "base_url must hold neither credentials nor a query but ?api-version=: pass api_key instead"
-        )
-    if url.scheme not in {"http", "https"} or not url.host:
-        # Without the text: it may be a key, or have one in it.
-        raise ValueError("base_url must begin with http:// or https:// and name a host")
-    return url
-
-
 class MissingKeyError(ValueError):
     """A service needs a key, and none was given."""
 
@@ -39,11 +20,23 @@ def address_and_key(
     """Return the address of a service and the key for it, which is the environment's unless one is given.
 
     ``variable`` is where the environment has it; a key among the headers will do, and this machine needs none. Raises
-    ``ValueError`` for either that can't be used, and :class:`MissingKeyError`.
+    ``ValueError`` for either that can't be used, and :class:`MissingKeyError`. Credentials and queries of an address
+    are refused, since it appears in errors and in logs; Azure's ``?api-version=`` is none.
     """
-    base = parse_base_url(base_url)
+    try:
+        base = httpx.URL(base_url.strip())
+    except httpx.InvalidURL as error:
+        raise ValueError(f"base_url can't be read as an address: {error}") from error
+    if base.userinfo or set(base.params) - {"api-version"}:
+        raise ValueError(
+            "base_url must hold neither credentials nor a query but ?api-version=: pass api_key instead"
+        )
+    if base.scheme not in {"http", "https"} or not base.host:
+        # Without the text: it may be a key, or have one in it.
+        raise ValueError("base_url must begin with http:// or https:// and name a host")
     key = (os.environ.get(variable, "") if given is None else given).strip()
-    if not (key or brings_key(headers)) and given is None and not is_loopback(base.host):
+    brings_key = not {"authorization", "api-key", "x-api-key"}.isdisjoint(map(str.lower, headers))
+    if not (key or brings_key) and given is None and not is_loopback(base.host):
         raise MissingKeyError(
             f"{base} needs a key: set {variable} or pass api_key ('' for a service without keys)"
         )
@@ -69,18 +62,14 @@ def key_headers(base: httpx.URL, key: str, given: Mapping[str, str]) -> dict[str
 
     It is a bearer's, or on Azure its own, but for a token of Entra ID.
     """
-    if not key:
-        return dict(given)
-    if _is_azure(base) and not (key.startswith("eyJ") and key.count(".") == 2):
-        name, value = "api-key", key
-    else:
-        name, value = "Authorization", f"Bearer {key}"
-    return dict(given) if name.lower() in map(str.lower, given) else {**given, name: value}
-
-
-def brings_key(headers: Mapping[str, str]) -> bool:
-    """Whether headers bring a key of their own."""
-    return not {"authorization", "api-key", "x-api-key"}.isdisjoint(map(str.lower, headers))
+    own: dict[str, str] = {}
+    if key and _is_azure(base) and not (key.startswith("eyJ") and key.count(".") == 2):
+        own = {"api-key": key}
+    elif key:
+        own = {"Authorization": f"Bearer {key}"}
+    headers = httpx.Headers(own)
+    headers.update(given)
+    return dict(headers)
 
 
 def is_loopback(host: str) -> bool:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import time
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Final, Literal, Self
 
@@ -33,8 +34,7 @@ class RequestError(Exception):
     """A request that came to nothing: the answer was a refusal or garbled, came too late, or nobody could be reached.
 
     ``status`` is that of a refusal, else 0, ``said`` what it said, and ``code`` the word that it has for it, if any.
-    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so;
-    ``handed_on``, that a part of the answer is in use, so that it must not be asked for again.
+    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so.
     """
 
     def __init__(
@@ -55,7 +55,6 @@ class RequestError(Exception):
         self.code = code
         self.passing = passing
         self.after = after
-        self.handed_on = False
 
     def noted(self, note: str) -> Self:
         """Return the error with a note behind what it says."""
@@ -63,22 +62,41 @@ class RequestError(Exception):
         return self
 
 
-def problem_of(response: httpx.Response, content: bytes) -> tuple[int, str, bool]:
-    """Return the status of an answer, the word that it has for its error, and whether it is one.
+def check_answer(
+    url: httpx.URL, response: httpx.Response, content: bytes, shown: Callable[[str], str]
+) -> None:
+    """Raise :class:`RequestError` for an answer, or an event of one, that tells of an error; ``shown`` cleans texts.
 
-    Routers put an error of the service behind them into a 200, with its status as the code.
+    Routers put an error of the service behind them into a 200, with its status as the code. The same may fare better
+    later after 408, 409, 429 and 5xx, or as the service says.
     """
-    status = response.status_code
+    status, headers = response.status_code, response.headers
     # Answers may be long (vectors), and few of them hold the word.
     value = parsed(content) if b'"error"' in content or not response.is_success else None
     error = _error_in(value)
-    if not error:
-        return status, "", not response.is_success
-    told = error if isinstance(error, dict) else {}
-    codes = [told.get("code"), told.get("type")]
+    if response.is_success and not error:
+        return
+    codes = [error.get("code"), error.get("type")] if isinstance(error, dict) else []
     if response.is_success:
         status = next((int(str(code)) for code in codes if re.fullmatch(r"[45]\d\d", str(code))), status)
-    return status, next((code for code in codes if isinstance(code, str) and not code.isdecimal()), ""), True
+    code = next((code for code in codes if isinstance(code, str) and not code.isdecimal()), "")
+    text = content.decode(errors="replace")
+    passing = status in _RETRIED or status >= 500 or (status == 200 and code in _PASSING)
+    told = headers.get("x-should-retry", "").strip().lower()
+    if code in SPENT or TOO_LONG.search(text[: 20 * EXCERPT]):
+        passing = False
+    elif told in {"true", "false"}:
+        passing = told == "true"
+    said = shown(text)
+    raise RequestError(
+        f"{url} answered {'with an error' if status == 200 else status}: {said}",
+        "refused",
+        status=status,
+        said=said,
+        code=shown(code),
+        passing=passing,
+        after=_asked_wait(headers),
+    )
 
 
 def _error_in(value: object) -> object:
@@ -94,16 +112,6 @@ def _error_in(value: object) -> object:
     )
 
 
-def is_passing(headers: httpx.Headers, text: str, status: int, code: str) -> bool:
-    """Whether a request that was answered so may fare better later: 408, 409, 429 and 5xx, or as the service says."""
-    if code in SPENT or TOO_LONG.search(text[: 20 * EXCERPT]):
-        return False
-    told: str = headers.get("x-should-retry", "").strip().lower()
-    if told in {"true", "false"}:
-        return told == "true"
-    return status in _RETRIED or status >= 500 or (status == 200 and code in _PASSING)
-
-
 def parsed(content: bytes) -> object:
     """Return the JSON value of an answer, or ``None`` where it is none."""
     try:
@@ -113,7 +121,7 @@ def parsed(content: bytes) -> object:
     return value
 
 
-def asked_wait(headers: httpx.Headers) -> float | None:
+def _asked_wait(headers: httpx.Headers) -> float | None:
     """Return the seconds that a service asks to wait, in milliseconds, seconds or until a date; None if unreadable."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:

@@ -36,9 +36,6 @@ THINK = "think: "
 
 HEARD = "OK."
 
-COMMANDS_NOTE = "\n\nCommands that do something here: "
-"""Stands before the admissible commands where the player is shown them."""
-
 REPEATED = "repeated_action"
 
 
@@ -56,8 +53,8 @@ PlayerFactory: TypeAlias = Callable[[Task, Session], Player]
 class GameAgent:
     """Plays the game of a task for at most ``step_limit`` turns: commands, and thoughts that a player takes a turn for.
 
-    The player gets the opening, the lessons of the session and each observation, all as text, with
-    ``show_commands`` also the admissible commands; nothing else of the game reaches it.
+    The player gets the opening, the lessons of the session and each observation, all as text; nothing else of the game
+    reaches it.
     ``Attempt.metadata["won"]`` is the environment's own flag.
 
     ``repeats`` ends an attempt once a command was given that often again in a row and got the same answer each
@@ -76,7 +73,6 @@ class GameAgent:
         *,
         step_limit: int,
         repeats: int | None = None,
-        show_commands: bool = False,
     ) -> None:
         if step_limit < 1:
             raise ConfigurationError(f"step_limit must be at least 1, not {step_limit}")
@@ -87,7 +83,6 @@ class GameAgent:
         self._player = player
         self._step_limit = step_limit
         self._repeats = repeats
-        self._show_commands = show_commands
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Play once; an engine or a model that fails after the first command leaves the steps up to there."""
@@ -112,7 +107,7 @@ class GameAgent:
         async with self._pool.episode(self._games[task.id]) as episode:
             observation, won = episode.first, episode.won
             while not won and len(steps) < self._step_limit and not self._stuck(steps):
-                move = await player.next(self._shown(observation))
+                move = await player.next(observation.text)
                 observation = await _answered(episode, move, observation)
                 won = observation.won
                 steps.append(Step(move.thought, move.command, observation.text))
@@ -120,11 +115,6 @@ class GameAgent:
                     StepTaken(run_id=session.id, attempt=session.attempt, number=len(steps), step=steps[-1])
                 )
         return won
-
-    def _shown(self, observation: Observation) -> str:
-        if not self._show_commands:
-            return observation.text
-        return observation.text + COMMANDS_NOTE + ", ".join(observation.admissible)
 
     def _stuck(self, steps: Sequence[Step]) -> bool:
         if self._repeats is None or len(steps) <= self._repeats:

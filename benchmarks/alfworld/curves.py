@@ -17,7 +17,7 @@ import click
 
 from jeeves_reflexion import Agent, Attempt, Reflexion, Session, Task
 from jeeves_reflexion.cli.bench_options import cores, numbers, plan_options
-from jeeves_reflexion.cli.options import COUNT, embedder_option
+from jeeves_reflexion.cli.options import COUNT, embedder
 from jeeves_reflexion.experiments import (
     ArmName,
     PlainProgress,
@@ -265,7 +265,7 @@ def _lines(
 @click.option("--work", type=click.Path(path_type=Path), default=Path("runs/curves"), show_default=True)
 @arms_option("retry,tabu-retry,last-attempt,own,monotonic,selective,irrelevant")
 @plan_options("game", k=3, workers=cores)
-@embedder_option
+@embedder
 @out_option("table and figures")
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Play, or go on, and write the table."""

@@ -12,7 +12,6 @@ from typing import Final
 
 from jeeves_reflexion import Message, ScriptedModel
 
-from .agent import COMMANDS_NOTE
 from .model_prompt import rules
 from .policy import Explorer, Move
 
@@ -41,21 +40,17 @@ def _reply(messages: Sequence[Message]) -> str:
 
 def _moves(messages: Sequence[Message]) -> tuple[Move, Move]:
     """The next move and the one before it: the rules play the conversation over again."""
-    opening = _text(messages[1])
+    opening = messages[1].content
     player = Explorer(opening, seed=_draw(f"{messages[0].content}\n{opening}"))
     before, move = Move("", ""), Move("", "")
     for message in messages[1:]:
         if message.role == "user" and not message.content.startswith("OK."):
-            before, move = move, player.next(_text(message))
+            before, move = move, player.next(message.content)
     return move, before
 
 
 def _draw(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
-
-
-def _text(message: Message) -> str:
-    return message.content.partition(COMMANDS_NOTE)[0]
 
 
 def _written(command: str, turn: int) -> str:

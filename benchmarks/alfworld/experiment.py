@@ -206,8 +206,9 @@ def _config(setting: Setting) -> dict[str, JSON]:
         else f"generated, seed {setting.game_seed}",
         "step_limit": setting.step_limit,
         "repeats": setting.repeats,
-        "show_commands": setting.show_commands,
-        "free_thoughts": setting.free_thoughts,
+        # Once options: runs that were begun with them can go on.
+        "show_commands": False,
+        "free_thoughts": False,
         "player": setting.model.name if setting.model else "offline",
         "embedder": setting.embedder.id,
         "key": setting.settings.key,

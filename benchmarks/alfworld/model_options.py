@@ -37,12 +37,6 @@ _OPTIONS: Final = (
         help=f"With a model, end a try when a command was repeated this often in a row with the same answer; "
         f"{REPEATS} by default, as in the paper, 0 for never.",
     ),
-    click.option(
-        "--free-thoughts",
-        is_flag=True,
-        help="With a model, a thought takes no turn; by default it does, as in the paper's code.",
-    ),
-    click.option("--admissible", is_flag=True, help="With a model, show the commands that are possible."),
 )
 
 
@@ -56,10 +50,8 @@ def model_of(options: Mapping[str, Any]) -> ChatModel | None:
             raise ConfigurationError("--dry-run plays a scripted model: leave --model and --base-url out")
         return dry_run_model()
     model = named_model(options)
-    if model is None and (
-        options["admissible"] or options["free_thoughts"] or options["repeats"] is not None
-    ):
-        raise ConfigurationError("--admissible, --free-thoughts and --repeats go with --model or --dry-run")
+    if model is None and options["repeats"] is not None:
+        raise ConfigurationError("--repeats goes with --model or --dry-run")
     return model
 
 

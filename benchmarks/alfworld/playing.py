@@ -51,7 +51,6 @@ def make_loop(setting: Setting, table: Table, arm: ArmName, seed: int) -> Reflex
             _player(setting, seed),
             step_limit=setting.step_limit,
             repeats=setting.repeats,
-            show_commands=setting.show_commands,
         ),
         evaluator=RewardEvaluator(WON),
         reflector=write_lesson if setting.model is None else LessonReflector(setting.model),
@@ -67,7 +66,7 @@ def make_loop(setting: Setting, table: Table, arm: ArmName, seed: int) -> Reflex
 def _player(setting: Setting, seed: int) -> PlayerFactory:
     model = setting.model
     if model is not None:
-        return partial(ModelPlayer, model, thoughts_cost=not setting.free_thoughts)
+        return partial(ModelPlayer, model)
 
     return partial(OfflinePlayer, seed=seed)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings
+from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.cli.bench_options import cores
-from jeeves_reflexion.experiments import Expected, Plan
-from jeeves_reflexion.experiments.location import RunLocation
-from jeeves_reflexion.models import Prices
-from vectorstores import Embedder
+
+from ..runs import RunSetting
 
 STEP_LIMIT = 16
 """Commands per attempt of the offline player, chosen on games of other seeds than those reported so that the first
@@ -23,36 +21,23 @@ NAMESPACE = "alfworld"
 """The namespace of the selective arm's lessons, which outlive the run where a place is named for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(RunSetting):
     """What one run plays, and with what.
 
-    ``free_thoughts`` lets a model think without taking a turn for it. ``prices`` and ``expected`` are for the estimate
-    of what a run with a model costs. ``lessons`` is a folder to start from and to leave behind; a database for the
-    run's lessons alone is in ``runs_on``, which says where the games are played.
+    ``lessons`` is a folder to start from and to leave behind; a database for the run's lessons alone is in ``runs_on``.
     """
 
-    plan: Plan
-    out: Path
-    embedder: Embedder
     games_folder: Path | None = None
     made_games: Path = Path("runs/games")
     count: int | None = None
     game_seed: int = 0
     step_limit: int = STEP_LIMIT
     lessons: Path | None = None
-    model: ChatModel | None = None
-    resume: bool = False
     repeats: int | None = None
-    show_commands: bool = False
-    free_thoughts: bool = False
-    prices: Prices | None = None
-    expected: Expected | None = None
-    settings: LessonSettings = field(default_factory=LessonSettings)
-    runs_on: RunLocation = field(default_factory=RunLocation)
 
     def __post_init__(self) -> None:
-        self.runs_on.check(self.plan.arms)
+        RunSetting.__post_init__(self)
         if self.lessons is not None and self.runs_on.lessons is not None:
             raise ConfigurationError("lessons are in a folder or in a database: name one of them")
 

@@ -19,11 +19,11 @@ import click
 
 from jeeves_reflexion import Attempt, LessonSettings, Reflexion
 from jeeves_reflexion.cli.bench_options import cores, numbers
-from jeeves_reflexion.cli.options import COUNT, embedder_option
+from jeeves_reflexion.cli.options import COUNT, embedder
 from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, run_experiment
 from jeeves_reflexion.experiments.comparisons import paired_difference
 from jeeves_reflexion.experiments.results import Split
-from jeeves_reflexion.lessons.retrieval import Order, Picking
+from jeeves_reflexion.lessons.settings import Order, Picking
 from vectorstores import InMemoryVectorStore
 
 from ..options import embedder_called
@@ -215,7 +215,7 @@ def _share(scores: Mapping[str, Sequence[float]]) -> str:
     show_default=True,
     help="Folder of the runs.",
 )
-@embedder_option
+@embedder
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Play genuine games and print the tables."""
     part, ways = options["part"], [each for each in options["ways"].split(",") if each]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from jeeves_reflexion import Tool, as_tool
 
-from .pages import WordPages, first_titles
+from .pages import Pages, first_titles
 from .questions import Page
 
 STEP_LIMIT = 6
@@ -27,7 +27,7 @@ NO_MORE = "No more results."
 class Browser:
     """What one attempt sees of the pages; makes the tools of that attempt."""
 
-    def __init__(self, pages: WordPages) -> None:
+    def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._page: Page | None = None
         self._keyword = ""
@@ -39,12 +39,11 @@ class Browser:
         Args:
             entity: the name of a person, place, work or thing.
         """
-        self._page, self._keyword, self._shown = None, "", 0
-        found = self._pages.find(entity)
-        if isinstance(found, Page):
-            self._page = found
-            return " ".join(sentence.strip() for sentence in found.sentences[:SHOWN_SENTENCES])
-        return f"Could not find [{entity}]. Similar: {first_titles(found.titles)}"
+        self._keyword, self._shown = "", 0
+        self._page = self._pages.find(entity)
+        if self._page is None:
+            return f"Could not find [{entity}]. Similar: {first_titles(self._pages.similar(entity))}"
+        return " ".join(sentence.strip() for sentence in self._page.sentences[:SHOWN_SENTENCES])
 
     async def lookup(self, keyword: str) -> str:
         """See the next sentence with a keyword on the page that was found last.

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import pydantic
 
-from jeeves_reflexion.errors import ConfigurationError
+from ..records import read_rows
 
 Status: TypeAlias = Literal["correct", "incorrect", "halted"]
 Strategy: TypeAlias = Literal["base", "last_trial", "reflexion", "last_trial_and_reflexion"]
@@ -90,19 +90,6 @@ class LoggedRun:
 
 def read_log(path: Path) -> LoggedRun:
     """Read a logged run. Raises :class:`ConfigurationError` that names the file, the line and the field."""
-    questions: list[LoggedQuestion] = []
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise ConfigurationError(f"the log {path} can't be read: {error.strerror or error}") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            questions.append(LoggedQuestion.model_validate_json(line))
-        except pydantic.ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"]) or "the line"
-            raise ConfigurationError(f"{path}, line {number}: {field}: {first['msg']}") from error
-    if not questions:
-        raise ConfigurationError(f"{path} holds no questions")
+    questions = [question for _, question in read_rows(path, LoggedQuestion, "a question of a logged run")]
     first_line = questions[0]
     return LoggedRun(first_line.run, first_line.model, first_line.n_trials_in_run, tuple(questions))

@@ -21,16 +21,10 @@ from jeeves_reflexion import (
 )
 from jeeves_reflexion.experiments.arms import arm_lessons, last_attempt
 from jeeves_reflexion.lessons.gate import clean_lesson
-from jeeves_reflexion.models import RecordedModel
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
+from .replay_agent import ENDED, LoggedAgent, LoggedReflector
 from .replay_log import MAX_STEPS, LoggedQuestion, LoggedRun, LoggedTrial, Status
-from .replay_recordings import (
-    ENDED,
-    LoggedAgent,
-    LoggedReflector,
-    recordings,
-)
 from .scorer import ExactMatch
 
 OurStatus: TypeAlias = Status | Literal["error"]
@@ -93,15 +87,14 @@ def task_of(question: LoggedQuestion) -> Task:
     return Task(question.question, id=question.id, kind="hotpotqa", reference=question.gold)
 
 
-async def play(run: LoggedRun, model: RecordedModel | None = None) -> Played:
-    """Play every question; ``model`` plays the recordings of the run, by default from memory."""
-    model = model or RecordedModel(tuple(recordings(run)), match="position")
+async def play(run: LoggedRun) -> Played:
+    """Play every question."""
     tasks = [task_of(question) for question in run.questions]
     store = InMemoryVectorStore(HashingEmbedder(), namespace="lessons")
     own = arm_lessons("own", store, tasks, settings=_AS_IN_THE_PAPER, seed=0)
     if own is None:
         raise AssertionError("the arm own keeps lessons")
-    reflector, agent = LoggedReflector(model, run.questions, own), LoggedAgent(model, run.questions)
+    reflector, agent = LoggedReflector(run, own), LoggedAgent(run)
     last_trial = run.strategy.startswith("last_trial")
     # Beside the last attempt, the authors' agents see the reflections on that one alone.
     learned = [[len(trial.learned) for trial in question.trials] for question in run.questions]

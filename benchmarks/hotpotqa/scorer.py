@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from jeeves_reflexion import Attempt, Evaluation, Task
+from jeeves_reflexion import Attempt, Evaluation, Evaluator, Task
 
 _PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 _ARTICLES: Final = re.compile(r"\b(a|an|the)\b")
@@ -58,8 +58,13 @@ def f1_score(answer: str, gold: str) -> F1:
     return F1(2 * precision * recall / (precision + recall), precision, recall)
 
 
+def f1_of(attempt: Attempt, gold: str) -> float:
+    """Return the F1 of an attempt; one that did not come to an answer is worth nothing, whatever its output holds."""
+    return 0.0 if attempt.error or attempt.interrupted else f1_score(attempt.output, gold).f1
+
+
 class ExactMatch:
-    """The evaluator: an attempt passes when its answer is an exact match of the task's reference.
+    """An oracle: an attempt passes when its answer is an exact match of the task's reference.
 
     An attempt that did not come to an answer (an error, or cut short) has failed, whatever its output holds. What the
     verdict says quotes no gold; F1 is among ``criteria_scores``.
@@ -72,6 +77,17 @@ class ExactMatch:
         if attempt.error or attempt.interrupted:
             return Evaluation(0.0, passed=False, rationale="it did not come to an answer")
         passed = exact_match(attempt.output, task.reference)
-        scores = {"f1": f1_score(attempt.output, task.reference).f1}
+        scores = {"f1": f1_of(attempt, task.reference)}
         said = "the answer is correct" if passed else "the answer is incorrect"
         return Evaluation(float(passed), passed=passed, rationale=said, criteria_scores=scores)
+
+
+class SelfJudge:
+    """A judge that is handed the task without its gold answer."""
+
+    def __init__(self, judge: Evaluator) -> None:
+        self._judge = judge
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
+        """Return the judge's verdict."""
+        return await self._judge(task.public(), attempt)

@@ -1,1 +1,1 @@
-"""HumanEval, MBPP and files of the same forms: Reflexion for code, judged by tests that the agent writes itself."""
+"""HumanEval and files of its form: Reflexion for code, judged by tests that the agent writes itself."""

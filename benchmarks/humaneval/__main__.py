@@ -30,7 +30,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group(cls=MessageGroup)
 def main() -> None:
-    """HumanEval, MBPP and alike: scoring, runs."""
+    """HumanEval and alike: scoring, runs."""
 
 
 @main.command("score")
@@ -44,13 +44,10 @@ def main() -> None:
     help="For one solution's tests.",
 )
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
-@click.option("--challenge", is_flag=True, help="With MBPP: its challenge tests are hidden tests, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdicts as JSON lines.")
-def score_command(
-    file: Path, data: Path, seconds: float, workers: int, *, challenge: bool, as_json: bool
-) -> None:
+def score_command(file: Path, data: Path, seconds: float, workers: int, *, as_json: bool) -> None:
     """Score the solutions of FILE by the hidden tests; exit status 1 where a logged verdict differs."""
-    problems, samples = load_problems(data, challenge=challenge), load_samples(file)
+    problems, samples = load_problems(data), load_samples(file)
     scored = anyio.run(partial(score, problems, samples, HiddenTests(seconds=seconds), workers=workers))
     if as_json:
         for one in scored:

@@ -85,7 +85,7 @@ class OwnTestRunner:
         seconds = min(self._seconds * (2 * len(tests) + 1) + 1, _MOST_SECONDS)
         try:
             ran = await self._sandbox.run_pair(
-                harness.source("result = OwnJudge(tests, entry_point, seconds, room).check()"),
+                harness.source("result = judge_own(tests, entry_point, seconds, room)"),
                 harness.source("Candidate(program, seconds).serve()"),
                 inputs=inputs,
                 other_inputs={"program": plain, "seconds": self._seconds},

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-import anyio
 import click
 
-from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
-    check_executor,
     cores,
     executor_options,
     folder_options,
     plan_options,
     spending_options,
     track_option,
-    tracked,
 )
-from jeeves_reflexion.cli.options import embedder_option
-from jeeves_reflexion.experiments import ARMS, ArmName, PlainProgress, Results, arm_of
-from jeeves_reflexion.experiments.location import run_location
+from jeeves_reflexion.cli.options import embedder
+from jeeves_reflexion.experiments import ARMS, ArmName, PlainProgress, arm_of
 
-from ..options import (
-    arms_option,
-    embedder_called,
-    endpoint_options,
-    expected_of,
-    named_model,
-    plan_of,
-    prices_of,
-    run_folder,
-)
-from .experiment import Setting, report_at, run
+from ..options import arms_option, endpoint_options, required_model, run_command, setting_of
+from .experiment import Setting, run
 from .own_tests import MOST_TESTS
 from .problems import load_problems
-from .report import run_json, run_table
+from .report import own_figures, run_table
 from .scoring import SECONDS
 
 _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # all problems are of one kind
@@ -49,9 +35,8 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
     "--data",
     type=click.Path(path_type=Path),
     required=True,
-    help="Problems: HumanEval, MBPP or alike, .jsonl or .jsonl.gz.",
+    help="HumanEval, or problems of its form: .jsonl or .jsonl.gz.",
 )
-@click.option("--challenge", is_flag=True, help="With MBPP: its challenge tests are hidden tests, too.")
 @click.option("--limit", type=click.IntRange(min=1), help="The first so many problems.")
 @arms_option("retry,reflexion")
 @plan_options("problem", k=3, workers=cores)
@@ -86,55 +71,25 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
     show_default=True,
     help="Time for the hidden tests of a solution.",
 )
-@embedder_option
+@embedder
 @folder_options
 @track_option
 @spending_options
 @click.option("--json", "as_json", is_flag=True, help="Print figures as JSON.")
 def humaneval(**options: Any) -> None:  # noqa: ANN401 - click hands over what its options made
     """Write functions, try them, learn from their own tests; the hidden tests only score."""
-    setting = _setting(options)
-    track = tracked(options["track"], "humaneval")
-    results = anyio.run(_run, setting)
-    track(results, setting.out)
-    if options["as_json"]:
-        click.echo(json.dumps({**run_json(results), "run": str(setting.out)}, indent=2))
-    else:
-        click.echo(f"\n{run_table(results)}\n\nRun: {setting.out}\nReport: {report_at(setting)}")
-    if results.interrupted:
-        click.get_current_context().exit(1)
-
-
-async def _run(setting: Setting) -> Results:
-    try:
-        return await run(setting, say=lambda line: click.echo(line, err=True), watcher=PlainProgress())
-    finally:
-        if isinstance(setting.model, OpenAIModel):
-            await setting.model.aclose()
-
-
-def _setting(options: dict[str, Any]) -> Setting:
-    check_executor(options)
     _check_arms(options["arms"])
-    problems = load_problems(options["data"], challenge=options["challenge"])[: options["limit"]]
-    model = named_model(options)
-    if model is None:
-        raise ConfigurationError("nobody writes the functions: name a --model")
-    return Setting(
-        plan=plan_of(options, judged_by=options["judge"]),
-        out=run_folder(options, "humaneval"),
-        embedder=embedder_called(options["embedder"]),
-        problems=problems,
+    setting = Setting(
+        **setting_of(options, "humaneval", judged_by=options["judge"]),
+        problems=load_problems(options["data"])[: options["limit"]],
+        model=required_model(options, "nobody writes the functions"),
         tests=options["tests"],
         most_tests=options["most_tests"],
-        model=model,
         temperature=options["temperature"],
         seconds=options["seconds"],
-        resume=options["resume"],
-        runs_on=run_location(options),
-        prices=prices_of(options),
-        expected=expected_of(options),
     )
+    go = partial(run, setting, say=partial(click.echo, err=True), watcher=PlainProgress())
+    run_command(options, "humaneval", setting, go, (run_table, own_figures))
 
 
 def _check_arms(names: Sequence[ArmName]) -> None:

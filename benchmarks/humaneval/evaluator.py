@@ -11,10 +11,12 @@ from typing import Protocol
 
 import anyio
 import anyio.to_thread
+import pydantic
 
-from jeeves_reflexion import Attempt, ChatModel, ConfigurationError, Evaluation, Message, Sampling, Task
+from jeeves_reflexion import Attempt, ChatModel, Evaluation, Message, Sampling, Task
 from jeeves_reflexion.models.ask import ask
 
+from ..records import read_rows
 from .agent import entry_point_of, prompt_text
 from .checking import Checked, OwnTestRunner
 from .own_tests import MOST_TESTS, OwnTest, docstring_tests, model_tests
@@ -77,16 +79,14 @@ def _append(path: Path, line: str) -> None:
         file.write(line + "\n")
 
 
+class _Kept(pydantic.BaseModel):
+    task_id: str
+    tests: list[OwnTest]
+
+
 def read_tests(path: Path) -> dict[str, list[OwnTest]]:
     """Return the tests that a run kept, by problem; raises :class:`ConfigurationError` for a file without them."""
-    found: dict[str, list[OwnTest]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            row = json.loads(line)
-            found[row["task_id"]] = [OwnTest(**test) for test in row["tests"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigurationError(f"{path}, line {number} holds no tests of a problem: {error}") from error
-    return found
+    return {row.task_id: row.tests for _, row in read_rows(path, _Kept, "the tests of a problem")}
 
 
 class OwnTestsEvaluator:

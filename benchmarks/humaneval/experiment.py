@@ -5,37 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, Literal
 
-from jeeves_reflexion import (
-    ChatModel,
-    ConfigurationError,
-    Evaluator,
-    LessonReflector,
-    LessonSettings,
-    Reflexion,
-    Task,
-)
-from jeeves_reflexion.experiments import (
-    ArmName,
-    Expected,
-    Plan,
-    Results,
-    RunLog,
-    Tried,
-    Watcher,
-    arm_lessons,
-    estimate,
-)
+from jeeves_reflexion import ChatModel, ConfigurationError, Evaluator, LessonReflector, Reflexion, Task
+from jeeves_reflexion.experiments import ArmName, Results, Watcher, arm_lessons
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
-from jeeves_reflexion.models import Prices
-from jeeves_reflexion.summary import counted
-from vectorstores import JSON, Embedder, VectorStore
+from jeeves_reflexion.experiments.location import LessonLocation
+from vectorstores import JSON, VectorStore
 
-from ..report import write_run_report
-from ..runs import play
+from ..runs import RunSetting, play
 from .agent import CodeAgent, CodeReflexion, metadata_of, prompt_text
 from .checking import OwnTestRunner
 from .evaluator import (
@@ -55,37 +33,26 @@ Tests = Literal["docstring", "model"]
 FORGETFUL: Final = frozenset({"react", "retry"})
 """Arms whose attempts see nothing of the attempts before."""
 
-NAMESPACE = "humaneval"
 
-
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(RunSetting):
     """What one run tries, and with what.
 
     ``plan.judged_by`` says what stops the attempts: ``"self"``, the own tests (as in the paper), or ``"oracle"``, the
-    hidden tests. ``prices`` and ``expected`` are for the estimate of what a run with a model costs;
-    ``runs_on`` says where the tries are made.
+    hidden tests.
     """
 
-    plan: Plan
-    out: Path
-    embedder: Embedder
     problems: Sequence[Problem]
     model: ChatModel
     tests: Tests = "docstring"
     most_tests: int = MOST_TESTS
     temperature: float = 0.2
     seconds: float = SECONDS
-    resume: bool = False
-    settings: LessonSettings = field(default_factory=LessonSettings)
-    prices: Prices | None = None
-    expected: Expected | None = None
-    runs_on: RunLocation = field(default_factory=RunLocation)
 
     def __post_init__(self) -> None:
+        RunSetting.__post_init__(self)
         if not self.problems:
             raise ConfigurationError("there is no problem to try")
-        self.runs_on.check(self.plan.arms)
         if self.runs_on.ray and self.tests == "model":
             raise ConfigurationError(
                 "--executor ray: tests that a model writes are kept on this machine; choose --tests docstring"
@@ -95,24 +62,10 @@ class Setting:
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Results:
     """Try the problems in every arm and score every attempt by the hidden tests; the log is in ``setting.out``."""
     tasks = [task_of(problem) for problem in setting.problems]
-    log = RunLog(setting.out)
-    await log.open(_config(setting, len(tasks)), resume=setting.resume)
-    try:
-        say(
-            f"{counted(len(tasks), 'problem')}: {estimate(setting.plan, tasks, setting.expected, setting.prices)}"
-        )
-        results = await play(
-            setting, setting.plan, tasks, log, _open_tools, namespace=NAMESPACE, watcher=watcher
-        )
-    finally:
-        log.close()
-    await write_run_report(results, setting.out, title=f"HumanEval, {setting.model.name}")
-    return results
-
-
-def report_at(setting: Setting) -> Path:
-    """Return where the report of a run is."""
-    return setting.out / "report" / "report.html"
+    title = f"HumanEval, {setting.model.name}"
+    return await play(
+        setting, tasks, _config(setting, len(tasks)), _open_tools, title=title, say=say, watcher=watcher
+    )
 
 
 def task_of(problem: Problem) -> Task:
@@ -126,25 +79,11 @@ def task_of(problem: Problem) -> Task:
     )
 
 
-def at_the_end(results: Results, arm: ArmName) -> dict[str, list[bool]]:
-    """Return of each task whether the solution that stands at the end is right by the hidden tests, for each seed."""
-    found: dict[str, list[bool]] = {}
-    for row in _last(results, arm):
-        right = row.trial.passed if row.scored is None else bool(row.scored.passed)
-        found.setdefault(row.task.id, []).append(right)
-    return found
-
-
-def _last(results: Results, arm: ArmName) -> list[Tried]:
-    """The last try of each task and seed."""
-    rows = [row for row in results.rows if row.arm == arm and row.split == "learning"]
-    return list({(row.seed, row.task.id): row for row in rows}.values())
-
-
 def confusion(results: Results, arm: ArmName) -> Confusion:
     """Count both verdicts on the solutions that stand at the end of a self-judged run, one for each task and seed."""
+    rows = [row for row in results.rows if row.arm == arm and row.split == "learning"]
     pairs = []
-    for row in _last(results, arm):
+    for row in {(row.seed, row.task.id): row for row in rows}.values():
         if row.scored is not None:
             own = None if row.trial.evaluation.score is None else row.trial.passed
             pairs.append(Pair(row.task.id, own, bool(row.scored.passed)))

@@ -1,10 +1,9 @@
 """The two sides of a verdict, each in a sandbox of its own: there the candidate's code is called, here it is judged.
 
 This file's text is what runs in both (standard library alone): :class:`Candidate` with the candidate's code,
-:func:`judge_hidden` and :class:`OwnJudge` with the tests. A line of JSON asks (load a program, look up a name, call,
-get or set an attribute), a line answers. What crosses is data: numbers, texts, lists, tuples, sets, dicts, ranges and
-bytes, of exactly these classes. Any other value stays where it is; the judge has a :class:`Foreign` for it, which is
-equal to nothing but itself.
+:func:`judge_hidden` and :func:`judge_own` with the tests. A line of JSON asks (load the program, call a function), a
+line answers. What crosses is data: numbers, texts, lists, tuples, sets, dicts, ranges and bytes, of exactly these
+classes. Of any other value the judge has an :class:`Other`, which is equal to nothing but itself.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -37,77 +36,50 @@ class Broken(BaseException):
     """The candidate's process ended, or was given up since it did not answer."""
 
 
-class Foreign:
-    """A value that stays in the candidate's process."""
+class Other:
+    """Stands for a value of the candidate's that is none of the classes that cross."""
 
-    def __init__(self, channel: Channel, number: int, shown: str, true: bool) -> None:  # noqa: FBT001
-        vars(self).update(_channel=channel, _number=number, _shown=shown, _true=true)
-
-    def __call__(self, *args: object, **named: object) -> Any:  # noqa: ANN401, D102
-        return self._channel.ask("call", of=self, args=list(args), named=named)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return self._channel.ask("get", of=self, name=name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self._channel.ask("set", of=self, name=name, value=value)
-
-    def _special(self, name: str) -> Any:  # noqa: ANN401
-        try:
-            return self.__getattr__(name)
-        except AttributeError:
-            raise TypeError(
-                f"{self!r} has no {name}"
-            ) from None  # as Python says it of what an operation needs
-
-    def __iter__(self) -> Iterator[Any]:
-        items = self._special("__iter__")()
-        while True:
-            try:
-                yield items.__getattr__("__next__")()
-            except StopIteration:
-                return
-
-    def __len__(self) -> int:
-        return int(self._special("__len__")())
-
-    def __getitem__(self, key: object) -> Any:  # noqa: ANN401
-        return self._special("__getitem__")(key)
+    def __init__(self, shown: str, *, true: bool) -> None:
+        self._shown = shown
+        self._true = true
 
     def __bool__(self) -> bool:
-        return bool(self._true)
+        return self._true
 
     def __repr__(self) -> str:
-        return str(self._shown)
+        return self._shown
 
 
-def encoded(value: Any, foreign: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-    """Return a value as JSON that says its class; ``foreign`` gives what stands for one of another class."""
+def encoded(value: Any) -> Any:  # noqa: ANN401
+    """Return a value as JSON that says its class."""
     if value is None or isinstance(value, bool | str | float):
         return value
     if isinstance(value, int):
         return int(value) if -_LARGE < value < _LARGE else {"int": hex(value)}
     if isinstance(value, list):
-        return [encoded(item, foreign) for item in value]
+        return [encoded(item) for item in value]
     for kind, parts in _PARTS.items():
         if isinstance(value, kind):
-            return {kind.__name__: [encoded(part, foreign) for part in parts(value)]}
-    return {"foreign": foreign(value)}
+            return {kind.__name__: [encoded(part) for part in parts(value)]}
+    try:
+        return {"other": [repr(value)[:1000], bool(value)]}
+    except Exception:  # noqa: BLE001  a class of the code's own
+        return {"other": [f"<{type(value).__name__}>", True]}
 
 
-def decoded(value: Any, foreign: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+def decoded(value: Any) -> Any:  # noqa: ANN401
     """Return the value that JSON of :func:`encoded` stands for. Raises where it is none: it may come from anybody."""
     if isinstance(value, list):
-        return [decoded(item, foreign) for item in value]
+        return [decoded(item) for item in value]
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
-    if kind == "foreign":
-        return foreign(inner)
+    if kind == "other":
+        return Other(str(inner[0]), true=bool(inner[1]))
     if kind == "int":
         return int(inner, 16)
     made = {one.__name__: one for one in _PARTS}[kind]
-    parts = [decoded(part, foreign) for part in inner]
+    parts = [decoded(part) for part in inner]
     return made(*parts) if made in {complex, range} else made(parts)
 
 
@@ -166,7 +138,6 @@ class Candidate:
         self._program = program
         self._seconds = seconds
         self._names: dict[str, Any] = {}
-        self._kept: list[Any] = []
 
     def serve(self) -> None:
         """Answer until the judge closes the channel."""
@@ -174,65 +145,46 @@ class Candidate:
         with os.fdopen(_READ, encoding="utf-8") as lines:
             for line in lines:
                 try:
-                    answer = {"value": _timed(self._seconds, lambda: self._answer(json.loads(line)))}  # noqa: B023
+                    answer = {"value": _timed(self._seconds, lambda: self._answer(**json.loads(line)))}  # noqa: B023
                 except BaseException as error:  # noqa: BLE001  everything that code raises is an answer
                     answer = {"raised": [type(error).__name__, _text(error)[:1000]]}
                 _send(answer)
 
-    def _answer(self, asked: dict[str, Any]) -> Any:  # noqa: ANN401
-        do = getattr(self, asked.pop("do"))
-        for part in asked.keys() & {"value", "of", "args", "named"}:
-            asked[part] = decoded(asked[part], self._kept.__getitem__)
-        return encoded(do(**asked), self._keep)
-
-    def _keep(self, value: object) -> list[Any]:
-        self._kept.append(value)
-        try:
-            return [len(self._kept) - 1, repr(value)[:1000], bool(value)]
-        except Exception:  # noqa: BLE001  a class of the code's own
-            return [len(self._kept) - 1, f"<{type(value).__name__}>", True]
-
-    def load(self) -> None:
-        """Run the program."""
-        exec(compile(self._program, "<solution>", "exec", dont_inherit=True), self._names)  # noqa: S102
-
-    def name(self, name: str) -> object:
-        """Return what a name of the program stands for."""
-        if name not in self._names:
-            raise NameError(f"name {name!r} is not defined")
-        return self._names[name]
-
-    def call(self, of: Callable[..., object], args: list[Any], named: dict[str, Any]) -> object:
-        """Call a value."""
-        return of(*args, **named)
-
-    def get(self, of: object, name: str) -> object:
-        """Return an attribute of a value."""
-        return getattr(of, name)
-
-    def set(self, of: object, name: str, value: object) -> None:
-        """Set an attribute of a value."""
-        setattr(of, name, value)
+    def _answer(self, call: str | None = None, args: object = (), named: object = None) -> Any:  # noqa: ANN401
+        """Load the program, and call a function of it where one is asked for."""
+        if not self._names:
+            exec(compile(self._program, "<solution>", "exec", dont_inherit=True), self._names)  # noqa: S102
+        if call not in self._names:
+            raise NameError(f"name {call!r} is not defined")
+        return None if args is None else encoded(self._names[call](*decoded(args), **decoded(named)))
 
 
 class Channel:
     """Asks the candidate. ``broken`` once it can't any more: then nothing passes, whatever a test makes of that."""
 
-    def __init__(self) -> None:
+    def __init__(self, entry_point: str) -> None:
         self.broken = False
         self._lines = os.fdopen(_READ, encoding="utf-8", errors="replace")
+        self._entry_point = entry_point
 
-    def ask(self, do: str, **asked: Any) -> Any:  # noqa: ANN401
-        """Return the answer. Raises what the candidate raised, :class:`Late` or :class:`Broken`."""
+    def load(self) -> Callable[..., Any]:
+        """Have the program loaded, and return its function."""
+        self._ask({"call": self._entry_point, "args": None})
+        return self.function(self._entry_point)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return what calls a function of the program. It raises what that raises, :class:`Late` or :class:`Broken`."""
+        return lambda *args, **named: self._ask(
+            {"call": name, "args": encoded(list(args)), "named": encoded(named)}
+        )
+
+    def _ask(self, asked: dict[str, Any]) -> Any:  # noqa: ANN401
         if self.broken:
             raise Broken("the code's process did not answer before")
-        for part in asked.keys() & {"value", "of", "args", "named"}:
-            asked[part] = encoded(asked[part], _number)
-        self.broken = (
-            True  # also when the time ends while this waits: a late answer must not be taken for the next
-        )
+        # Also when the time ends while this waits: a late answer must not be taken for the next.
+        self.broken = True
         try:
-            _send({"do": do, **asked})
+            _send(asked)
             line = self._lines.readline()
         except BrokenPipeError:
             line = ""
@@ -242,13 +194,7 @@ class Channel:
         answer = json.loads(line)
         if "raised" in answer:
             raise _error(*answer["raised"])
-        return decoded(answer["value"], lambda told: Foreign(self, *told))
-
-
-def _number(value: object) -> int:
-    if type(value) is not Foreign:
-        raise TypeError(f"a {type(value).__name__} can't be handed to the candidate's process")
-    return int(vars(value)["_number"])
+        return decoded(answer["value"])
 
 
 def _error(name: str, said: str) -> BaseException:
@@ -261,30 +207,14 @@ def _error(name: str, said: str) -> BaseException:
     return Exception(f"{name}: {said}")
 
 
-class Names(dict[str, Any]):
-    """The names of tests. What they, Python and the problem lack is the candidate's; a module is the judge's own."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__()
-        self._channel = channel
-
-    def __missing__(self, name: str) -> Any:  # noqa: ANN401
-        if hasattr(builtins, name):
-            raise KeyError(name)
-        value = self._channel.ask("name", name=name)
-        self[name] = importlib.import_module(name) if name in sys.stdlib_module_names else value
-        return self[name]
-
-
 def judge_hidden(tests: str, preamble: str, entry_point: str) -> dict[str, Any]:
     """Run hidden tests on the one program; ``preamble`` is what the problem has before its function."""
     _silence()
-    channel = Channel()
-    names = Names(channel)
+    channel = Channel(entry_point)
+    names: dict[str, Any] = {}
     try:
         exec(compile(preamble, "<prompt>", "exec", dont_inherit=True), names)  # noqa: S102
-        channel.ask("load")
-        names[entry_point] = channel.ask("name", name=entry_point)
+        names[entry_point] = channel.load()
         exec(compile(tests, "<tests>", "exec", dont_inherit=True), names)  # noqa: S102
     except BaseException as error:  # noqa: BLE001  everything that is raised is a failure
         return {"passed": False, "why": _why(error, tests)}
@@ -309,45 +239,51 @@ def _named(error: BaseException) -> str:
     return (type(error).__name__ + (f": {said}" if said else "")).encode("utf-8", "replace").decode()
 
 
-class OwnJudge:
-    """Runs a problem's own tests on a program. A call has ``seconds``; ``room`` is how much is shown of a value."""
+class Names(dict[str, Any]):
+    """The names of own tests: a module is the judge's, and what Python lacks besides is a function of the program's."""
 
-    def __init__(
-        self, tests: Sequence[Mapping[str, str]], entry_point: str, seconds: float, room: int
-    ) -> None:
-        _silence()
-        self._tests = tests
-        self._entry_point = entry_point
-        self._seconds = (
-            2 * seconds
-        )  # the candidate's side has the limit for a call: here it bounds what a test does
-        self._room = room
-        self._channel = Channel()
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
 
-    def check(self) -> dict[str, Any]:
-        """Return what the tests say of the program."""
-        names = Names(self._channel)
-        try:
-            self._channel.ask("load")
-            names[self._entry_point] = self._channel.ask("name", name=self._entry_point)
-        except Late:
-            return {"problem": "it does not end when it is loaded", "outcomes": []}
-        except BaseException as error:  # noqa: BLE001  everything that is raised is a problem
-            return {"problem": _named(error)[: self._room], "outcomes": []}
-        return {"problem": "", "outcomes": [self._outcome(names, test) for test in self._tests]}
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401
+        if hasattr(builtins, name):
+            raise KeyError(name)
+        known = name in sys.stdlib_module_names
+        self[name] = importlib.import_module(name) if known else self._channel.function(name)
+        return self[name]
 
-    def _outcome(self, names: Names, test: Mapping[str, str]) -> dict[str, Any]:
-        try:
-            _timed(self._seconds, lambda: exec(test["source"], names))  # noqa: S102
-        except AssertionError:
-            return {"passed": False, "got": self._shown(lambda: repr(eval(test["actual"], names)))}  # noqa: S307
-        except BaseException as error:  # noqa: BLE001  everything that is raised is a failure
-            return {"passed": False, "got": _named(error)[: self._room]}
-        return {"passed": True, "got": ""}
 
-    def _shown(self, make: Callable[[], str]) -> str:
-        try:
-            said: str = _timed(self._seconds, make)
-        except BaseException as error:  # noqa: BLE001
-            said = _named(error)
-        return said[: self._room].encode("utf-8", "replace").decode()
+def judge_own(
+    tests: Sequence[Mapping[str, str]], entry_point: str, seconds: float, room: int
+) -> dict[str, Any]:
+    """Run a problem's own tests on a program. A call has ``seconds``; ``room`` is how much is shown of a value."""
+    _silence()
+    channel = Channel(entry_point)
+    names = Names(channel)
+    try:
+        names[entry_point] = channel.load()
+    except Late:
+        return {"problem": "it does not end when it is loaded", "outcomes": []}
+    except BaseException as error:  # noqa: BLE001  everything that is raised is a problem
+        return {"problem": _named(error)[:room], "outcomes": []}
+    # The candidate's side has the limit for a call: here it bounds what a test does.
+    return {"problem": "", "outcomes": [_outcome(names, test, 2 * seconds, room) for test in tests]}
+
+
+def _outcome(names: Names, test: Mapping[str, str], seconds: float, room: int) -> dict[str, Any]:
+    try:
+        _timed(seconds, lambda: exec(test["source"], names))  # noqa: S102
+    except AssertionError:
+        return {"passed": False, "got": _shown(lambda: repr(eval(test["actual"], names)), seconds, room)}  # noqa: S307
+    except BaseException as error:  # noqa: BLE001  everything that is raised is a failure
+        return {"passed": False, "got": _named(error)[:room]}
+    return {"passed": True, "got": ""}
+
+
+def _shown(make: Callable[[], str], seconds: float, room: int) -> str:
+    try:
+        said: str = _timed(seconds, make)
+    except BaseException as error:  # noqa: BLE001
+        said = _named(error)
+    return said[:room].encode("utf-8", "replace").decode()

@@ -9,8 +9,8 @@ from jeeves_reflexion.experiments import JudgedBy, Results, cost_table
 from jeeves_reflexion.statistics import wilson
 from jeeves_reflexion.types import JSON
 
-from ..report import counted_share, share_json, table
-from .experiment import at_the_end, confusion
+from ..report import counted_share, table
+from .experiment import confusion
 from .figures import confusion_table
 from .scoring import Scored, by_problem, estimates
 
@@ -23,7 +23,7 @@ _REASON = 90
 
 
 def score_table(scored: Sequence[Scored]) -> str:
-    """Return what a scoring found: agreement with the log, what failed and why, pass@1, pass@k and pass^k."""
+    """Return what a scoring found: agreement with the log, what failed and why, and pass@k."""
     logged = [one for one in scored if one.agrees is not None]
     differing = [one for one in logged if not one.agrees]
     solved = sum(one.verdict.passed for one in scored)
@@ -58,14 +58,13 @@ def _cell(text: str) -> str:
 
 
 def _estimates(scored: Sequence[Scored]) -> list[str]:
-    rows = estimates(by_problem(scored))
-    problems = len({one.sample.task_id for one in scored})
-    if len(scored) == problems:
-        found = wilson(sum(one.verdict.passed for one in scored), problems)
-        return [f"pass@1: {counted_share(found, 1)}, 95 % Wilson interval over {problems} problems."]
-    lines = ["| k | pass@k | pass^k |", "| --- | --- | --- |"]
-    lines += [f"| {k} | {at:.1%} | {hat:.1%} |" for k, at, hat in rows]
-    return [*lines, "", f"Means over {problems} problems; k goes up to the fewest samples of a problem."]
+    tried = by_problem(scored)
+    if len(scored) == len(tried):
+        found = wilson(sum(one.verdict.passed for one in scored), len(tried))
+        return [f"pass@1: {counted_share(found, 1)}, 95 % Wilson interval over {len(tried)} problems."]
+    rows = [(k, f"{found:.1%}") for k, found in enumerate(estimates(tried), 1)]
+    note = f"Means over {len(tried)} problems; k goes up to the fewest samples of a problem."
+    return [table(["k", "pass@k"], rows), "", note]
 
 
 def run_table(results: Results) -> str:
@@ -80,26 +79,10 @@ def run_table(results: Results) -> str:
         lines += ["", "Passed by their own tests, or handed in without any, so far:", "", results.table()]
         lines += ["", "Solutions that stand at the end, by both verdicts:", ""]
         lines += [confusion_table({arm: confusion(results, arm) for arm in results.arms})]
-    if len(results.seeds) > 1:
-        lines += [
-            "",
-            "Seeds as samples of a problem, at the end, by the hidden tests:",
-            "",
-            _over_seeds(results),
-        ]
     lines += ["", "What it took:", "", cost_table({arm: results.cost(arm) for arm in results.arms})]
     if results.interrupted:
         lines += ["", f"The run was cut short: {results.interrupted}. Go on with --resume"]
     return "\n".join(lines)
-
-
-def _over_seeds(results: Results) -> str:
-    rows = [
-        (arm, k, f"{at:.1%}", f"{hat:.1%}")
-        for arm in results.arms
-        for k, at, hat in estimates(at_the_end(results, arm))
-    ]
-    return table(["arm", "k", "pass@k", "pass^k"], rows)
 
 
 def _right(results: Results) -> str:
@@ -112,23 +95,8 @@ def _right(results: Results) -> str:
     return table(["arm", *heads], rows)
 
 
-def run_json(results: Results) -> dict[str, JSON]:
-    """Return a run's figures."""
-    curves: dict[str, JSON] = {
-        arm: [
-            {"trial": point.trial, **(share_json(point.share, "right") or {})}
-            for point in results.curve(arm, by="oracle").points
-        ]
-        for arm in results.arms
-    }
-    figures: dict[str, JSON] = {
-        "problems": len(results.tasks),
-        "seeds": list(results.seeds),
-        "judged_by": results.judged_by,
-        "right_by_hidden_tests": curves,
-        "costs": {arm: results.cost(arm).as_json() for arm in results.arms},
-        "interrupted": results.interrupted,
-    }
-    if results.judged_by == "self":
-        figures["own_tests"] = {arm: confusion(results, arm).as_json() for arm in results.arms}
-    return figures
+def own_figures(results: Results) -> dict[str, JSON]:
+    """Return what own tests and hidden tests say of the solutions that stand, as JSON; nothing of an oracle's run."""
+    if results.judged_by != "self":
+        return {}
+    return {"own_tests": {arm: confusion(results, arm).as_json() for arm in results.arms}}

@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Final, Literal, cast
 
 import anyio
@@ -126,15 +127,10 @@ async def score(
     return [Scored(sample, found[number]) for number, sample in enumerate(samples)]
 
 
-def estimates(tried: Mapping[str, Sequence[bool]]) -> list[tuple[int, float, float]]:
-    """Return (k, pass@k, pass^k), each the mean over problems, for k = 1 up to the fewest tries of any problem."""
+def estimates(tried: Mapping[str, Sequence[bool]]) -> list[float]:
+    """Return pass@k, the mean over problems, for k = 1 up to the fewest tries of any problem."""
     fewest = min(map(len, tried.values()), default=0)
-    rows = []
-    for k in range(1, fewest + 1):
-        at = sum(pass_at_k(len(one), sum(one), k) for one in tried.values()) / len(tried)
-        hat = sum(pass_hat_k(len(one), sum(one), k) for one in tried.values()) / len(tried)
-        rows.append((k, at, hat))
-    return rows
+    return [fmean(pass_at_k(len(one), sum(one), k) for one in tried.values()) for k in range(1, fewest + 1)]
 
 
 def by_problem(scored: Sequence[Scored]) -> dict[str, list[bool]]:
@@ -150,19 +146,6 @@ def pass_at_k(n: int, solved: int, k: int) -> float:
 
     The unbiased estimator 1 - C(n - c, k) / C(n, k). Raises ``ValueError`` for k outside of 1..n.
     """
-    _check_counts(n, solved, k)
-    return 1.0 - math.comb(n - solved, k) / math.comb(n, k)
-
-
-def pass_hat_k(n: int, solved: int, k: int) -> float:
-    """Estimate the chance that all of ``k`` tries pass, from ``solved`` of ``n`` (pass^k, Yao et al. 2024, tau-bench).
-
-    The unbiased estimator C(c, k) / C(n, k). Raises ``ValueError`` for k outside of 1..n.
-    """
-    _check_counts(n, solved, k)
-    return math.comb(solved, k) / math.comb(n, k)
-
-
-def _check_counts(n: int, solved: int, k: int) -> None:
     if not (1 <= k <= n and 0 <= solved <= n):
         raise ValueError(f"there is no estimate for k = {k} from {solved} of {n} tries")
+    return 1.0 - math.comb(n - solved, k) / math.comb(n, k)

@@ -12,7 +12,7 @@ import click
 
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.cli.bench_options import check_folder, check_prices, folder_options, numbers
-from jeeves_reflexion.cli.options import COUNT, Number, embedder_option
+from jeeves_reflexion.cli.options import COUNT, Number, embedder
 from jeeves_reflexion.experiments import RunLog
 from jeeves_reflexion.models.prices import Prices, read_prices
 from jeeves_reflexion.types import JSON
@@ -80,7 +80,7 @@ def fixed_part() -> str:
 @click.option("--limit", type=COUNT, help="A pilot: the first so many tasks of each benchmark.")
 @click.option("--trials", type=COUNT, help="A pilot: so many tries.")
 @click.option("--seeds", callback=lambda c, p, v: v and numbers(c, p, v), help="A pilot: these seeds.")
-@embedder_option
+@embedder
 @folder_options
 @click.pass_context
 def run_protocol(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click hands over what is declared

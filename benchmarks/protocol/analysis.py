@@ -37,15 +37,14 @@ class Answer:
         return "shown" if self.found.value > 0 else "the opposite is shown"
 
 
-def standing(folders: Sequence[Path], arm: str, split: Split) -> Scores:
+def standing(folder: Path, arm: str, split: Split) -> Scores:
     """Return for each task whether its last try is right, a value a seed; by the scorer where there was one."""
     last: dict[tuple[str, int], float] = {}
-    for folder in folders:
-        for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            if (row["arm"], row["split"]) == (arm, split):
-                # Rows of a task come in the order of its trials.
-                last[row["task_id"], row["seed"]] = float(row.get("scored", row)["passed"])
+    for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if (row["arm"], row["split"]) == (arm, split):
+            # Rows of a task come in the order of its trials.
+            last[row["task_id"], row["seed"]] = float(row.get("scored", row)["passed"])
     scores: Scores = {}
     for (task, _), value in last.items():
         scores.setdefault(task, []).append(value)
@@ -54,7 +53,7 @@ def standing(folders: Sequence[Path], arm: str, split: Split) -> Scores:
 
 def answers(out: Path, runs: Sequence[Run]) -> list[Answer]:
     """Return what came of every hypothesis; of a benchmark that is not among ``runs`` nothing."""
-    done = {run.benchmark: run.folders(out) for run in runs if run.done(out)}
+    done = {run.benchmark: out / run.benchmark for run in runs if run.done(out)}
     found = [_found(each, done) for each in HYPOTHESES]
     adjusted: dict[Hypothesis, float] = {}
     families: tuple[Family, ...] = ("primary", "secondary")
@@ -69,11 +68,11 @@ def answers(out: Path, runs: Sequence[Run]) -> list[Answer]:
     ]
 
 
-def _found(each: Hypothesis, done: Mapping[Benchmark, Sequence[Path]]) -> Answer:
-    folders = done.get(each.benchmark)
-    if folders is None:
+def _found(each: Hypothesis, done: Mapping[Benchmark, Path]) -> Answer:
+    folder = done.get(each.benchmark)
+    if folder is None:
         return Answer(each, None)
-    first, second = (standing(folders, arm, each.split) for arm in (each.first, each.second))
+    first, second = (standing(folder, arm, each.split) for arm in (each.first, each.second))
     # What is drawn for transfer is rooms: the folder of a game ends with the number of its room.
     rooms = {task: task.partition("/")[0].rpartition("-")[2] for task in first}
     return Answer(

@@ -40,25 +40,20 @@ class Run:
     calls: int
     each: Expected
 
-    def folders(self, out: Path) -> list[Path]:
-        """Return the folders that its results are in, below the protocol's own."""
-        if self.benchmark != "hotpotqa":
-            return [out / self.benchmark]
-        return [out / self.benchmark / self.plan.judged_by / f"seed-{seed}" for seed in self.plan.seeds]
-
-    def results(self, out: Path) -> list[dict[str, Any]]:
-        """Return what its runs left in ``results.json``, as far as they came."""
-        files = [folder / "results.json" for folder in self.folders(out)]
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+    def result(self, out: Path) -> dict[str, Any] | None:
+        """Return what it left in ``results.json`` of its folder below the protocol's own, as far as it came."""
+        file = out / self.benchmark / "results.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
     def done(self, out: Path) -> bool:
         """Whether it was played to its end."""
-        found = self.results(out)
-        return len(found) == len(self.folders(out)) and all(each["complete"] for each in found)
+        found = self.result(out)
+        return found is not None and bool(found["complete"])
 
     def spent(self, out: Path) -> float:
         """Return what its finished parts have cost in US dollars; what is unknown counts nothing."""
-        return sum(cost["cost_usd"] or 0.0 for each in self.results(out) for cost in each["costs"].values())
+        found = self.result(out) or {"costs": {}}
+        return sum(cost["cost_usd"] or 0.0 for cost in found["costs"].values())
 
     def estimate(self, prices: Prices | None) -> Estimate:
         """Return what it takes at most."""
@@ -106,7 +101,7 @@ RUNS: Final = (
         500,
         Plan(_MORE, trials=4, seeds=(0, 1, 2), k=5, holdout=0.4),
         "six steps, prompts of 3,896 tokens",
-        ("--judges", "oracle", "--agent", "react", "--pages", "question", "--holdout", "0.4"),
+        ("--judge", "oracle", "--holdout", "0.4"),
         5,
         Expected(4_500, 250),
     ),
@@ -226,9 +221,9 @@ def played_table(runs: Sequence[Run], out: Path) -> str:
     """Return what was played: tries, those that ended in an error and so count as not solved, and what it took."""
     rows = []
     for run in runs:
-        found = run.results(out)
-        costs = [cost for each in found for cost in each["costs"].values()]
-        amounts = [sum(each[name] for each in found) for name in ("tries", "tries_with_errors")]
+        found = run.result(out) or {"tries": 0, "tries_with_errors": 0, "costs": {}}
+        costs = found["costs"].values()
+        amounts = [found["tries"], found["tries_with_errors"]]
         amounts += [sum(cost[name] for cost in costs) for name in ("calls", "input_tokens", "output_tokens")]
         usd = "-" if any(cost["cost_usd"] is None for cost in costs) else f"{run.spent(out):,.2f}"
         rows.append((run.benchmark, *(f"{amount:,}" for amount in amounts), usd))

@@ -29,8 +29,7 @@ from jeeves_reflexion.experiments.arms import last_attempt, tried_actions
 from ..alfworld.agent import DIALECT
 from ..alfworld.games import KINDS
 from ..alfworld.model_player import ModelPlayer
-from ..hotpotqa.model_agents import ReActAgent
-from ..hotpotqa.pages import own_pages
+from ..hotpotqa.agent import ReActAgent
 from ..hotpotqa.questions import Page
 from ..humaneval.agent import PREVIOUS_BLOCK, RESULTS_BLOCK, CodeAgent, metadata_of, prompt_text
 from ..humaneval.evaluator import ModelTests
@@ -60,7 +59,7 @@ async def prompts() -> dict[str, str]:
     later = replace(
         _LESSONS, blocks={**_LESSONS.blocks, PREVIOUS_BLOCK: "def add1(x): ...", RESULTS_BLOCK: "x"}
     )
-    coder, answerer = CodeAgent(model, temperature=0.0), ReActAgent(model, own_pages(_PAGES))
+    coder, answerer = CodeAgent(model, temperature=0.0), ReActAgent(model, _PAGES)
     asked: dict[str, Callable[[], Awaitable[object]]] = {
         "humaneval, first try": lambda: coder(_PROBLEM, Session()),
         "humaneval, later tries": lambda: coder(_PROBLEM, later),
@@ -82,9 +81,7 @@ async def prompts() -> dict[str, str]:
 
 def _moves(model: ScriptedModel, kind: str) -> Callable[[], Awaitable[object]]:
     """Two moves of a game of that type; the second prompt holds the first move's answer."""
-    player = ModelPlayer(
-        model, Task("A game.", kind=kind, metadata={DIALECT: "put"}), _LESSONS, thoughts_cost=True
-    )
+    player = ModelPlayer(model, Task("A game.", kind=kind, metadata={DIALECT: "put"}), _LESSONS)
 
     async def play() -> None:
         for observation in ("You are in the middle of a room. Your task is to: do it.", "Nothing happens."):

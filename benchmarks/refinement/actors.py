@@ -1,15 +1,85 @@
-"""The offline writer, judge and reviser: they work on real texts, and are wrong as often as they are told to be."""
+"""The offline writer, judge and reviser: they read and write texts, and err as often as they are told to.
+
+Every throw of the dice belongs to a key (problem, role, how many times before), so a run comes out the same in whatever
+order and in however many processes runs are made.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from jeeves_reflexion import Attempt, Evaluation, Revision, RevisionRequest, Session, Task
 from jeeves_reflexion.drafts import Strategy
 
-from .problem import Problem
-from .rates import THRESHOLD, Eye, Rates, first_state, mended
+from .problem import Problem, State
+
+THRESHOLD = 0.8
+"""The quality that is good enough, for the loop by its judge's score and for the oracle by the truth."""
+
+BREAKING = 0.25
+"""On the grid, a reviser that fails to mend with probability r breaks what it should leave alone with r times this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Probabilities of error, each for one requirement in one call.
+
+    ``right``: the writer gets it right. ``miss``: the judge does not see that it is broken; ``alarm``: the judge says
+    that it is broken, and it isn't. ``fixed``: the share of requirements on which the judge's errors don't change from
+    look to look. ``fail``: the reviser works on it, rightly or not, and it comes out wrong; ``breaks``: the reviser is
+    not told of it, and it breaks. ``noise`` is the standard deviation of what is added to the judge's score.
+    """
+
+    right: float = 0.6
+    miss: float = 0.0
+    alarm: float = 0.0
+    noise: float = 0.02
+    fixed: float = 0.0
+    fail: float = 0.0
+    breaks: float = 0.0
+
+
+def at(judge: float, reviser: float) -> Rates:
+    """Return the rates of a place on the grid."""
+    return Rates(miss=judge, alarm=judge, fail=reviser, breaks=reviser * BREAKING)
+
+
+def first_state(problem: Problem, rates: Rates) -> State:
+    """Throw the state of the writer's first draft; the same for all rates of judge and reviser."""
+    chance = random.Random(f"{problem.id}/writer")
+    return tuple(chance.random() < rates.right for _ in problem.weights)
+
+
+class Eye:
+    """How one judge sees states of one problem."""
+
+    def __init__(self, problem: Problem, rates: Rates) -> None:
+        self._problem = problem
+        self._rates = rates
+        chance = random.Random(f"{problem.id}/fixed")
+        self._fixed = [(chance.random() < rates.fixed, chance.random()) for _ in problem.weights]
+
+    def look(self, state: State, chance: random.Random) -> tuple[State, float]:
+        """Return what seems to hold, and the score: the weighted share of that, with noise, within 0 and 1."""
+        seen = tuple(self._sees(place, holds, chance.random()) for place, holds in enumerate(state))
+        score = self._problem.worth(seen) + chance.gauss(0.0, self._rates.noise)
+        return seen, min(max(score, 0.0), 1.0)
+
+    def _sees(self, place: int, holds: bool, throw: float) -> bool:  # noqa: FBT001
+        always, fixed = self._fixed[place]
+        wrong = (fixed if always else throw) < (self._rates.alarm if holds else self._rates.miss)
+        return holds != wrong
+
+
+def mended(state: State, named: Collection[int], rates: Rates, chance: random.Random) -> State:
+    """Throw what becomes of a state when a reviser is told of some requirements."""
+    throws = [chance.random() for _ in state]
+    return tuple(
+        throws[place] >= rates.fail if place in named else holds and throws[place] >= rates.breaks
+        for place, holds in enumerate(state)
+    )
 
 
 class Writer:
@@ -40,16 +110,12 @@ class Judge:
         self._looks += 1
         chance = random.Random(f"{self._problem.id}/judge/{self._looks}")
         seen, score = self._eye.look(self._problem.state(attempt.output), chance)
-        requirements = self._problem.requirements
+        held = dict(zip(self._problem.names, seen, strict=True))
         return Evaluation(
             score,
             passed=score >= THRESHOLD and all(seen) if self._veto else None,
-            criteria_scores={one.name: float(held) for one, held in zip(requirements, seen, strict=True)},
-            issues=tuple(
-                f"{one.name}: not so: {one.description}"
-                for one, held in zip(requirements, seen, strict=True)
-                if not held
-            ),
+            criteria_scores={name: float(holds) for name, holds in held.items()},
+            issues=tuple(f"{name}: it is not kept" for name, holds in held.items() if not holds),
         )
 
 
@@ -62,15 +128,9 @@ class Mender:
 
     async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
         """Return the revised text."""
-        issues = request.feedback.issues
-        chance = random.Random(f"{self._problem.id}/reviser/{len(request.history)}")
-        state = self._problem.state(request.draft.output)
-        new = mended(state, places_named(self._problem, issues), self._rates, chance)
+        problem, issues = self._problem, request.feedback.issues
+        chance = random.Random(f"{problem.id}/reviser/{len(request.history)}")
+        state = problem.state(request.draft.output)
+        new = mended(state, problem.places_named(issues), self._rates, chance)
         way: Strategy = "full_rewrite" if request.failed == "incremental" else "incremental"
-        return Revision(self._problem.write(new), way, addressed=issues)
-
-
-def places_named(problem: Problem, issues: Collection[str]) -> frozenset[int]:
-    """Return which requirements are named by issues, each of which begins with a requirement's name and a colon."""
-    named = {issue.partition(":")[0].strip() for issue in issues}
-    return frozenset(place for place, name in enumerate(problem.names) if name in named)
+        return Revision(problem.write(new), way, addressed=issues)

@@ -1,4 +1,4 @@
-"""One run of the loop with offline actors, and what the figures need beside it."""
+"""One run of the loop with offline actors, as the oracle sees it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import random
 from dataclasses import dataclass
 
 from jeeves_reflexion import Attempt, Evaluation, Evaluator, Refinement, RefinementOptions, Task
-from jeeves_reflexion.evaluators.panel import median_of, side_by_side
+from jeeves_reflexion.callables import side_by_side
+from jeeves_reflexion.evaluators.panel import median_of
 from jeeves_reflexion.refinement.convergence import Convergence
 
-from .actors import Judge, Mender, Writer
+from .actors import THRESHOLD, Eye, Judge, Mender, Rates, Writer, mended
 from .problem import Problem, State
-from .rates import THRESHOLD, Eye, Rates, mended
-from .record import IMPROVEMENT, Record, record_of, spread_of
+
+IMPROVEMENT = 0.05
+"""The gain that is worth two more revisions: the loop's own ``improvement_threshold``."""
 
 LOOKS = 5
 """So often the same text is judged for the figure of consistency."""
@@ -22,6 +24,8 @@ FURTHER = 2
 
 CONTINUATIONS = 24
 """So often they are tried, for the mean."""
+
+_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,49 @@ class Play:
     veto: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One draft: what truly holds, and what the judge named (places of requirements).
+
+    ``base`` is the number of the draft that it was revised from, from 1; ``None`` for the first.
+    """
+
+    state: State
+    quality: float
+    named: frozenset[int] = frozenset()
+    base: int | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether it is truly good enough."""
+        return round(self.quality - THRESHOLD, _DIGITS) >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run.
+
+    ``returned`` is the number of the draft that the loop handed over, from 1. ``spread`` is the highest less the
+    lowest of five scores for the first draft. ``further`` is what two more revisions would add to the true quality of
+    the returned draft, on the mean.
+    """
+
+    drafts: tuple[Judged, ...]
+    returned: int
+    spread: float = 0.0
+    further: float = 0.0
+
+    @property
+    def best(self) -> Judged:
+        """The draft that was returned."""
+        return self.drafts[self.returned - 1]
+
+    @property
+    def gain(self) -> float:
+        """By how much the returned draft is truly better than the first."""
+        return round(self.best.quality - self.drafts[0].quality, _DIGITS)
+
+
 async def play(problem: Problem, rates: Rates, how: Play) -> Record:
     """Write, judge and revise one problem, and look at it with the oracle's eyes."""
     loop = Refinement(
@@ -48,9 +95,15 @@ async def play(problem: Problem, rates: Rates, how: Play) -> Record:
         options=RefinementOptions(convergence=Convergence(improvement_threshold=IMPROVEMENT)),
     )
     refined = await loop.refine(problem.task)
+    drafts = []
+    for draft in refined.drafts:
+        state = problem.state(draft.output)
+        named = problem.places_named(draft.evaluation.issues)
+        drafts.append(Judged(state, problem.worth(state), named, draft.base))
     scores = await looks(problem, rates, how, refined.drafts[0].output)
     further = gain_of_more(problem, rates, problem.state(refined.best.output), veto=how.veto)
-    return record_of(problem, refined, spread=spread_of(scores), further=further)
+    spread = round(max(scores) - min(scores), _DIGITS)
+    return Record(tuple(drafts), refined.best.number, spread, further)
 
 
 async def looks(problem: Problem, rates: Rates, how: Play, text: str) -> list[float]:

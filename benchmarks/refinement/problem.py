@@ -1,14 +1,13 @@
-"""A task with a checkable notion of quality: several requirements, each of which holds of a text or doesn't."""
+"""A task whose quality can be counted: requirements with weights, and texts that name the ones that they keep."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from jeeves_reflexion import Task
-from jeeves_reflexion.text import bullets
 
 State: TypeAlias = tuple[bool, ...]
 """Which requirements hold, in the problem's order."""
@@ -20,69 +19,47 @@ WEIGHTS = (1.0, 1.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """One thing that a text must do; ``check`` is the oracle's, and ``description`` all that anybody else is told."""
-
-    name: str
-    description: str
-    check: Callable[[str], bool]
-    weight: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class Problem:
-    """A task, its requirements, and a text for every state of them.
-
-    ``write`` returns a text of which just those requirements hold that the state says: the offline writer and reviser
-    use it, and a real model never sees it.
-    """
+    """A task with a requirement for each weight. The oracle reads off a text which of them hold: it names them."""
 
     id: str
-    family: str
-    prompt: str
-    requirements: tuple[Requirement, ...]
-    write: Callable[[State], str]
+    weights: tuple[float, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the requirements."""
-        return tuple(requirement.name for requirement in self.requirements)
+        return tuple(f"r{number}" for number in range(1, len(self.weights) + 1))
 
     @property
     def task(self) -> Task:
-        """The task as the loop sees it: no reference and no checks."""
-        return Task(self.prompt, id=self.id, kind=self.family)
+        """The task as the loop sees it: no reference and no weights."""
+        return Task(f"Keep {', '.join(self.names)}, and name what you keep.", id=self.id)
+
+    def write(self, state: State) -> str:
+        """Return a text of which just those requirements hold that the state says."""
+        return " ".join(["Kept:", *(name for name, held in zip(self.names, state, strict=True) if held)])
 
     def state(self, text: str) -> State:
         """Return which requirements hold of a text."""
-        return tuple(requirement.check(text) for requirement in self.requirements)
+        kept = text.split()
+        return tuple(name in kept for name in self.names)
 
     def worth(self, state: State) -> float:
         """Return the weighted share of the requirements that hold: the true quality, from 0 to 1."""
-        total = sum(requirement.weight for requirement in self.requirements)
-        held = sum(one.weight for one, holds in zip(self.requirements, state, strict=True) if holds)
-        return held / total
+        held = sum(weight for weight, holds in zip(self.weights, state, strict=True) if holds)
+        return held / sum(self.weights)
 
-    def quality(self, text: str) -> float:
-        """Return the true quality of a text."""
-        return self.worth(self.state(text))
-
-
-def some_of(pool: Sequence[Requirement], chance: random.Random) -> tuple[Requirement, ...]:
-    """Choose 4 to 8 requirements of a pool, in its order, and give each a weight."""
-    count = chance.randint(FEWEST, min(MOST, len(pool)))
-    chosen = sorted(chance.sample(range(len(pool)), count))
-    return tuple(
-        Requirement(pool[i].name, pool[i].description, pool[i].check, chance.choice(WEIGHTS)) for i in chosen
-    )
+    def places_named(self, issues: Collection[str]) -> frozenset[int]:
+        """Return which requirements are named by issues, each of which begins with a requirement's name and a colon."""
+        named = {issue.partition(":")[0] for issue in issues}
+        return frozenset(place for place, name in enumerate(self.names) if name in named)
 
 
-def prompt_of(opening: str, requirements: Sequence[Requirement], material: str = "") -> str:
-    """Write a task: what to do, each requirement as a line, and the material."""
-    parts = [opening, "Requirements:\n" + bullets([one.description for one in requirements])]
-    return "\n\n".join([*parts, material] if material else parts)
+def problems(tasks: int, seeds: Sequence[int]) -> tuple[Problem, ...]:
+    """Draw that many problems for each seed."""
+    return tuple(_problem(f"{seed}-{number}") for seed in seeds for number in range(tasks))
 
 
-def broken_in(requirements: Sequence[Requirement], state: State) -> frozenset[str]:
-    """Return the names of the requirements that a state says don't hold; those that were not chosen hold."""
-    return frozenset(one.name for one, holds in zip(requirements, state, strict=True) if not holds)
+def _problem(id: str) -> Problem:
+    chance = random.Random(id)
+    return Problem(id, tuple(chance.choices(WEIGHTS, k=chance.randint(FEWEST, MOST))))

@@ -12,12 +12,10 @@ from jeeves_reflexion.statistics import Share, wilson
 from jeeves_reflexion.types import JSON
 
 from ..report import machine, percent, share_json, table
+from .actors import BREAKING, THRESHOLD, Rates
 from .figures import BOUNDS, WITHIN, Bound, Figures, holds
-from .grid import SENSITIVE, Grid, Place, Varied
-from .play import CONTINUATIONS, FURTHER, LOOKS
-from .rates import BREAKING, THRESHOLD
-from .record import IMPROVEMENT
-from .setting import Measured
+from .measure import SENSITIVE, Grid, Place, Setting
+from .play import CONTINUATIONS, FURTHER, IMPROVEMENT, LOOKS, Play
 
 WHERE_SHORT = Bound(
     "S01*", "the same, of runs whose first draft was not good enough", 0.80, "better_where_short"
@@ -27,53 +25,43 @@ WHERE_SHORT = Bound(
 SHOWN = (BOUNDS[0], WHERE_SHORT, *BOUNDS[1:])
 
 
-def page(found: Measured) -> str:
-    """Return the page of an offline measurement."""
-    setting = found.setting
-    return _filled(
-        {
-            "made_with": f"jeeves-reflexion {__version__}, {machine()}",
-            "threshold": f"{THRESHOLD:g}",
-            "improvement": f"{IMPROVEMENT:g}",
-            "within": WITHIN,
-            "looks": LOOKS,
-            "further": FURTHER,
-            "tries": f"the mean of {CONTINUATIONS} tries",
-            "command": setting.command,
-            "seconds": f"{found.seconds:.0f}",
-            "workers": setting.workers,
-            "runs": setting.runs,
-            "tasks": setting.tasks,
-            "seeds": len(setting.seeds),
-            "right": f"{setting.right:g}",
-            "noise": f"{setting.noise:g}",
-            "most": setting.max_revisions,
-            "breaking": f"{BREAKING:g}",
-            "sensitive": f"{SENSITIVE:g}",
-            "strict_regions": _regions(found.strict),
-            "strict_together": _together(found.strict),
-            "loose_together": _together(found.loose),
-            "varied": _varied(found.varied),
-        },
-    )
-
-
-def page_json(found: Measured) -> dict[str, JSON]:
-    """Return an offline measurement: every figure with its counts."""
-    return {
-        "command": found.setting.command,
-        "versions": {"jeeves-reflexion": __version__, "machine": machine()},
-        "seconds": round(found.seconds, 1),
-        "setting": {**asdict(found.setting), "runs": found.setting.runs},
-        "bounds": [asdict(bound) for bound in BOUNDS],
-        "grids": {"each_criterion_vetoes": _grid(found.strict), "overall_score_alone": _grid(found.loose)},
-        "one_assumption_at_a_time": {row.name: _figures(row.figures) for row in found.varied},
+def page(setting: Setting, grid: Grid, varied: Mapping[str, Figures], seconds: float) -> str:
+    """Return the page of a measurement."""
+    values = {
+        "made_with": f"jeeves-reflexion {__version__}, {machine()}",
+        "threshold": f"{THRESHOLD:g}",
+        "improvement": f"{IMPROVEMENT:g}",
+        "within": WITHIN,
+        "looks": LOOKS,
+        "further": FURTHER,
+        "tries": f"the mean of {CONTINUATIONS} tries",
+        "command": command(setting),
+        "seconds": f"{seconds:.0f}",
+        "workers": setting.workers,
+        "runs": setting.runs,
+        "tasks": setting.tasks,
+        "seeds": len(setting.seeds),
+        "right": f"{Rates().right:g}",
+        "noise": f"{Rates().noise:g}",
+        "most": Play().max_revisions,
+        "breaking": f"{BREAKING:g}",
+        "sensitive": f"{SENSITIVE:g}",
+        "regions": _regions(grid),
+        "together": _together(grid, setting.runs),
+        "varied": _varied(varied),
     }
+    text = resources.files(__package__).joinpath("texts", "offline.md").read_text(encoding="utf-8")
+    return Template(text).substitute(values).rstrip() + "\n"
 
 
-def _grid(grid: Grid) -> dict[str, JSON]:
+def page_json(setting: Setting, grid: Grid, varied: Mapping[str, Figures], seconds: float) -> dict[str, JSON]:
+    """Return a measurement: every figure with its counts."""
     return {
-        "n": grid.n,
+        "command": command(setting),
+        "versions": {"jeeves-reflexion": __version__, "machine": machine()},
+        "seconds": round(seconds, 1),
+        "setting": {**asdict(setting), "runs": setting.runs},
+        "bounds": [asdict(bound) for bound in BOUNDS],
         "cells": [
             {"judge": judge, "reviser": reviser, "figures": _figures(figures)}
             for (judge, reviser), figures in grid.cells.items()
@@ -84,7 +72,21 @@ def _grid(grid: Grid) -> dict[str, JSON]:
         },
         "all_hold": [list(place) for place in grid.all_hold()],
         "all_but_S04_hold": [list(place) for place in grid.all_hold(but="S04")],
+        "one_assumption_at_a_time": {name: _figures(figures) for name, figures in varied.items()},
     }
+
+
+def command(setting: Setting) -> str:
+    """Write the command that makes this measurement again."""
+    axes = dict.fromkeys([_listed(setting.judges), _listed(setting.revisers)])
+    seeds = _listed(setting.seeds)
+    return (
+        f"jeeves-reflexion bench refinement --tasks {setting.tasks} --seeds {seeds} --grid {'/'.join(axes)}"
+    )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ",".join(f"{one:g}" for one in numbers)
 
 
 def _figures(figures: Figures) -> dict[str, JSON]:
@@ -107,15 +109,11 @@ def _regions(grid: Grid) -> str:
     return table(["bound", "least", *(f"reviser {reviser:g}" for reviser in grid.revisers), "places"], rows)
 
 
-def _varied(rows: Sequence[Varied]) -> str:
+def _varied(rows: Mapping[str, Figures]) -> str:
     """What one changed assumption does to the five figures, and how often a good draft was revised."""
     written = [
-        [
-            row.name,
-            *(_bold(row.figures, bound) for bound in SHOWN),
-            _said(row.figures["went_on_past_good"]),
-        ]
-        for row in rows
+        [name, *(_bold(figures, bound) for bound in SHOWN), _said(figures["went_on_past_good"])]
+        for name, figures in rows.items()
     ]
     return table(["", *(bound.id for bound in SHOWN), "late"], written)
 
@@ -125,12 +123,11 @@ def _bold(figures: Figures, bound: Bound) -> str:
     return f"**{_said(share)}**" if holds(share, bound.least) else _said(share)
 
 
-def _together(grid: Grid) -> str:
+def _together(grid: Grid, runs: int) -> str:
     all_five, four = _places(grid.all_hold()), grid.all_hold(but="S04")
-    sure = wilson(grid.n, grid.n).low
     return (
         f"All {len(BOUNDS)} together hold at {all_five}. All but S04 hold at {len(four)} of {len(grid.cells)} places: "
-        f"{_places(four)}. (A figure of 100 % over {grid.n} runs is known to lie above {sure:.1%}.)"
+        f"{_places(four)}. (A figure of 100 % over {runs} runs is known to lie above {wilson(runs, runs).low:.1%}.)"
     )
 
 
@@ -145,8 +142,3 @@ def _places(places: Sequence[Place]) -> str:
 
 def _said(share: Share | None) -> str:
     return "none to count" if share is None else percent(share)
-
-
-def _filled(values: Mapping[str, object]) -> str:
-    text = resources.files(__package__).joinpath("texts", "offline.md").read_text(encoding="utf-8")
-    return Template(text).substitute(values).rstrip() + "\n"

@@ -1,6 +1,6 @@
 """What a fresh process sees: the time to open a store and to answer a first search, and the memory that it takes.
 
-``python -m benchmarks.vectorstores.child open|memory FOLDER QUERIES.npy DIM`` prints one JSON object.
+``python -m benchmarks.vectorstores.child open|memory FOLDER QUERIES.npy`` prints one JSON object.
 """
 
 from __future__ import annotations
@@ -12,43 +12,39 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
+import numpy as np
 
-import vectorstores
+from benchmarks.vectorstores.vectors import open_at
+from vectorstores import Chunk
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
-_WARM_SEARCHES = 200
+_WARM_SEARCHES: Final = 200
 
 
-def _open(folder: Path, dim: int) -> vectorstores.Store:
-    origin = vectorstores.Origin("benchmark-vectors", "the vectors of the benchmark", dim)
-    return vectorstores.open_store(
-        folder, embedder=vectorstores.AbsentEmbedder(origin), namespace="benchmark"
-    )
-
-
-async def first_search(folder: Path, query: FloatArray, dim: int) -> dict[str, float]:
+async def first_search(folder: str, query: FloatArray) -> float:
     """Return the seconds from opening a store to the answer of its first search."""
     started = time.perf_counter()
-    async with _open(folder, dim) as store:
+    async with open_at(folder, len(query)) as store:
         await store.search(query, k=5)
-        return {"seconds": time.perf_counter() - started}
+        return time.perf_counter() - started
 
 
-async def memory(folder: Path, queries: FloatArray, dim: int) -> dict[str, int]:
+async def memory(folder: str, queries: FloatArray) -> dict[str, int]:
     """Return by how much this process grew, in bytes, by kind of page, once a store is open and was searched well."""
+    dim = queries.shape[1]
     with tempfile.TemporaryDirectory() as empty:
         # So that all that is loaded once is loaded.
-        async with _open(Path(empty) / "store", dim) as store:
-            await store.add([vectorstores.Chunk("a row", vector=queries[0])])
+        async with open_at(f"{empty}/store", dim) as store:
+            await store.add([Chunk("a row", vector=queries[0])])
             await store.search(queries[0], k=5)
     gc.collect()
     before = pages()
-    async with _open(folder, dim) as store:
+    async with open_at(folder, dim) as store:
         for number in range(_WARM_SEARCHES):
             await store.search(queries[number % len(queries)], k=5)
         gc.collect()
@@ -69,14 +65,12 @@ def pages() -> dict[str, int]:
     return found
 
 
-async def _main(what: str, folder: str, queries: str, dim: str) -> None:
-    import numpy as np  # noqa: PLC0415 - what it takes to load is not hidden from the clock of "open" by more than this
-
+async def _main(what: str, folder: str, queries: str) -> None:
     asked = np.load(queries)
     if what == "memory":
-        print(json.dumps(await memory(Path(folder), asked, int(dim))))
+        print(json.dumps(await memory(folder, asked)))
     else:
-        print(json.dumps(await first_search(Path(folder), asked[0], int(dim))))
+        print(json.dumps({"seconds": await first_search(folder, asked[0])}))
 
 
 if __name__ == "__main__":

@@ -1,113 +1,89 @@
-"""What a run finds: lines of the table, each with its bound, and the run's settings."""
+"""What a run finds: its settings, its lines, and the page and JSON that are made of them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
-from benchmarks.timing import Figure, Stall, differences, median, ratios
-
-Unit: TypeAlias = Literal["ms", "s", "times", "share", "bytes", "MB", "per s"]
-# How much of a unit a value of 1 is (seconds, shares, bytes, rates).
-_SCALES: Final[dict[str, float]] = {"ms": 1e3, "MB": 1e-6}
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """A figure with the unit to print it in; seconds, shares, bytes and rates inside."""
-
-    figure: Figure
-    unit: Unit
-
-    def __str__(self) -> str:
-        low, middle, high = (
-            _digits(value, self.unit) for value in (self.figure.low, self.figure.value, self.figure.high)
-        )
-        name = "" if self.unit == "share" else f" {self.unit}"
-        return f"{middle}{name}" + (f" ({low} to {high})" if len(self.figure.each) > 1 else "")
-
-
-def _digits(value: float, unit: Unit) -> str:
-    """Return as many digits as are worth reading."""
-    if unit == "share":
-        return f"{value:.4f}"
-    scaled = value * _SCALES.get(unit, 1.0)
-    return f"{scaled:,.0f}" if abs(scaled) >= 100 or unit in ("bytes", "MB", "per s") else f"{scaled:.3g}"
-
-
-def single(value: float, unit: Unit) -> Amount:
-    """Return an amount that was measured once, or counted."""
-    return Amount(median([value]), unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What an amount must keep to: ``limit`` in the measure of the figure (seconds, shares, bytes)."""
-
-    kind: Literal["at most", "at least"]
-    limit: float
-
-    def holds(self, value: float) -> bool:
-        """Whether a value keeps to it."""
-        return value >= self.limit if self.kind == "at least" else value <= self.limit
-
-    def text(self, unit: Unit) -> str:
-        """Return it in the unit of what it bounds."""
-        value = f"{self.limit * _SCALES.get(unit, 1.0):g}"
-        return f"{self.kind} {value}" + ("" if unit == "share" else f" {unit}")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the table: ours, what it is held against, the amount that counts, and its bound if there is one."""
-
-    section: str
-    what: str
-    found: Amount
-    bound: Bound | None = None
-    ours: Amount | None = None
-    beside: Amount | None = None
-    against: str = ""
-    note: str = ""
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the bound holds; None where there is none."""
-        return None if self.bound is None else self.bound.holds(self.found.figure.value)
+from benchmarks.report import machine, table
+from benchmarks.timing import Figure, differences, median, ratios
+from benchmarks.vectorstores.vectors import DIM, MEMBERS
+from jeeves_reflexion.types import JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Sizes and repetitions of a run."""
+    """Sizes and repetitions of a run; ``width`` calls are made at once where many are."""
 
     small: tuple[int, ...] = (1_000, 10_000)
-    large: int = 100_000
-    huge: int | None = None
+    large: tuple[int, ...] = (100_000,)
     postgres: tuple[int, ...] = (10_000, 100_000)
     repetitions: int = 15
     calls: int = 40
     queries: int = 200
-    writers: int = 32
-    searchers: int = 32
-    window: float = 0.5
+    width: int = 32
     quiet: float = 1.0
-    seed: int = 0
 
-    def quick(self) -> Settings:
-        """Return what takes seconds: the figures say little, but every line is there."""
-        return replace(
-            self,
-            small=(300,),
-            large=6_000,
-            postgres=(600,),
-            repetitions=2,
-            calls=4,
-            queries=20,
-            window=0.05,
-            quiet=0.1,
-        )
+
+QUICK: Final = Settings((300,), (6_000,), (600,), repetitions=2, calls=4, queries=20, quiet=0.1)
+"""What takes seconds: the figures say little, but every line is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table: what was found, in ``unit`` (none for a share), and its bound, if any.
+
+    ``ours`` and ``beside`` are the milliseconds of a call that a ratio or difference was taken of.
+    """
+
+    store: str
+    what: str
+    found: Figure
+    unit: str = ""
+    ours: Figure | None = None
+    beside: Figure | None = None
+    against: str = ""
+    note: str = ""
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bound holds; None where there is none."""
+        if self.at_most is None and self.at_least is None:
+            return None
+        over = self.at_most is not None and self.found.value > self.at_most
+        return not over and (self.at_least is None or self.found.value >= self.at_least)
+
+    @property
+    def bound(self) -> str:
+        """The bound in words."""
+        if self.at_most is not None:
+            return f"at most {self.at_most:g} {self.unit}".strip()
+        return "" if self.at_least is None else f"at least {self.at_least:g} {self.unit}".strip()
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is met, in a word."""
+        return {True: "yes", False: "**no**", None: ""}[self.met]
+
+
+def text(figure: Figure, unit: str) -> str:
+    """Write a figure with its unit and, where it was measured more than once, its interval."""
+
+    def digits(value: float) -> str:
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if unit else f"{value:.4f}"
+
+    spread = f" ({digits(figure.low)} to {digits(figure.high)})" if len(figure.each) > 1 else ""
+    return f"{digits(figure.value)} {unit}".rstrip() + spread
+
+
+def milliseconds(seconds: Sequence[float]) -> list[float]:
+    """Return seconds as milliseconds."""
+    return [1e3 * each for each in seconds]
 
 
 @dataclass(slots=True)
@@ -116,39 +92,89 @@ class Run:
 
     settings: Settings
     folder: Path
+    command: str
     say: Callable[[str], None]
     lines: list[Line] = field(default_factory=list)
-    stalls: list[Stall] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
 
     def add(self, line: Line) -> None:
         """Keep a line and show it."""
         self.lines.append(line)
-        verdict = {True: "met", False: "NOT met", None: "reported"}[line.met]
-        self.say(f"{line.section}: {line.what}: {line.found} {verdict}")
+        self.say(f"{line.store}: {line.what}: {text(line.found, line.unit)} {line.verdict}")
 
     def compare(
         self,
         name: tuple[str, str],
         sides: tuple[Sequence[float], Sequence[float]],
         against: str,
-        bound: Bound | None,
-        *,
-        kind: Literal["times", "times faster", "difference"] = "times",
+        kind: Literal["times", "times faster", "difference"],
+        bound: float,
         note: str = "",
     ) -> None:
-        """Keep a line of this section and name, with the seconds of a call on our side and beside it."""
-        ours, beside = sides
-        if kind == "difference":
-            found = Amount(differences(ours, beside), "ms")
-        else:
-            found = Amount(ratios(ours, beside) if kind == "times" else ratios(beside, ours), "times")
-        note = "; ".join(each for each in (kind, note) if each and each != "times")
-        shown = Amount(median(ours), "ms"), Amount(median(beside), "ms")
-        self.add(Line(*name, found, bound, *shown, against=against, note=note))
+        """Keep a line of this store and name, with the seconds of a call on our side and beside it.
 
-    def stalled(self, stall: Stall) -> None:
-        """Keep what the event loop was found to do."""
-        self.stalls.append(stall)
-        self.say(f"event loop: {stall.name}: {stall.over_idle * 1e3:.2f} ms over idle")
+        ``bound`` is the least times faster, or the most times or milliseconds of difference.
+        """
+        ours, beside = map(milliseconds, sides)
+        faster = kind == "times faster"
+        if kind == "difference":
+            found = differences(ours, beside)
+        else:
+            found = ratios(beside, ours) if faster else ratios(ours, beside)
+        line = Line(
+            *name,
+            found,
+            "ms" if kind == "difference" else "times",
+            median(ours),
+            median(beside),
+            against,
+            note="; ".join(each for each in (kind, note) if each and each != "times"),
+            at_most=None if faster else bound,
+            at_least=bound if faster else None,
+        )
+        self.add(line)
+
+
+def figures(run: Run) -> dict[str, JSON]:
+    """Return a run as JSON, each repetition's value included."""
+    return {
+        "command": run.command,
+        "machine": _machine(),
+        "versions": dict(run.versions),
+        "settings": asdict(run.settings),
+        "lines": [{**asdict(line), "met": line.met} for line in run.lines],
+    }
+
+
+def page(run: Run) -> str:
+    """Return a run as part of a page, from a second heading on."""
+    times, judged = run.settings, [line.met for line in run.lines if line.met is not None]
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    rows = [
+        (
+            line.store,
+            line.what,
+            "" if line.ours is None else text(line.ours, "ms"),
+            "" if line.beside is None else f"{text(line.beside, 'ms')} ({line.against})",
+            text(line.found, line.unit) + (f"; {line.note}" if line.note else ""),
+            line.bound,
+            line.verdict,
+        )
+        for line in run.lines
+    ]
+    return f"""## The stores beside bare engines
+
+Measured by `{run.command}` on {_machine()}. Vectors are of dimension {DIM}, in clusters of about {MEMBERS} around
+random centres, with metadata as lessons have it. All sides of a line take turns in one run: {times.repetitions}
+repetitions of {times.calls} calls each. A time is the median over the repetitions of their median; in brackets a 95 %
+interval for it (bootstrap). Ratios are taken between neighbours in time. {sum(judged)} of {len(judged)} bounds are met.
+
+{table(["store", "what", "ours", "beside it", "found", "bound", "met"], rows)}
+
+Versions: {versions}.
+"""
+
+
+def _machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{machine()}, {memory:.0f} GB"

@@ -17,20 +17,28 @@ from psycopg import AsyncConnection, sql
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool
 
-from benchmarks.timing import Here, Side, Together, in_turn, stalls
-from benchmarks.vectorstores.lines import Bound, Line, Run, single
-from benchmarks.vectorstores.search import NAMESPACE, fill, recall_of, searching
-from benchmarks.vectorstores.vectors import DECLARED, NEAREST, SHARES, Corpus, clustered, exact, no_embedder
-from vectorstores import Store, open_store
+from benchmarks.timing import Here, Side, Together, in_turn, median
+from benchmarks.vectorstores.lines import Line, Run
+from benchmarks.vectorstores.search import fill, recall_of, searching
+from benchmarks.vectorstores.vectors import (
+    KEY,
+    NAMESPACE,
+    NEAREST,
+    SHARES,
+    Corpus,
+    clustered,
+    exact,
+    open_at,
+)
+from vectorstores import Store
 from vectorstores.postgres.embedded import embedded_conninfo, leave
 
 if TYPE_CHECKING:
     from benchmarks.timing import Call
-    from vectorstores.base import Filter
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 
-SECTION: Final = "PostgreSQL"
+STORE: Final = "PostgreSQL"
 _NAME: Final = "vectorstores_benchmark_"
 _TABLE: Final = "vectorstores.chunks"
 # Connections; as many as the store takes.
@@ -55,7 +63,7 @@ async def measure_postgres(run: Run, dsn: str | None) -> None:
     async with _server(run, dsn) as server:
         settings = run.settings
         for n in settings.postgres:
-            corpus = clustered(n, settings.queries, seed=settings.seed)
+            corpus = clustered(n, settings.queries)
             async with _database(run, server, n) as conninfo:
                 await _lines(run, corpus, conninfo)
 
@@ -105,44 +113,41 @@ async def _lines(run: Run, corpus: Corpus, conninfo: str) -> None:
     """Load a corpus into an empty database, and time searches at 1 and many at a time."""
     n = len(corpus)
     async with (
-        open_store(conninfo, embedder=no_embedder(corpus.vectors.shape[1]), namespace=NAMESPACE) as store,
+        open_at(conninfo, corpus.dim) as store,
         _raw_pool(conninfo) as pool,
     ):
         await store.count()  # makes the tables
         definition = await _drop_vector_index(pool)
-        seconds = await fill(run, store, corpus, f"pgvector load {n:,}")
+        seconds = await fill(store, corpus)
         started = time.perf_counter()
         await _make_vector_index(pool, definition, n)
         built = time.perf_counter() - started
         note = f"{seconds:.1f} s; the index of vectors was made afterwards, in {built:.1f} s"
-        run.add(Line(SECTION, f"load {n:,} without its index", single(n / seconds, "per s"), note=note))
+        run.add(Line(STORE, f"load {n:,} without its index", median([n / seconds]), "per s", note=note))
         for value in (None, *SHARES):
             await _search(run, store, pool, corpus, value)
 
 
 async def _search(run: Run, store: Store, pool: Pool, corpus: Corpus, value: str | None) -> None:
     n, settings = len(corpus), run.settings
-    where: Filter | None = None if value is None else {DECLARED: value}
-    truth = exact(corpus, None if value is None else corpus.labels[DECLARED] == value)
+    truth = exact(corpus, None if value is None else corpus.labels == value)
     bare, found_by_raw, note = await _raw_search(pool, corpus, value, truth)
-    call, found = searching(store, corpus, where)
+    call, found = searching(store, corpus, None if value is None else {KEY: value})
     started = time.perf_counter()
     share = await recall_of(call, found, truth)
     most = round(_PATIENCE * len(truth) / (time.perf_counter() - started))
     what = f"search {n:,}" + ("" if value is None else f", filter {SHARES[value]:.0%}")
-    against, bound = "raw prepared statement", Bound("at most", 1.3)
-    for width, least in ((1, _FEWEST), (settings.searchers, settings.searchers)):
+    for width, least in ((1, _FEWEST), (settings.width, settings.width)):
         sides: dict[str, Side] = {
             name: Here(each) if width == 1 else Together(each, width)
             for name, each in (("ours", call), ("control", bare))
         }
         calls = max(min(max(settings.calls, 4 * width), most), min(settings.calls, least), width)
         taken = await in_turn(sides, repetitions=settings.repetitions, calls=calls)
-        name = (SECTION, f"{what}, {width} at a time")
+        name, both = (STORE, f"{what}, {width} at a time"), (taken["ours"], taken["control"])
         said = f"raw: {note}, recall {found_by_raw:.4f}; {calls} calls a repetition"
-        run.compare(name, (taken["ours"], taken["control"]), against, bound, note=said)
-    run.add(Line(SECTION, f"{what}, recall@5", single(share, "share"), Bound("at least", _ENOUGH)))
-    run.stalled(await stalls(f"pgvector {what}", call, seconds=settings.window))
+        run.compare(name, both, "raw prepared statement", "times", 1.3, said)
+    run.add(Line(STORE, f"{what}, recall@5", median([share]), at_least=_ENOUGH))
 
 
 @asynccontextmanager
@@ -250,7 +255,7 @@ async def _columns(pool: Pool) -> tuple[str, str]:
         ((vector,),) = await cursor.fetchall()
         cursor = await connection.execute("SELECT value FROM vectorstores.meta WHERE key = 'indexed'")
         ((indexed,),) = await cursor.fetchall()
-    return vector, f"k{json.loads(indexed).index(DECLARED) + 1}"
+    return vector, f"k{json.loads(indexed).index(KEY) + 1}"
 
 
 async def _set_effort(pool: Pool, effort: int) -> None:

@@ -12,59 +12,34 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import numpy as np
 
-from benchmarks.timing import Here, Side, in_turn, median, stalls, stalls_of
-from benchmarks.vectorstores.lines import Amount, Bound, Line, Run, single
-from benchmarks.vectorstores.vectors import (
-    DECLARED,
-    NEAREST,
-    SHARES,
-    UNDECLARED,
-    Corpus,
-    exact,
-    no_embedder,
-    recall,
-)
-from vectorstores import Chunk, Store, open_store
+from benchmarks.timing import Here, Side, in_turn, median
+from benchmarks.vectorstores.lines import Line, Run
+from benchmarks.vectorstores.vectors import KEY, NEAREST, SHARES, Corpus, exact, recall
+from vectorstores import Store
 
 if TYPE_CHECKING:
     from benchmarks.timing import Call
     from vectorstores.base import Filter
 
-SECTION: Final = "FAISS"
-NAMESPACE: Final = "benchmark"
+STORE: Final = "FAISS"
 # Above this size, exact FAISS is what a search is held against; up to it, a bare numpy product.
-BARE: Final = 10_000
-_PART: Final = 50_000
+_BARE: Final = 10_000
+_BATCH: Final = 5_000
 _BLOCK: Final = 1_000
 _OPENINGS: Final = 5
 _ROOT: Final = Path(__file__).parents[2]
 _TIMEOUT: Final = 300.0
 
 
-def open_at(folder: Path, dim: int) -> Store:
-    """Return the store in a folder, for vectors that the caller brings."""
-    return open_store(folder, embedder=no_embedder(dim), namespace=NAMESPACE)
-
-
-async def fill(run: Run, store: Store, corpus: Corpus, name: str) -> float:
-    """Add all rows of a corpus, watching the event loop for the first of them; return the seconds."""
+async def fill(store: Store, corpus: Corpus) -> float:
+    """Add all rows of a corpus; return the seconds that the store took."""
     total = 0.0
-    for start in range(0, len(corpus), _PART):
+    for first in range(0, len(corpus), _BATCH):
         # Made before the clock starts: they are the caller's.
-        batches = list(corpus.batches(start, min(start + _PART, len(corpus))))
-
-        async def work(batches: Sequence[Sequence[Chunk]] = batches) -> None:
-            for batch in batches:
-                await store.add(batch)
-
+        batch = [corpus.chunk(number) for number in range(first, min(first + _BATCH, len(corpus)))]
         started = time.perf_counter()
-        if start == 0:
-            _, stall = await stalls_of(name, work, seconds=run.settings.window)
-            run.stalled(stall)
-            total += time.perf_counter() - started - 2 * run.settings.window
-        else:
-            await work()
-            total += time.perf_counter() - started
+        await store.add(batch)
+        total += time.perf_counter() - started
     return total
 
 
@@ -102,7 +77,7 @@ def exact_search(corpus: Corpus) -> Call:
     """Return a search of exact FAISS in one thread, in memory, without texts."""
     import faiss  # noqa: PLC0415 - optional: the command says so where it is missing
 
-    index = faiss.IndexFlatIP(corpus.vectors.shape[1])
+    index = faiss.IndexFlatIP(corpus.dim)
     index.add(corpus.vectors)
 
     async def call(number: int) -> None:
@@ -124,76 +99,47 @@ def bare_product(corpus: Corpus) -> Call:
     return call
 
 
-async def search_lines(run: Run, store: Store, corpus: Corpus) -> None:
-    """Time unfiltered searches of one size, and count what they find."""
+async def search_lines(run: Run, store: Store, corpus: Corpus, value: str | None = None) -> None:
+    """Time searches of one size, of all rows or of those with a value of the key, and count what they find."""
     n, settings = len(corpus), run.settings
-    call, found = searching(store, corpus)
-    small = n <= BARE
-    control = bare_product(corpus) if small else exact_search(corpus)
+    what = f"search {n:,}" if value is None else f"search {n:,}, filter {SHARES[value]:.0%}"
+    call, found = searching(store, corpus, None if value is None else {KEY: value})
+    small = n <= _BARE
+    control = bare_product(corpus) if small and value is None else exact_search(corpus)
+    started = time.perf_counter()
+    await call(0)
+    first = f"the first such search took {1e3 * (time.perf_counter() - started):.3g} ms"
     sides: dict[str, Side] = {"ours": Here(call), "control": Here(control)}
     taken = await in_turn(sides, repetitions=settings.repetitions, calls=settings.calls)
-    both = (taken["ours"], taken["control"])
-    share = await recall_of(call, found, exact(corpus))
-    name = (SECTION, f"search {n:,}, whole call")
-    if small:
-        run.compare(name, both, "bare numpy product", Bound("at most", 0.0003), kind="difference")
+    both, name = (taken["ours"], taken["control"]), (STORE, what)
+    if value is not None:
+        run.compare(name, both, "unfiltered exact IndexFlatIP, 1 thread", "times", 1.0, first)
+    elif small:
+        run.compare(name, both, "bare numpy product", "difference", 0.3)
     else:
-        bound = Bound("at least", 5.0 if n <= 100_000 else 8.0)
-        run.compare(name, both, "exact IndexFlatIP, 1 thread", bound, kind="times faster")
-    run.add(Line(SECTION, f"search {n:,}, recall@5", single(share, "share"), Bound("at least", 0.99)))
-    run.stalled(await stalls(f"search {n:,}", call, seconds=settings.window))
-
-
-async def filter_lines(run: Run, store: Store, corpus: Corpus) -> None:
-    """Time filtered searches on a declared and on an undeclared key, and count what they find."""
-    n, settings = len(corpus), run.settings
-    control = exact_search(corpus)
-    for key in (DECLARED, UNDECLARED):
-        for value, portion in SHARES.items():
-            where: Filter = {key: value}
-            call, found = searching(store, corpus, where)
-            started = time.perf_counter()
-            await call(0)
-            note = (
-                f"unfiltered exact; the first such search took {single(time.perf_counter() - started, 'ms')}"
-            )
-            sides: dict[str, Side] = {"ours": Here(call), "control": Here(control)}
-            taken = await in_turn(sides, repetitions=settings.repetitions, calls=settings.calls)
-            share = await recall_of(call, found, exact(corpus, corpus.labels[key] == value))
-            declared = "declared" if key == DECLARED else "undeclared"
-            what = f"search {n:,}, filter {portion:.0%} on a key that is {declared}"
-            bound = Bound("at most", 1.0) if key == DECLARED else None
-            against = "exact IndexFlatIP, 1 thread"
-            run.compare((SECTION, what), (taken["ours"], taken["control"]), against, bound, note=note)
-            run.add(Line(SECTION, f"{what}, recall@5", single(share, "share"), Bound("at least", 1.0)))
-            run.stalled(await stalls(what, call, seconds=settings.window))
+        least = 5.0 if n <= 100_000 else 8.0
+        run.compare(name, both, "exact IndexFlatIP, 1 thread", "times faster", least)
+    share = await recall_of(call, found, exact(corpus, None if value is None else corpus.labels == value))
+    run.add(Line(STORE, f"{what}, recall@5", median([share]), at_least=0.99 if value is None else 1.0))
 
 
 async def open_lines(run: Run, corpus: Corpus, folder: Path) -> None:
     """Time opening and a first search in fresh processes, and what they hold in memory."""
-    n, dim = len(corpus), corpus.vectors.shape[1]
+    n, large = len(corpus), len(corpus) > 100_000
     queries = run.folder / "open-queries.npy"
     np.save(queries, corpus.queries)
     # One that is not counted: the first process after the store was made may have a snapshot to write.
-    await child("open", folder, queries, dim)
+    await _child("open", folder, queries)
     openings = range(min(_OPENINGS, run.settings.repetitions))
-    taken = [float((await child("open", folder, queries, dim))["seconds"]) for _ in openings]
-    what, bound = f"open {n:,} with a snapshot, first search answered", 0.5 if n <= 100_000 else 3.0
-    note = "fresh process, FAISS not yet loaded"
-    run.add(Line(SECTION, what, Amount(median(taken), "s"), Bound("at most", bound), note=note))
-    grown = await child("memory", folder, queries, dim)
+    taken = [float((await _child("open", folder, queries))["seconds"]) for _ in openings]
+    what, note = f"open {n:,} with a snapshot, first search answered", "fresh process, FAISS not yet loaded"
+    run.add(Line(STORE, what, median(taken), "s", note=note, at_most=3.0 if large else 0.5))
+    grown = await _child("memory", folder, queries)
     private, file = grown["private"] / n, grown["file"] / n
+    note = f"private {private:,.0f}, mapped from files {file:,.0f}, raw vector {4 * corpus.dim:,} bytes"
+    beyond = median([beyond_raw(4 * n * corpus.dim, grown) / n])
     what = f"memory per lesson at {n:,}, beyond its raw vector"
-    note = f"private {private:,.0f}, mapped from files {file:,.0f}, raw vector {4 * dim:,} bytes"
-    beyond = single(beyond_raw(4 * n * dim, grown) / n, "bytes")
-    run.add(Line(SECTION, what, beyond, Bound("at most", 1_000.0) if n <= 100_000 else None, note=note))
-
-    async def opening() -> None:
-        async with open_at(folder, dim) as store:
-            await store.search(corpus.queries[0], k=NEAREST)
-
-    _, stall = await stalls_of(f"open {n:,}, first search", opening, seconds=run.settings.window)
-    run.stalled(stall)
+    run.add(Line(STORE, what, beyond, "bytes", note=note, at_most=None if large else 1_000.0))
 
 
 def beyond_raw(raw: int, grown: Mapping[str, int]) -> int:
@@ -205,17 +151,9 @@ def beyond_raw(raw: int, grown: Mapping[str, int]) -> int:
     return private + file - raw if private >= raw else private + max(0, file - raw)
 
 
-async def child(what: str, folder: Path, queries: Path, dim: int) -> dict[str, Any]:
+async def _child(what: str, folder: Path, queries: Path) -> dict[str, Any]:
     """Run :mod:`benchmarks.vectorstores.child` and return what it says."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.vectorstores.child",
-        what,
-        str(folder),
-        str(queries),
-        str(dim),
-    ]
+    command = [sys.executable, "-m", "benchmarks.vectorstores.child", what, str(folder), str(queries)]
     with anyio.fail_after(_TIMEOUT):
         said: dict[str, Any] = json.loads((await anyio.run_process(command, cwd=_ROOT)).stdout)
     return said

@@ -2,72 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from vectorstores import AbsentEmbedder, Chunk, Origin
+from vectorstores import AbsentEmbedder, Chunk, Origin, Store, open_store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vectorstores.base import JSON, FloatArray
 
+NAMESPACE: Final = "benchmark"
 DIM: Final = 384
 MEMBERS: Final = 50
 """Vectors to a cluster, on average."""
 NEAREST: Final = 5
-DECLARED: Final = "kind"
-UNDECLARED: Final = "shade"
+KEY: Final = "kind"
+"""A key of metadata that a store is told of beforehand, as that of lessons."""
 SHARES: Final = {"rare": 0.01, "some": 0.1}
-"""What share of the rows has which value, under both keys; the others have the value ``other``."""
+"""What share of the rows has which value under the key; the others have the value ``other``."""
 _BATCH: Final = 50_000
 _TEXT: Final = "When the drawer is shut, open it before you look for the {0}; it was in there in run {1} too."
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """``n`` unit vectors of shape ``(n, dim)`` with queries near some of them; ``labels`` by metadata key."""
+    """``n`` unit vectors of shape ``(n, dim)`` with queries near some of them, and each one's value of the key."""
 
     vectors: FloatArray
     queries: FloatArray
-    labels: dict[str, NDArray[np.str_]]
+    labels: NDArray[np.str_]
 
     def __len__(self) -> int:
         """Number of vectors."""
         return len(self.vectors)
 
+    @property
+    def dim(self) -> int:
+        """Their dimension."""
+        return int(self.vectors.shape[1])
+
     def first(self, n: int) -> Corpus:
         """Return the first ``n`` rows, with the same queries."""
-        return Corpus(
-            self.vectors[:n], self.queries, {key: labels[:n] for key, labels in self.labels.items()}
+        return Corpus(self.vectors[:n], self.queries, self.labels[:n])
+
+    def chunk(self, number: int) -> Chunk:
+        """Return a row as a chunk with its vector and what a lesson carries; from ``n`` on vectors come again."""
+        place = number % len(self)
+        metadata: dict[str, JSON] = {
+            KEY: str(self.labels[place]),
+            "run": f"run-{number % 97}",
+            "score": (number % 11) / 10,
+            "trial": number % 4,
+        }
+        return Chunk(
+            _TEXT.format(number * 7919, number), identity(number), metadata, vector=self.vectors[place]
         )
-
-    def metadata(self, place: int) -> dict[str, JSON]:
-        """Return the metadata of a row: both keys and what a lesson carries besides."""
-        keys: dict[str, JSON] = {key: str(labels[place]) for key, labels in self.labels.items()}
-        return keys | {"run": f"run-{place % 97}", "score": (place % 11) / 10, "trial": place % 4}
-
-    def chunk(self, place: int) -> Chunk:
-        """Return a row as a chunk that brings its vector."""
-        return Chunk(text(place), identity(place), self.metadata(place), vector=self.vectors[place])
-
-    def batches(self, start: int, stop: int, size: int = 5_000) -> Iterator[list[Chunk]]:
-        """Yield the rows of a range as chunks."""
-        for first in range(start, stop, size):
-            yield [self.chunk(place) for place in range(first, min(first + size, stop))]
 
 
 def identity(place: int) -> str:
     """Return the id of a row: 32 characters, as ids are."""
     return f"{place:032x}"
-
-
-def text(place: int) -> str:
-    """Return the content of a row, about as long as a lesson."""
-    return _TEXT.format(place * 7919, place)
 
 
 def clustered(n: int, queries: int, *, dim: int = DIM, seed: int = 0) -> Corpus:
@@ -84,10 +82,9 @@ def clustered(n: int, queries: int, *, dim: int = DIM, seed: int = 0) -> Corpus:
         chosen = centres[rng.integers(len(centres), size=stop - start)]
         vectors[start:stop] = _around(rng, chosen, low=0.35, high=1.0)
     members = vectors[rng.integers(n, size=queries)]
-    drawn = {key: rng.random(n) for key in (DECLARED, UNDECLARED)}
-    return Corpus(
-        vectors, _around(rng, members, low=0.3, high=0.3), {key: _label(at) for key, at in drawn.items()}
-    )
+    shares = [*SHARES.values(), 1 - sum(SHARES.values())]
+    labels = rng.choice([*SHARES, "other"], size=n, p=shares)
+    return Corpus(vectors, _around(rng, members, low=0.3, high=0.3), labels)
 
 
 def _around(rng: np.random.Generator, centres: FloatArray, *, low: float, high: float) -> FloatArray:
@@ -101,15 +98,6 @@ def _around(rng: np.random.Generator, centres: FloatArray, *, low: float, high: 
 def _unit(vectors: FloatArray) -> FloatArray:
     scaled: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return scaled
-
-
-def _label(at: NDArray[np.float64]) -> NDArray[np.str_]:
-    labels = np.full(len(at), "other")
-    low = 0.0
-    for name, share in SHARES.items():
-        labels[(at >= low) & (at < low + share)] = name
-        low += share
-    return labels
 
 
 def exact(corpus: Corpus, admitted: NDArray[np.bool_] | None = None, k: int = NEAREST) -> list[list[int]]:
@@ -134,6 +122,7 @@ def recall(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[int]]) -> f
     return hits / total if total else 1.0
 
 
-def no_embedder(dim: int = DIM) -> AbsentEmbedder:
-    """Return what stands for an embedder here, where every chunk and query brings its vector."""
-    return AbsentEmbedder(Origin("benchmark-vectors", "the vectors of the benchmark", dim))
+def open_at(address: str, dim: int) -> Store:
+    """Return the store at an address, for vectors that the caller brings."""
+    origin = Origin("benchmark-vectors", "the vectors of the benchmark", dim)
+    return open_store(address, embedder=AbsentEmbedder(origin), namespace=NAMESPACE)

@@ -8,7 +8,7 @@ import time
 import typing
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -63,8 +63,8 @@ class FunctionAgent:
     def __init__(self, function: Callable[..., object]) -> None:
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._function = function
-        self._form = _form(function, self.name)
-        if not self._form.session:
+        self._takes_task, self._session = _taken(function, self.name)
+        if self._session is None:
             _warn_of_history(function, self.name)
         for attribute in ("retry_safe", "reset", "model"):
             if hasattr(function, attribute):
@@ -73,12 +73,13 @@ class FunctionAgent:
     async def __call__(self, task: Task, session: Session) -> Attempt[Any]:
         """Call the function. Raises what it raises; :class:`ConfigurationError` for an unusable result."""
         started = time.monotonic()
-        if not self._form.session:
+        if self._session is None:
             task = _with_blocks(task, session)
-        call = functools.partial(self._function, task if self._form.task else task.prompt)
-        if self._form.session:
-            named = {self._form.session: session} if self._form.by_name else {}
-            call = functools.partial(call, *(() if named else (session,)), **named)
+        call = functools.partial(self._function, task if self._takes_task else task.prompt)
+        if self._session is not None:
+            by_place = self._session.kind is inspect.Parameter.POSITIONAL_ONLY
+            named = {} if by_place else {self._session.name: session}
+            call = functools.partial(call, *([session] if by_place else []), **named)
         meter = Meter()
         try:
             value = await run(self._function, call)
@@ -128,34 +129,19 @@ def _warn_of_history(function: Callable[..., object], name: str) -> None:
             return
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How to call a function: with the task or its prompt, and the session as which parameter, if any."""
-
-    task: bool
-    session: str = ""
-    by_name: bool = False
-
-
-def _form(function: Callable[..., object], name: str) -> _Form:
+def _taken(function: Callable[..., object], name: str) -> tuple[bool, inspect.Parameter | None]:
+    """Return whether a function takes the task rather than its prompt, and which parameter takes the session."""
     parameters, hints = _parameters(function, name)
     if not parameters or parameters[0].kind not in {inspect.Parameter.POSITIONAL_ONLY, _BY_PLACE}:
         raise ConfigurationError(f"agent {name}: {_EXPECTED}; it has no first parameter by place")
-    first, *others = parameters
-    wanted = [p for p in others if _means(p, hints, "session", Session) and p.kind is not p.VAR_KEYWORD]
-    session = wanted[0] if wanted else None
-    surplus = [p for p in others if p is not session and p.default is p.empty and p.kind not in _STARRED]
+    first, *others = (each for each in parameters if each.kind not in _STARRED)
+    session = next((each for each in others if _means(each, hints, "session", Session)), None)
+    surplus = [each.name for each in others if each is not session and each.default is each.empty]
     if surplus:
-        raise ConfigurationError(
-            f"agent {name}: {_EXPECTED}; it also wants {', '.join(p.name for p in surplus)}"
-        )
-    takes_task = _means(first, hints, "task", Task)
-    if session is None:
-        return _Form(takes_task)
-    by_name = session is not others[0] or session.kind is session.KEYWORD_ONLY
-    if by_name and session.kind is session.POSITIONAL_ONLY:
+        raise ConfigurationError(f"agent {name}: {_EXPECTED}; it also wants {', '.join(surplus)}")
+    if session is not None and session.kind is session.POSITIONAL_ONLY and session is not others[0]:
         raise ConfigurationError(f"agent {name}: {_EXPECTED}, the session right after the first parameter")
-    return _Form(takes_task, session.name, by_name)
+    return _means(first, hints, "task", Task), session
 
 
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -164,7 +150,7 @@ _STARRED = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 def _parameters(
     function: Callable[..., object], name: str
-) -> tuple[list[inspect.Parameter], typing.Mapping[str, object]]:
+) -> tuple[list[inspect.Parameter], Mapping[str, object]]:
     if not callable(function):
         raise ConfigurationError(
             f"an agent must be callable, and {name} is not: wrap it in a function, `async def agent(prompt): ...`, or "
@@ -179,7 +165,7 @@ def _parameters(
     return parameters, hints
 
 
-def _means(parameter: inspect.Parameter, hints: typing.Mapping[str, object], name: str, kind: type) -> bool:
+def _means(parameter: inspect.Parameter, hints: Mapping[str, object], name: str, kind: type) -> bool:
     """Whether a parameter is for a task or a session: by its annotation, or without one by its name."""
     if parameter.name not in hints:
         return parameter.name == name

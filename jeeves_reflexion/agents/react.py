@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,10 +10,9 @@ from itertools import groupby
 from pathlib import Path
 from string import Template
 
-import anyio
-
 from jeeves_reflexion.agents.reply import FINISH, Reply, parse_reply
 from jeeves_reflexion.agents.tools import Tool, as_tool
+from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.errors import ConfigurationError, ModelError, ModelResponseError, ToolError
 from jeeves_reflexion.events import StepTaken
 from jeeves_reflexion.models.ask import ask
@@ -52,10 +52,7 @@ class _Trajectory:
 
     async def add(self, step: Step) -> None:
         self.steps.append(step)
-        number = len(self.steps)
-        await self.session.emit(
-            StepTaken(run_id=self.session.id, attempt=self.session.attempt, number=number, step=step)
-        )
+        await self.session.tell(StepTaken, number=len(self.steps), step=step)
 
     def stuck(self, before: int) -> bool:
         """Whether a turn, the steps after the first ``before``, was the same as the last one once too often."""
@@ -178,7 +175,8 @@ class ReAct:
             messages.append(completion.message())
             thought, before = completion.text.strip(), len(so_far.steps)
             for batch in self._batches(completion.tool_calls):
-                for call, (observation, failed) in zip(batch, await self._observe_all(batch), strict=True):
+                observed = await side_by_side([functools.partial(self._observe, call) for call in batch])
+                for call, (observation, failed) in zip(batch, observed, strict=True):
                     messages.append(Message("tool", observation, tool_call_id=call.id))
                     action = f"{call.name} {call.arguments}".strip()
                     await so_far.add(Step(thought, action, observation, failed=failed))
@@ -235,27 +233,6 @@ class ReAct:
         for alone, group in groupby(calls, key=lambda call: call.name in self._alone):
             together = list(group)
             yield from ([call] for call in together) if alone else [together]
-
-    async def _observe_all(self, calls: Sequence[ToolCall]) -> list[tuple[str, bool]]:
-        """Make calls at once and return what came of each, in their order; an error of one ends all, as itself."""
-        found: dict[int, tuple[str, bool]] = {}
-        errors: list[BaseException] = []
-
-        async def observe(place: int) -> None:
-            try:
-                found[place] = await self._observe(calls[place])
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as error:  # noqa: BLE001 - raised below, outside of the task group's own group
-                errors.append(error)
-                group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            for place in range(len(calls)):
-                group.start_soon(observe, place)
-        if errors:
-            raise errors[0]
-        return [found[place] for place in range(len(calls))]
 
     async def _observe(self, call: ToolCall) -> tuple[str, bool]:
         """Return what came of a call, and whether that is a failure."""

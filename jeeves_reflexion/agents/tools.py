@@ -14,12 +14,12 @@ from typing import Any, Final
 import anyio
 import docstring_parser
 import pydantic
+import pydantic.json_schema
 import pydantic_core
 from pydantic.errors import PydanticUserError
-from pydantic.fields import FieldInfo
 
 from jeeves_reflexion import telemetry
-from jeeves_reflexion.callables import aside, innermost, run
+from jeeves_reflexion.callables import aside, innermost, run, signature_of
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError, described
 from jeeves_reflexion.models.near_json import NotJSONError, read_value
 from jeeves_reflexion.protocols import ToolSpec
@@ -31,8 +31,7 @@ from jeeves_reflexion.types import JSON
 TOOL_TIMEOUT: Final = 300.0
 """Seconds that a tool may take unless it has a limit of its own."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NO_SIGNATURE = inspect.Signature()
-_ANY_OBJECT = pydantic.create_model("arguments", __config__=pydantic.ConfigDict(extra="allow"))
+_ANY_OBJECT = pydantic.TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +40,13 @@ class Tool:
 
     ``timeout`` is in seconds, ``None`` for no limit; ``max_tokens`` is what a result and an error are cut to, from
     the middle. A tool that is ``alone`` does not run beside others that the model asked for in the same turn. Without
-    a model of its ``arguments`` the function gets the object as it came, and checks it itself.
+    a ``signature`` the function gets the object of its arguments as it came, and checks it itself.
     """
 
     spec: ToolSpec
     function: Callable[..., object] = field(repr=False)
-    arguments: type[pydantic.BaseModel] | None = field(default=None, repr=False)
-    signature: inspect.Signature = field(default=_NO_SIGNATURE, repr=False)
+    arguments: pydantic.TypeAdapter[dict[str, Any]] = field(default=_ANY_OBJECT, repr=False)
+    signature: inspect.Signature | None = field(default=None, repr=False)
     timeout: float | None = TOOL_TIMEOUT
     max_tokens: int = 2000
     alone: bool = False
@@ -127,23 +126,15 @@ class Tool:
 
     def _bound(self, text: str) -> Callable[[], object]:
         """Return the call that a model asked for."""
-        model = _ANY_OBJECT if self.arguments is None else self.arguments
         try:
-            values = model.model_validate_json(text.strip() or "{}")
+            values = self.arguments.validate_json(text.strip() or "{}")
         except pydantic.ValidationError as error:
             problems = "\n".join(f"- {_problem(item)}" for item in error.errors(include_url=False))
             raise ToolError(f"wrong arguments:\n{problems}\nexpected: {self.usage}") from error
-        if self.arguments is None:
-            return functools.partial(self.function, values.model_extra)
-        positional: list[object] = []
-        named: dict[str, object] = {}
-        for place, parameter in enumerate(self.signature.parameters.values()):
-            value = getattr(values, f"argument_{place}")
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                positional.append(value)
-            else:
-                named[parameter.name] = value
-        return functools.partial(self.function, *positional, **named)
+        if self.signature is None:
+            return functools.partial(self.function, values)
+        bound = inspect.BoundArguments(self.signature, values)
+        return functools.partial(self.function, *bound.args, **bound.kwargs)
 
 
 def as_tool(
@@ -172,33 +163,41 @@ def as_tool(
         raise ConfigurationError(f"tool {name}: timeout must be above 0 seconds or None, not {timeout}")
     if max_tokens < 1:
         raise ConfigurationError(f"tool {name}: max_tokens must be at least 1, not {max_tokens}")
-    signature = _signature(function, name)
+    signature = signature_of(function, f"tool {name}")
     documented = docstring_parser.parse(inspect.getdoc(innermost(function)) or "")
     descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in documented.params}
-    arguments = _arguments(name, signature, _hints(function, name), descriptions)
+    hints = _hints(function, name)
+    _check_parameters(name, signature, hints)
+    arguments = _adapter(signature, hints)
+    parameters = arguments.json_schema(schema_generator=_Schema)
+    for parameter, part in parameters["properties"].items():
+        part.pop("title", None)
+        notes = (note for note in getattr(hints[parameter], "__metadata__", ()) if isinstance(note, str))
+        if text := next(notes, descriptions.get(parameter)):
+            part.setdefault("description", text)
     description = "\n".join(filter(None, (documented.short_description, documented.long_description)))
-    return Tool(
-        ToolSpec(name, description, _schema(arguments)),
-        function,
-        arguments,
-        signature,
-        timeout,
-        max_tokens,
-        alone,
-    )
+    spec = ToolSpec(name, description, parameters)
+    return Tool(spec, function, arguments, signature, timeout, max_tokens, alone)
 
 
-def _signature(function: Callable[..., object], name: str) -> inspect.Signature:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"tool {name}: its signature can't be read") from error
-    for parameter in signature.parameters.values():
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-            raise ConfigurationError(
-                f"tool {name}: {parameter} can't be described to a model; name each parameter"
-            )
-    return signature
+class _Schema(pydantic.json_schema.GenerateJsonSchema):
+    """The default of a parameter that JSON can't express is left out in silence: the model can't give it either."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
+
+
+def _adapter(
+    signature: inspect.Signature, hints: Mapping[str, object]
+) -> pydantic.TypeAdapter[dict[str, Any]]:
+    """Return what reads the arguments of a function out of JSON, by name, with its defaults."""
+
+    def given(**values: object) -> dict[str, Any]:
+        return values
+
+    by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in signature.parameters.values()]
+    given.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]
+    given.__annotations__ = dict(hints)
+    return pydantic.TypeAdapter(given)  # type: ignore[arg-type] # for a function, it is what it returns
 
 
 def _hints(function: Callable[..., object], name: str) -> Mapping[str, object]:
@@ -208,14 +207,13 @@ def _hints(function: Callable[..., object], name: str) -> Mapping[str, object]:
         raise ConfigurationError(f"tool {name}: its annotations can't be resolved: {error}") from error
 
 
-def _arguments(
-    name: str, signature: inspect.Signature, hints: Mapping[str, object], descriptions: Mapping[str, str]
-) -> type[pydantic.BaseModel]:
-    # Fields are numbered and carry the parameter's name as an alias: a parameter may be called "schema" or
-    # "_x".
-    fields: dict[str, Any] = {}
-    for place, parameter in enumerate(signature.parameters.values()):
+def _check_parameters(name: str, signature: inspect.Signature, hints: Mapping[str, object]) -> None:
+    for parameter in signature.parameters.values():
         where = f"tool {name}: parameter {parameter.name!r}"
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            raise ConfigurationError(
+                f"tool {name}: {parameter} can't be described to a model; name each parameter"
+            )
         if parameter.name not in hints:
             raise ConfigurationError(f"{where} has no annotation; a model needs its type")
         hint: Any = hints[parameter.name]
@@ -224,37 +222,6 @@ def _arguments(
         except (PydanticUserError, pydantic_core.SchemaError, TypeError) as error:
             message = f"{where} has a type that JSON can't express: {inspect.formatannotation(hint)}"
             raise ConfigurationError(message) from error
-        info = _described(hint, descriptions.get(parameter.name, ""))
-        default = parameter.default
-        if default is parameter.empty:
-            pass
-        elif default is None or isinstance(default, str | int | float | bool):
-            info["default"] = default
-        else:
-            info["default_factory"] = functools.partial(_same, default)
-        fields[f"argument_{place}"] = (hint, pydantic.Field(alias=parameter.name, **info))
-    return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
-
-
-def _same(value: object) -> object:
-    return value
-
-
-def _described(hint: object, documented: str) -> dict[str, Any]:
-    """Give the description for a field, unless its annotation has one of its own."""
-    notes = getattr(hint, "__metadata__", ())
-    if any(isinstance(note, FieldInfo) and note.description for note in notes):
-        return {}
-    text = next((note for note in notes if isinstance(note, str)), documented)
-    return {"description": text} if text else {}
-
-
-def _schema(arguments: type[pydantic.BaseModel]) -> Mapping[str, JSON]:
-    schema = arguments.model_json_schema()
-    schema.pop("title", None)
-    for part in schema.get("properties", {}).values():
-        part.pop("title", None)
-    return {"type": "object", "properties": {}, **schema}
 
 
 def _type_of(part: JSON) -> str:
@@ -272,11 +239,11 @@ def _type_of(part: JSON) -> str:
 
 def _problem(item: pydantic_core.ErrorDetails) -> str:
     where = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "missing":
+    if item["type"] == "missing_keyword_only_argument":
         return f"{where}: is missing"
-    if item["type"] == "extra_forbidden":
+    if item["type"] == "unexpected_keyword_argument":
         return f"{where}: there is no such argument"
-    if item["type"] in {"json_invalid", "model_type"}:
+    if item["type"] in {"json_invalid", "dict_type", "arguments_type", "unexpected_positional_argument"}:
         return f"the arguments must be one JSON object: {item['msg']}"
     return f"{where}: {item['msg']}; got {cut_middle(repr(item['input']), 50)}"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jeeves_reflexion.cli import task_run
+from jeeves_reflexion.cli import options, task_run
 from jeeves_reflexion.cli.bench_options import (
     executor_options,
     folder_options,
@@ -17,13 +17,6 @@ from jeeves_reflexion.cli.bench_options import (
     recall_options,
     spending_options,
     track_option,
-)
-from jeeves_reflexion.cli.options import (
-    debug_option,
-    embedder_option,
-    endpoint_options,
-    json_option,
-    remember_json,
 )
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 
@@ -62,7 +55,7 @@ GROUP = "jeeves_reflexion.benchmarks"
 @click.option(
     "--model", metavar="NAME", help="The model that answers, judges and reflects where nothing else does."
 )
-@endpoint_options
+@options.endpoint
 @click.option(
     "--arms",
     metavar="A,B",
@@ -77,19 +70,19 @@ GROUP = "jeeves_reflexion.benchmarks"
 @track_option
 @spending_options
 @click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")
-@embedder_option
+@options.embedder
 @recall_options
-@json_option
-@debug_option
+@options.json
+@options.debug
 @click.pass_context
-def bench_tasks(ctx: click.Context, /, **options: object) -> None:
+def bench_tasks(ctx: click.Context, /, **given: object) -> None:
     """Try your own tasks in every arm and see whether lessons help.
 
     TASKS is a file of JSON lines: prompt, and where wanted id, kind, tools, reference, expected_output, metadata. The
     reference reaches evaluators alone. The run's folder holds everything that happened, and a run that was stopped
     goes on with --resume.
     """
-    ctx.exit(task_run.run(task_run.order_of(options), as_json=bool(options["as_json"])))
+    ctx.exit(task_run.run(task_run.order_of(given), as_json=bool(given["as_json"])))
 
 
 class Benchmarks(click.Group):
@@ -148,10 +141,10 @@ def _load(entry: EntryPoint) -> click.Command:
         ) from error
     if not isinstance(command, click.Command):
         raise ConfigurationError(f"the benchmark {entry.name!r} ({entry.value}) is no click command")
-    options = {name: parameter for parameter in command.params for name in parameter.opts}
-    if "--json" in options:
-        options["--json"].callback = options["--json"].callback or remember_json
-    return command if "--debug" in options else debug_option(command)
+    known = {name: parameter for parameter in command.params for name in parameter.opts}
+    if "--json" in known:
+        known["--json"].callback = known["--json"].callback or options.remember_json
+    return command if "--debug" in known else options.debug(command)
 
 
 @click.group(cls=Benchmarks)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jeeves_reflexion.cli.options import COUNT, F, Number, options_of, top_k_option, withhold_option
+from jeeves_reflexion.cli import options
 
 if TYPE_CHECKING:
     from jeeves_reflexion.experiments import Results
@@ -26,16 +26,11 @@ def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...
         raise click.BadParameter(f"{value!r} is no list of whole numbers such as 0,1,2") from None
 
 
-def _tokens(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    try:
-        first, second = (int(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not two whole numbers such as 2000,300") from None
-    if first < 0 or second < 0:
-        raise click.BadParameter("tokens can't be below 0")
-    return first, second
+def _tokens(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    found = None if value is None else numbers(ctx, option, value)
+    if found is not None and (len(found) != 2 or min(found) < 0):
+        raise click.BadParameter(f"{value!r} is not two whole numbers such as 2000,300")
+    return found
 
 
 def cores() -> int:
@@ -43,10 +38,10 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[F], F]:
+def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[options.F], options.F]:
     """Return what adds ``--trials``, ``--seeds``, ``--top-k`` and ``--workers``, with tasks called ``unit``."""
-    return options_of(
-        click.option("--trials", metavar="N", type=COUNT, default=4, help=f"Tries per {unit}."),
+    return options.options_of(
+        click.option("--trials", metavar="N", type=options.COUNT, default=4, help=f"Tries per {unit}."),
         click.option(
             "--seeds",
             metavar="A,B",
@@ -54,11 +49,11 @@ def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Call
             default="0",
             help="By commas; each repeats it all.",
         ),
-        top_k_option(default=k, help="Lessons recalled per try."),
+        options.top_k(default=k, help="Lessons recalled per try."),
         click.option(
             "--workers",
             metavar="N",
-            type=COUNT,
+            type=options.COUNT,
             default=workers,
             show_default="one a core" if callable(workers) else None,
             help=f"{unit.capitalize()}s at a time.",
@@ -66,19 +61,19 @@ def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Call
     )
 
 
-def holdout_option(unit: str) -> Callable[[F], F]:
+def holdout_option(unit: str) -> Callable[[options.F], options.F]:
     """Return what adds ``--holdout``."""
     return click.option(
         "--holdout",
         metavar="SHARE",
-        type=Number(0, 1, max_open=True),
+        type=options.Number(0, 1, max_open=True),
         default=0.0,
         help=f"{unit.capitalize()}s to hold out: no lesson is learned from them, and each is tried once with what was "
         "learned.",
     )
 
 
-folder_options = options_of(
+folder_options = options.options_of(
     click.option(
         "--out",
         type=click.Path(path_type=Path, file_okay=False),
@@ -91,15 +86,15 @@ track_option = click.option(
     type=click.Choice(["mlflow"]),
     help="Also write arms, trials and the report to the tracker that MLFLOW_TRACKING_URI names.",
 )
-spending_options = options_of(
+spending_options = options.options_of(
     click.option(
         "--max-cost",
         metavar="USD",
-        type=Number(min=0, min_open=True),
+        type=options.Number(min=0, min_open=True),
         help="Stop the whole run when so much is spent; it can be resumed.",
     ),
-    click.option("--price-in", metavar="USD", type=Number(min=0), help="Per million input tokens."),
-    click.option("--price-out", metavar="USD", type=Number(min=0), help="Per million output tokens."),
+    click.option("--price-in", metavar="USD", type=options.Number(min=0), help="Per million input tokens."),
+    click.option("--price-out", metavar="USD", type=options.Number(min=0), help="Per million output tokens."),
     click.option(
         "--expected-tokens",
         metavar="IN,OUT",
@@ -107,11 +102,11 @@ spending_options = options_of(
         help="What one try takes, for the estimate before the run.",
     ),
 )
-recall_options = options_of(
+recall_options = options.options_of(
     click.option(
         "--min-similarity",
         metavar="X",
-        type=Number(-1, 1),
+        type=options.Number(-1, 1),
         default=0.3,
         help="Floor of recall, a cosine.",
     ),
@@ -121,9 +116,9 @@ recall_options = options_of(
         default="similarity",
         help="Lessons that are recalled before the others: those of the task itself, of failed attempts, the newest.",
     ),
-    withhold_option,
+    options.withhold,
 )
-cluster_options = options_of(
+cluster_options = options.options_of(
     click.option(
         "--executor",
         type=click.Choice(["local", "ray"]),
@@ -142,7 +137,7 @@ cluster_options = options_of(
         help="A folder that every worker gets a copy of, with your modules in it.",
     ),
 )
-executor_options = options_of(
+executor_options = options.options_of(
     cluster_options,
     click.option(
         "--lessons",
@@ -154,24 +149,24 @@ executor_options = options_of(
 )
 
 
-def check_executor(options: Mapping[str, Any]) -> None:
+def check_executor(given: Mapping[str, Any]) -> None:
     """Raise ``click.UsageError`` for options of a cluster without ``--executor ray``."""
-    if options["executor"] != "ray" and (options["ray_address"] or options["ray_working_dir"]):
+    if given["executor"] != "ray" and (given["ray_address"] or given["ray_working_dir"]):
         raise click.UsageError("--ray-address and --ray-working-dir go with --executor ray")
 
 
-def check_folder(options: Mapping[str, Any]) -> None:
+def check_folder(given: Mapping[str, Any]) -> None:
     """Raise ``click.UsageError`` for ``--resume`` without the folder of a run."""
-    if options["resume"] and options["out"] is None:
+    if given["resume"] and given["out"] is None:
         raise click.UsageError("--resume goes with --out, the folder of the run")
 
 
-def check_prices(options: Mapping[str, Any]) -> tuple[float, float] | None:
+def check_prices(given: Mapping[str, Any]) -> tuple[float, float] | None:
     """Return the prices of input and output in US dollars per million tokens, or None for none.
 
     Raises ``click.UsageError`` for one without the other.
     """
-    first, second = options["price_in"], options["price_out"]
+    first, second = given["price_in"], given["price_out"]
     if (first is None) != (second is None):
         raise click.UsageError("--price-in and --price-out go together")
     return None if first is None else (first, second)

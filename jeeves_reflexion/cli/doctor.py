@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import metadata
 from typing import Final
 
@@ -15,17 +15,11 @@ import anyio.to_thread
 import click
 
 from jeeves_reflexion import __version__
-from jeeves_reflexion.cli.connections import model_at, open_existing, origin_at
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.failures import exit_code
-from jeeves_reflexion.cli.options import (
-    Endpoint,
-    debug_option,
-    endpoint_options,
-    json_option,
-    lessons_option,
-    namespace_option,
-)
+from jeeves_reflexion.cli.models import model_at
 from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.stores import open_existing, origin_at
 from jeeves_reflexion.errors import ReflexionError
 from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.protocols import Message
@@ -41,19 +35,19 @@ _NOT_FOR_USERS: Final = {"all", "demo", "docs", "test"}
 
 
 @click.command()
-@lessons_option
-@namespace_option
+@options.lessons
+@options.namespace
 @click.option(
     "--model", metavar="NAME", help="Ask this model for one word, to see whether it can be reached."
 )
-@endpoint_options
-@json_option
-@debug_option
+@options.endpoint
+@options.json
+@options.debug
 @click.pass_context
 def doctor(
     ctx: click.Context,
     /,
-    endpoint: Endpoint,
+    endpoint: options.Endpoint,
     *,
     address: str | None,
     namespace: str,
@@ -64,34 +58,33 @@ def doctor(
 
     Nothing is written, and no key is ever shown. The exit code is that of the first thing that does not work.
     """
-    place = default_place() if address is None else address
-    found: dict[str, object] = {"version": f"{__version__}, Python {platform.python_version()}"}
-    installed = _extras()
-    found["extras"] = [name for name, there in installed.items() if there]
-    found["not installed"] = [name for name, there in installed.items() if not there]
-    found["embedder"] = _embedder()
+    place, installed = default_place() if address is None else address, _extras()
     failures: list[Exception] = []
-    try:
-        found["lessons"] = anyio.run(_lessons, place, namespace)
-    except (ReflexionError, VectorStoreError) as error:
-        failures.append(error)
-        found["lessons"] = f"{redact(place)}: {error}"
-    found["keys"] = ", ".join(f"{name} is {'set' if os.environ.get(name) else 'not set'}" for name in _KEYS)
-    if model is None:
-        found["model"] = "not asked: name one with --model"
-    else:
+
+    def tried(what: str, look: Callable[..., Awaitable[str]], *given: object) -> str:
         try:
-            found["model"] = anyio.run(_answer, endpoint, model)
-        except ReflexionError as error:
+            return anyio.run(look, *given)
+        except (ReflexionError, VectorStoreError) as error:
             failures.append(error)
-            found["model"] = f"{model}: {error}"
-    found["sandbox"] = _sandbox()
-    found["works"] = not failures
+            return f"{what}: {error}"
+
+    found: dict[str, object] = {
+        "version": f"{__version__}, Python {platform.python_version()}",
+        "extras": [name for name, there in installed.items() if there],
+        "not installed": [name for name, there in installed.items() if not there],
+        "embedder": _embedder(),
+        "lessons": tried(redact(place), _lessons, place, namespace),
+        "keys": ", ".join(f"{name} is {'set' if os.environ.get(name) else 'not set'}" for name in _KEYS),
+        "model": "not asked: name one with --model"
+        if model is None
+        else tried(model, _answer, endpoint, model),
+        "sandbox": _sandbox(),
+    }
     screen = Screen()
     if as_json:
-        screen.document(found)
+        screen.document({**found, "works": not failures})
     else:
-        screen.details({name: value for name, value in found.items() if name != "works"})
+        screen.details(found)
     ctx.exit(exit_code(failures[0]) if failures else 0)
 
 
@@ -141,7 +134,7 @@ async def _lessons(address: str, namespace: str) -> str:
     return f"{redact(address)}: {held}, found by {origin.embedder_name}"
 
 
-async def _answer(endpoint: Endpoint, name: str) -> str:
+async def _answer(endpoint: options.Endpoint, name: str) -> str:
     async with model_at(endpoint, name) as model:
         began = time.perf_counter()
         await model.complete([Message("user", "Answer with the word: ready")])

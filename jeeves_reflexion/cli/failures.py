@@ -8,8 +8,11 @@ import sys
 import traceback
 from typing import Final
 
+import click
+
 from jeeves_reflexion import errors
 from jeeves_reflexion.cli import INTERRUPTED
+from jeeves_reflexion.cli.options import remembered
 from vectorstores import base
 
 CAUGHT: Final = (errors.ReflexionError, base.VectorStoreError, KeyboardInterrupt, OSError)
@@ -40,29 +43,28 @@ class UnusableEndpointError(errors.ConfigurationError):
     """
 
 
-def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
+def report(error: BaseException, ctx: click.Context) -> int:
     """Tell the user of an error and return the exit code: JSON on stdout, else a line on stderr."""
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415 - not for --help
     from jeeves_reflexion.redaction import redact  # noqa: PLC0415
     from jeeves_reflexion.text import visible  # noqa: PLC0415
 
-    if debug:
+    if remembered(ctx, "--debug"):
         sys.stderr.write(visible("".join(traceback.format_exception(error))))
     shown = _cause(error)
-    label = "interrupted" if isinstance(shown, KeyboardInterrupt) else "error"
-    name, message = type(shown).__name__, str(shown)
+    kind, label, message = type(shown).__name__, "error", str(shown)
     # Errors of files and of connections name what they are of; without a name it is standard output.
     of_stdout = (
         isinstance(shown, OSError) and shown.filename is None and not isinstance(shown, ConnectionError)
     )
-    if label == "interrupted":
-        name, message = "Interrupted", message or "the command was stopped"
+    if isinstance(shown, KeyboardInterrupt):
+        kind, label, message = "Interrupted", "interrupted", message or "the command was stopped"
     elif isinstance(shown, OSError):
         file = "standard output" if of_stdout else redact(str(shown.filename))
         message = f"{file:.200}: {shown.strerror}"
-    message = re.sub(r"\[Errno \d+\] ", "", message) or name
-    if as_json and not of_stdout:
-        sys.stdout.write(json.dumps({"error": {"kind": name, "message": message}}) + "\n")
+    message = re.sub(r"\[Errno \d+\] ", "", message) or kind
+    if remembered(ctx, "--json") and not of_stdout:
+        sys.stdout.write(json.dumps({"error": {"kind": kind, "message": message}}) + "\n")
     else:
         Screen().error(message, label=label)
     return exit_code(shown)

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from jeeves_reflexion.cli.options import debug_option
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.errors import ConfigurationError
 
 _AGENT: Final = '''\
@@ -42,7 +42,7 @@ _COMMAND: Final = "jeeves-reflexion bench tasks.jsonl --agent my_agent:answer --
 
 @click.command()
 @click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
-@debug_option
+@options.debug
 def init(folder: Path) -> None:
     """Write a small project into FOLDER: an agent, a reflector and tasks.
 

@@ -7,15 +7,11 @@ from dataclasses import dataclass, field
 import anyio
 import click
 
-from jeeves_reflexion.cli.connections import ProvenModel, model_at, open_or_make
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.lessons.library import Library, over_lessons, short, task_excerpt
-from jeeves_reflexion.cli.options import (
-    Endpoint,
-    dry_run_option,
-    embedder_option,
-    endpoint_options,
-)
+from jeeves_reflexion.cli.models import ProvenModel, model_at
+from jeeves_reflexion.cli.stores import open_or_make
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.loop.learner import Learner
 from jeeves_reflexion.loop.transcripts import Transcript, learn_transcripts, read_transcripts
@@ -39,14 +35,14 @@ from jeeves_reflexion.types import Lesson, Trial
     default=0.8,
     help="The score from 0 to 1 that passes; what passed teaches nothing.",
 )
-@endpoint_options
-@over_lessons(embedder_option, dry_run_option)
+@options.endpoint
+@over_lessons(options.embedder, options.dry_run)
 def learn(
     library: Library,
     files: tuple[str, ...],
     model: str,
     threshold: float,
-    endpoint: Endpoint,
+    endpoint: options.Endpoint,
 ) -> None:
     """Learn from attempts that were made elsewhere.
 
@@ -98,7 +94,7 @@ async def _learn(
     transcripts: list[Transcript],
     model: str,
     threshold: float,
-    endpoint: Endpoint,
+    endpoint: options.Endpoint,
 ) -> None:
     async with (
         model_at(endpoint, model) as answering,

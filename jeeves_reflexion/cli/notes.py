@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import anyio
 import click
 
-from jeeves_reflexion.cli.options import (
-    F,
-    debug_option,
-    gathered,
-    json_option,
-    namespace_option,
-    yes_option,
-)
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.screen import Answers
 from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.summary import counted
+from jeeves_reflexion.summary import counted, when
 from jeeves_reflexion.tasknotes import (
     NoteHistory,
     ReflectionStoreError,
@@ -69,7 +61,7 @@ class Notes(Answers):
         return matches[0]
 
 
-def _over_notes(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+def _over_notes(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F]:
     address_option = click.option(
         "--notes",
         "address",
@@ -77,7 +69,9 @@ def _over_notes(*options: Callable[[Any], Any]) -> Callable[[F], F]:
         help="A SQLite file, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
     )
-    return gathered("answers", Notes, *options, address_option, namespace_option, json_option, debug_option)
+    return options.gathered(
+        "answers", Notes, *more, address_option, options.namespace, options.json, options.debug
+    )
 
 
 @click.group()
@@ -114,7 +108,7 @@ def show(answers: Notes, task: str) -> None:
     )
     for change in found.changes:
         if change.kind != "stored":
-            at = _when(change.at, "%Y-%m-%d %H:%M")
+            at = when(change.at.timestamp(), "%Y-%m-%d %H:%M")
             answers.screen.note(f"{at}  {change.old} -> {change.new}: {change.reason}")
 
 
@@ -143,7 +137,7 @@ def rollback(answers: Notes, task: str, to: int | None) -> None:
 
 @notes.command()
 @click.argument("task")
-@_over_notes(yes_option)
+@_over_notes(options.yes)
 def forget(answers: Notes, task: str) -> None:
     """Remove a task's notes for good, all versions."""
     found = answers.within(lambda store: answers.one(store, task))
@@ -158,7 +152,7 @@ def _row(history: NoteHistory) -> dict[str, str]:
     times = times or [each.reflection.reflected_at for each in history.versions]
     return {
         "id": history.identity[:_SHORT_ID],
-        "date": _when(max(times)) if times else "-",
+        "date": when(max(times).timestamp()) if times else "-",
         "version": f"version {history.current}",
         "reflections": counted(history.run_count, "reflection"),
         "description": abridge(history.description, _EXCERPT) or "(no description)",
@@ -171,7 +165,7 @@ def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str
     current = "current" if number == history.current else ""
     return {
         "version": str(number),
-        "date": _when(version.reflection.reflected_at) if version else "-",
+        "date": when(version.reflection.reflected_at.timestamp()) if version else "-",
         "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
         "runs": counted(len(scores), "run"),
         "state": "taken back" if version and version.withdrawn else current,
@@ -188,7 +182,3 @@ def _document(history: NoteHistory) -> dict[str, object]:
         "run_count": history.run_count,
         "reflection": None if reflection is None else reflection_document(reflection),
     }
-
-
-def _when(moment: datetime.datetime, form: str = "%Y-%m-%d") -> str:
-    return moment.astimezone().strftime(form)

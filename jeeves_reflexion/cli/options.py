@@ -7,7 +7,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -18,14 +18,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
-_JSON = "jeeves_reflexion.cli.json"
-_DEBUG = "jeeves_reflexion.cli.debug"
-
 COUNT: Final = click.IntRange(1, 1_000_000_000)
 """How many of something a command is to find or show; more than that no store can count."""
-
-EmbedderChoice: TypeAlias = str
-"""``auto``, ``minilm``, ``hashing``, or the address of a service, as :meth:`vectorstores.HttpEmbedder.at` takes it."""
 
 
 class Number(click.FloatRange):
@@ -95,25 +89,18 @@ def gathered(name: str, kind: type, *options: Callable[[Any], Any]) -> Callable[
     return add
 
 
-def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
-    def callback(ctx: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - click calls it so
-        ctx.meta[key] = value or ctx.meta.get(key, False)
-        return value
-
-    return callback
+def remembered(ctx: click.Context, flag: str) -> bool:
+    """Whether a flag such as ``--json`` was given, to whichever command of the line."""
+    return bool(ctx.meta.get(f"{__name__}{flag}", False))
 
 
-remember_json = _remember(_JSON)
+def remember(flag: str, ctx: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - as click calls
+    """Have a flag remembered; with its name a callback of click's."""
+    ctx.meta[f"{__name__}{flag}"] = value or remembered(ctx, flag)
+    return value
 
 
-def wants_json(ctx: click.Context) -> bool:
-    """Whether the command was asked to answer machines; errors then are JSON too."""
-    return bool(ctx.meta.get(_JSON, False))
-
-
-def as_debug(ctx: click.Context) -> bool:
-    """Whether errors are shown with their traceback."""
-    return bool(ctx.meta.get(_DEBUG, False))
+remember_json = functools.partial(remember, "--json")
 
 
 def _check_namespace(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -150,14 +137,14 @@ def _prices(_: click.Context, __: click.Parameter, value: str | None) -> dict[st
     return read_prices(value)
 
 
-debug_option = click.option(
+debug = click.option(
     "--debug",
     is_flag=True,
     expose_value=False,
-    callback=_remember(_DEBUG),
+    callback=functools.partial(remember, "--debug"),
     help="Show where an error came from.",
 )
-json_option = click.option(
+json = click.option(
     "--json",
     "as_json",
     is_flag=True,
@@ -165,23 +152,21 @@ json_option = click.option(
     callback=remember_json,
     help="Print one JSON object, errors included.",
 )
-quiet_option = click.option(
-    "--quiet", "-q", is_flag=True, help="Don't show what happens; errors are still shown."
-)
-namespace_option = click.option(
+quiet = click.option("--quiet", "-q", is_flag=True, help="Don't show what happens; errors are still shown.")
+namespace = click.option(
     "--namespace",
     metavar="NS",
     default="default",
     callback=_check_namespace,
     help="Whose lessons: namespaces of one address never see each other's.",
 )
-lessons_option = click.option(
+lessons = click.option(
     "--lessons",
     "address",
     metavar="ADDRESS",
     help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
 )
-embedder_option = click.option(
+embedder = click.option(
     "--embedder",
     type=EmbedderName(["auto", "minilm", "hashing"]),
     default="auto",
@@ -189,25 +174,25 @@ embedder_option = click.option(
     " /embeddings at 'https://HOST/v1?model=NAME&dim=1536'. auto: what an existing store was made with, and for a"
     " new one minilm, or hashing where that is not installed.",
 )
-credit_option = click.option(
+credit = click.option(
     "--credit",
     is_flag=True,
     help="Rank lessons by what they did for earlier attempts, and retire those that harm.",
 )
-withhold_option = click.option(
+withhold = click.option(
     "--withhold",
     metavar="SHARE",
     type=Number(0, 0.5),
     default=0.0,
     help="Withhold each lesson from this share of recalls, by chance, so that what it does is known; means --credit.",
 )
-check_option = click.option(
+check = click.option(
     "--check",
     is_flag=True,
     help="Ask the judge's model of each new lesson whether it would change an attempt; one that would not is written"
     " once more, or dropped.",
 )
-endpoint_options = gathered(
+endpoint = gathered(
     "endpoint",
     Endpoint,
     click.option(
@@ -245,14 +230,14 @@ endpoint_options = gathered(
     ),
     click.option("--stream", is_flag=True, help="Have answers sent as they are written."),
 )
-by_option = click.option(
+by = click.option(
     "--by",
     metavar="NAME",
     default="the command line",
     callback=_one_line,
     help="Who says so; kept in the history.",
 )
-reason_option = click.option(
+reason = click.option(
     "--reason",
     metavar="TEXT",
     default="",
@@ -260,10 +245,12 @@ reason_option = click.option(
     callback=_one_line,
     help="Why; kept in the history.",
 )
-yes_option = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+create = click.option("--create", is_flag=True, help="Make a store where there is none.")
+kind = click.option("--kind", metavar="KIND", help="The kind of the task.")
+yes = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 
 
-def top_k_option(**attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
+def top_k(**attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
     """Return what adds ``--top-k`` as the parameter ``k``."""
     return click.option("--top-k", "k", metavar="N", type=COUNT, **attributes)

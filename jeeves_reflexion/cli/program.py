@@ -8,8 +8,8 @@ from difflib import get_close_matches
 import click
 
 from jeeves_reflexion import __version__
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.failures import CAUGHT, report
-from jeeves_reflexion.cli.options import as_debug, debug_option, wants_json
 from jeeves_reflexion.errors import MissingDependencyError
 
 EXIT_CODES = """\b
@@ -96,11 +96,11 @@ class Program(click.Group):
             stopped = error.__context__
             if not isinstance(stopped, KeyboardInterrupt):  # a "no", or the end of the answers
                 raise
-            ctx.exit(report(stopped, as_json=wants_json(ctx), debug=as_debug(ctx)))
+            ctx.exit(report(stopped, ctx))
         except CAUGHT as error:
             if isinstance(error, BrokenPipeError):  # nobody reads any more, which click ends quietly
                 raise
-            ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
+            ctx.exit(report(error, ctx))
 
 
 @click.group(
@@ -109,7 +109,7 @@ class Program(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="jeeves-reflexion")
-@debug_option
+@options.debug
 def program() -> None:
     """Agents that learn from their own attempts.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
 from itertools import chain
 from typing import Any
 
@@ -13,28 +13,14 @@ import anyio
 import click
 
 from jeeves_reflexion.agents import ReAct, mcp_tools
-from jeeves_reflexion.cli.connections import ProvenModel, credit_of, model_at, open_or_make
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.failures import Interrupted
-from jeeves_reflexion.cli.options import (
-    COUNT,
-    Endpoint,
-    Number,
-    check_option,
-    credit_option,
-    debug_option,
-    embedder_option,
-    endpoint_options,
-    json_option,
-    lessons_option,
-    namespace_option,
-    quiet_option,
-    top_k_option,
-    withhold_option,
-)
+from jeeves_reflexion.cli.models import ProvenModel, model_at
 from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.stores import credit_of, open_or_make
 from jeeves_reflexion.cli.user_code import load, of_user
 from jeeves_reflexion.events import Event, RunFinished
-from jeeves_reflexion.lessons import Check, LessonSettings, ModelCheck, VectorLessonStore
+from jeeves_reflexion.lessons import LessonSettings, ModelCheck
 from jeeves_reflexion.loop.factory import LoopOptions
 from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.loop.reflexion import Reflexion
@@ -50,12 +36,8 @@ class Watch(Trace):
     """The trace of a run on a person's screen; ``address`` is where its lessons are kept, if anywhere."""
 
     def __init__(self, screen: Screen, address: str | None, *, verbose: bool = False) -> None:
-        super().__init__(screen, verbose=verbose)
+        super().__init__(screen.note, verbose=verbose)
         self._address = address
-
-    def opened(self, n_lessons: int) -> None:
-        """Say which store is in use."""
-        self.display.note(f"lessons: {self._address} ({n_lessons} so far)", "dim")
 
     def farewell(self) -> str:
         """Say what an interrupt leaves behind."""
@@ -71,7 +53,7 @@ class Watch(Trace):
         super().__call__(event)
         if isinstance(event, RunFinished) and self._address is not None:
             # It is what "lessons outcome" takes, by somebody who knows better later.
-            self.display.note(f"run: {event.run_id}", "dim")
+            self.note(f"run: {event.run_id}", "dim")
 
 
 def result_document(result: RunResult, address: str | None, namespace: str) -> dict[str, object]:
@@ -95,17 +77,23 @@ def result_document(result: RunResult, address: str | None, namespace: str) -> d
     }
 
 
-def _check(options: Mapping[str, Any]) -> None:
-    if options["address"] is not None and options["no_lessons"]:
+def _check(given: Mapping[str, Any], priced: Collection[str]) -> None:
+    if given["address"] is not None and given["no_lessons"]:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
-    if options["no_lessons"] and (options["credit"] or options["withhold"] or options["check"]):
+    if given["no_lessons"] and (given["credit"] or given["withhold"] or given["check"]):
         raise click.UsageError(
             "--credit, --withhold and --check are about lessons that are kept: they exclude --no-lessons"
         )
-    if options["agent"] is not None and options["mcp"]:
+    if given["agent"] is not None and given["mcp"]:
         raise click.UsageError("--mcp is for the ReAct over --model: an --agent brings its own tools")
-    if not options["task"].strip():
+    if not given["task"].strip():
         raise click.UsageError("the task is empty: say what is asked")
+    if given["quiet"] and given["verbose"]:
+        raise click.UsageError("--quiet and --verbose exclude each other")
+    asked = (given["model"], given["evaluator_model"] or given["model"])
+    unpriced = {kind_and_name(name)[1] for name in asked} - set(priced)
+    if given["budget_usd"] is not None and unpriced:
+        raise click.UsageError(f"--budget-usd needs --prices with {' and '.join(sorted(unpriced))}")
 
 
 def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
@@ -132,7 +120,7 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
     help="The tools of an MCP server, for the ReAct over --model; may be repeated.",
 )
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
-@click.option("--max-attempts", metavar="N", type=COUNT, default=3)
+@click.option("--max-attempts", metavar="N", type=options.COUNT, default=3)
 @click.option(
     "--threshold",
     metavar="X",
@@ -140,120 +128,108 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
     default=0.8,
     help="The score from 0 to 1 that passes.",
 )
-@top_k_option(default=5, help="How many lessons an attempt may recall.")
-@lessons_option
-@namespace_option
+@options.top_k(default=5, help="How many lessons an attempt may recall.")
+@options.lessons
+@options.namespace
 @click.option(
     "--no-lessons", is_flag=True, help="Recall none and keep none; within the run they still count."
 )
-@embedder_option
-@credit_option
-@withhold_option
-@check_option
+@options.embedder
+@options.credit
+@options.withhold
+@options.check
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
     "--budget-usd",
     metavar="USD",
-    type=Number(min=0, min_open=True),
+    type=options.Number(min=0, min_open=True),
     help="Stop before a call that may pass so much; needs --prices.",
 )
 @click.option(
     "--budget-seconds",
     metavar="S",
-    type=Number(min=0, min_open=True),
+    type=options.Number(min=0, min_open=True),
     help="Stop after so long, also in the middle of a call.",
 )
-@endpoint_options
-@json_option
-@quiet_option
+@options.endpoint
+@options.json
+@options.quiet
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
     help="Also show steps, similarities, and the judge's reasons, as they happen.",
 )
-@debug_option
+@options.debug
 @click.pass_context
 def run(
     ctx: click.Context,
     /,
-    endpoint: Endpoint,
-    *,
-    as_json: bool,
-    quiet: bool,
-    **options: Any,  # noqa: ANN401 - one for each option
+    endpoint: options.Endpoint,
+    **given: Any,  # noqa: ANN401 - one for each option
 ) -> None:
     """Try TASK until an attempt passes, with a lesson learned from each one that does not.
 
     The model answers, judges its answer, and writes the lessons. The best answer goes to stdout, what happens
     meanwhile to stderr. With "-" as TASK the task is read from stdin.
     """
-    _check(options)
-    if quiet and options["verbose"]:
-        raise click.UsageError("--quiet and --verbose exclude each other")
-    asked = (options["model"], options["evaluator_model"] or options["model"])
-    unpriced = {kind_and_name(name)[1] for name in asked} - endpoint.prices.keys()
-    if options["budget_usd"] is not None and unpriced:
-        raise click.UsageError(f"--budget-usd needs --prices with {' and '.join(sorted(unpriced))}")
+    _check(given, endpoint.prices)
     # The watch shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
-    agent, address = options["agent"], options["address"]
-    if address is None and not options["no_lessons"]:
-        address = default_place()
-    shown, screen = None if address is None else redact(address), Screen(quiet=quiet)
-    watch = Watch(screen, shown, verbose=options["verbose"])
+    address = default_place() if given["address"] is None else given["address"]
+    if given["no_lessons"]:
+        address = None
+    shown, screen = None if address is None else redact(address), Screen(quiet=given["quiet"])
+    watch = Watch(screen, shown, verbose=given["verbose"])
     try:
-        with nullcontext() if agent is None else of_user(agent):
-            loaded = None if agent is None else load("--agent", agent)
-            result = anyio.run(_run, options, endpoint, address, loaded, watch)
+        with of_user(given["agent"]):
+            agent = None if given["agent"] is None else load("--agent", given["agent"])
+            result = anyio.run(_run, given, endpoint, address, agent, watch)
     except KeyboardInterrupt:
         raise Interrupted(watch.farewell()) from None
-    if as_json:
-        screen.document(result_document(result, shown, options["namespace"]))
+    if given["as_json"]:
+        screen.document(result_document(result, shown, given["namespace"]))
     else:
         screen.result(result.text)
     ctx.exit(0 if result.passed else 1)
 
 
 async def _run(
-    options: Mapping[str, Any],
-    endpoint: Endpoint,
+    given: Mapping[str, Any],
+    endpoint: options.Endpoint,
     address: str | None,
     agent: Any,  # noqa: ANN401 - whatever a user wrote
     watch: Watch,
 ) -> RunResult:
-    async with AsyncExitStack() as open_things:
-        answering = await open_things.enter_async_context(model_at(endpoint, options["model"]))
-        judging = None
-        if options["evaluator_model"] is not None:
-            judging = await open_things.enter_async_context(model_at(endpoint, options["evaluator_model"]))
-        model = ProvenModel(answering)
-        judge = None if judging is None else ProvenModel(judging)
-        check = ModelCheck(judge or model) if options["check"] else None
+    async with AsyncExitStack() as opened:
+
+        async def model_called(name: str) -> ProvenModel:
+            return ProvenModel(await opened.enter_async_context(model_at(endpoint, name)))
+
+        model = await model_called(given["model"])
+        judge = await model_called(given["evaluator_model"]) if given["evaluator_model"] is not None else None
         store = None
         if address is not None:
-            store = await open_things.enter_async_context(_lessons(options, address, check))
-        if store is not None:
+            credit = credit_of(asked=given["credit"], withhold=given["withhold"])
+            check = ModelCheck(judge or model) if given["check"] else None
+            settings = LessonSettings(credit=credit, check=check)
+            store = await opened.enter_async_context(
+                open_or_make(address, given["namespace"], given["embedder"], settings)
+            )
             # A store that can't be used is found out here, before a model has been paid.
-            watch.opened(await store.count())
-        if options["mcp"]:
-            tools = [await open_things.enter_async_context(mcp_tools(server)) for server in options["mcp"]]
+            watch.note(f"lessons: {redact(address)} ({await store.count()} so far)", "dim")
+        if given["mcp"]:
+            tools = [await opened.enter_async_context(mcp_tools(server)) for server in given["mcp"]]
             agent = ReAct(model, list(chain.from_iterable(tools)))
-        budget = Budget(options["budget_tokens"], options["budget_usd"], options["budget_seconds"])
+        budget = Budget(given["budget_tokens"], given["budget_usd"], given["budget_seconds"])
         loop = Reflexion(
             agent,
             model=model,
             evaluator=judge,
             lesson_store=store,
-            max_attempts=options["max_attempts"],
-            threshold=options["threshold"],
-            top_k_lessons=options["k"],
+            max_attempts=given["max_attempts"],
+            threshold=given["threshold"],
+            top_k_lessons=given["k"],
             options=LoopOptions(budget=budget),
         )
-        return await loop.run(options["task"].strip(), session=loop.session(listener=watch))
-
-
-def _lessons(options: Mapping[str, Any], address: str, check: Check | None) -> VectorLessonStore:
-    credit = credit_of(asked=options["credit"], withhold=options["withhold"])
-    settings = LessonSettings(credit=credit, check=check)
-    return open_or_make(address, options["namespace"], options["embedder"], settings)
+        return await loop.run(given["task"].strip(), session=loop.session(listener=watch))

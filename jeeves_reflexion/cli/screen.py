@@ -6,7 +6,6 @@ Text of models and lessons is data: nothing in it may move the cursor, set a tit
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.summary import lift_words, when
 from jeeves_reflexion.text import one_line, visible
 from jeeves_reflexion.types import Lift
 
@@ -45,7 +45,7 @@ def in_words(value: object, name: str = "") -> str:
     if isinstance(value, str | int):
         return one_line(visible(str(value)))
     if isinstance(value, float):
-        return when(value) if name.endswith("_at") else f"{value:.4g}"
+        return when(value, "%Y-%m-%d %H:%M:%S %z") if name.endswith("_at") else f"{value:.4g}"
     if isinstance(value, Lift):
         return lift_words(value)
     if isinstance(value, list | tuple | AbstractSet):
@@ -56,22 +56,6 @@ def in_words(value: object, name: str = "") -> str:
 
 def _fields(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", plain(value))
-
-
-def when(at: float, form: str = "%Y-%m-%d %H:%M:%S %z") -> str:
-    """Return a time of day here, given in seconds since 1970; empty for one that is not known."""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form) if at else ""
-
-
-def lift_words(lift: Lift | None) -> str:
-    """Say a lift in points of score, with its interval and numbers."""
-    if lift is None:
-        return "unknown"
-    of = f"{lift.n_with} with, {lift.n_without} without"
-    if lift.value is None or lift.low is None or lift.high is None:
-        return f"not enough data ({of})"
-    value, low, high = (f"{100 * each:+.0f}" for each in (lift.value, lift.low, lift.high))
-    return f"{value} points ({low} to {high}; {of})"
 
 
 class Screen:

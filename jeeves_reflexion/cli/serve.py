@@ -7,20 +7,10 @@ from dataclasses import dataclass
 
 import click
 
-from jeeves_reflexion.cli.connections import credit_of
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library
-from jeeves_reflexion.cli.lessons.look import create_option
-from jeeves_reflexion.cli.options import (
-    COUNT,
-    credit_option,
-    debug_option,
-    embedder_option,
-    gathered,
-    lessons_option,
-    namespace_option,
-    withhold_option,
-)
-from jeeves_reflexion.errors import MissingDependencyError
+from jeeves_reflexion.cli.stores import credit_of
+from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 
 
@@ -40,7 +30,7 @@ def serve() -> None:
 
 
 @serve.command(short_help="For MCP clients: editors, coding agents, chat applications.")
-@gathered(
+@options.gathered(
     "reach",
     Reach,
     click.option(
@@ -62,7 +52,11 @@ def serve() -> None:
         help="A web page's origin that may call it; may be repeated.  [default: none]",
     ),
     click.option(
-        "--rate", metavar="N", type=COUNT, default=600, help="Requests that each token may make a minute."
+        "--rate",
+        metavar="N",
+        type=options.COUNT,
+        default=600,
+        help="Requests that each token may make a minute.",
     ),
 )
 @click.option(
@@ -70,10 +64,10 @@ def serve() -> None:
     is_flag=True,
     help="Let the client approve, retire, edit and forget. Over HTTP its token says whether it may.",
 )
-@create_option
-@credit_option
-@withhold_option
-@gathered("library", Library, embedder_option, lessons_option, namespace_option, debug_option)
+@options.create
+@options.credit
+@options.withhold
+@options.gathered("library", Library, options.embedder, options.lessons, options.namespace, options.debug)
 def mcp(
     library: Library,
     reach: Reach,
@@ -95,48 +89,47 @@ def mcp(
     if reach.http is not None and library.namespace != "default":
         raise click.UsageError("over HTTP a token says which namespaces: make one with --for NS")
     settings = LessonSettings(credit=credit_of(asked=bool(credit), withhold=withhold))
-
-    def opened(store: VectorLessonStore) -> VectorLessonStore:
-        return VectorLessonStore(store.store, settings=settings)
-
     serving = _over_stdio(library, review=review) if reach.http is None else _over_http(library, reach)
-    library.within(lambda store: serving(opened(store)), create=create)
+    library.within(lambda store: serving(VectorLessonStore(store.store, settings=settings)), create=create)
 
 
 def _over_stdio(library: Library, *, review: bool) -> Callable[[VectorLessonStore], Awaitable[None]]:
     try:
         from jeeves_reflexion.mcp.server import build_server  # noqa: PLC0415 - an optional package
+        from jeeves_reflexion.mcp.tools import LessonTools  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError("an MCP server", "mcp") from error
-    from jeeves_reflexion.mcp.service import RIGHTS, Caller, LessonService  # noqa: PLC0415
+    from jeeves_reflexion.mcp.tokens import RIGHTS, Caller  # noqa: PLC0415
 
     rights = frozenset(RIGHTS if review else RIGHTS[:2])
     caller = Caller("mcp", (library.namespace,), rights)
 
     async def serving(lessons: VectorLessonStore) -> None:
-        await build_server(LessonService(lessons), lambda: caller, review=review).run_stdio_async()
+        await build_server(LessonTools(lessons, lambda: caller), review=review).run_stdio_async()
 
     return serving
 
 
 def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], Awaitable[None]]:
     try:
-        from jeeves_reflexion.mcp import http  # noqa: PLC0415 - optional packages
+        from jeeves_reflexion.cli.listener import listen, server_of, url_of  # noqa: PLC0415 - optional packages
+        from jeeves_reflexion.mcp.http import PATH, hosts_at, http_app  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError("an MCP server", "mcp") from error
-    from jeeves_reflexion.mcp.service import LessonService  # noqa: PLC0415
     from jeeves_reflexion.mcp.tokens import Tokens  # noqa: PLC0415
 
-    address = str(reach.http)
-    listening = http.listen(address)
-    door = http.door_at(listening, address, reach.allow_host, reach.allow_origin, reach.rate)
+    host, _, port = str(reach.http).rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"{reach.http!r} is no address: say HOST:PORT, such as 127.0.0.1:8765")
+    listening = listen(host.removeprefix("[").removesuffix("]"), int(port))
+    hosts = hosts_at(listening, host, reach.allow_host)
 
     async def serving(lessons: VectorLessonStore) -> None:
         tokens = Tokens(lessons.store)
         if not await tokens.all():
             library.screen.note('nobody has a token yet: "jeeves-reflexion tokens make NAME" makes one')
-        library.screen.note(f"serving {library.shown} at {http.url_of(listening)}")
-        app = http.http_app(LessonService(lessons), tokens, door)
-        await http.http_server(app).serve(sockets=[listening])
+        library.screen.note(f"serving {library.shown} at {url_of(listening)}{PATH}")
+        app = http_app(lessons, tokens, hosts=hosts, origins=reach.allow_origin, per_minute=reach.rate)
+        await server_of(app).serve(sockets=[listening])
 
     return serving

@@ -17,8 +17,9 @@ import click
 
 from jeeves_reflexion.agents import ReAct
 from jeeves_reflexion.cli.bench_options import check_executor, check_folder, check_prices, tracked
-from jeeves_reflexion.cli.connections import embedder_for, model_at
 from jeeves_reflexion.cli.failures import Interrupted
+from jeeves_reflexion.cli.models import model_at
+from jeeves_reflexion.cli.stores import embedder_for
 from jeeves_reflexion.cli.user_code import load, of_user
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators import Judge

@@ -8,16 +8,15 @@ from typing import TypeVar
 
 import click
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library
-from jeeves_reflexion.cli.options import debug_option, gathered, json_option, lessons_option
-from jeeves_reflexion.cli.screen import when
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.mcp.service import RIGHTS, Right
-from jeeves_reflexion.mcp.tokens import Tokens
+from jeeves_reflexion.mcp.tokens import RIGHTS, Right, Tokens
+from jeeves_reflexion.summary import when
 
 T = TypeVar("T")
 
-_of_address = gathered("library", Library, lessons_option, json_option, debug_option)
+_of_address = options.gathered("library", Library, options.lessons, options.json, options.debug)
 
 
 @click.group()
@@ -29,11 +28,7 @@ def tokens() -> None:
 
 
 def _within(library: Library, work: Callable[[Tokens], Awaitable[T]]) -> T:
-    library.namespace = library.namespace or "default"
-    try:
-        return library.within(lambda store: work(Tokens(store.store)))
-    finally:
-        library.namespace = ""
+    return library.within(lambda store: work(Tokens(store.store)))
 
 
 @tokens.command(short_help="Make a token for a client.")
@@ -74,7 +69,7 @@ def list_(library: Library) -> None:
     rows = [
         {
             "name": each.name,
-            "date": when(each.created_at, "%Y-%m-%d"),
+            "date": when(each.created_at),
             "rights": ", ".join(each.rights),
             "namespaces": ", ".join(each.namespaces),
         }

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlencode
 
 import anyio
 import click
 
-from jeeves_reflexion.cli.connections import existing, open_existing
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library
-from jeeves_reflexion.cli.options import (
-    debug_option,
-    embedder_option,
-    gathered,
-    lessons_option,
-    namespace_option,
-)
-from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.stores import existing, open_existing
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.text import one_line
 
@@ -40,16 +35,16 @@ from jeeves_reflexion.text import one_line
     multiple=True,
     help="Let other machines in, which know this one by NAME; may be repeated.",
 )
-@gathered(
+@options.gathered(
     "library",
     Library,
-    lessons_option,
-    namespace_option,
-    embedder_option,
+    options.lessons,
+    options.namespace,
+    options.embedder,
     click.option(
         "--by", metavar="NAME", default="the page", help="Who changes lessons here; kept in the history."
     ),
-    debug_option,
+    options.debug,
 )
 def ui(
     library: Library,
@@ -65,9 +60,9 @@ def ui(
     least 16 ASCII characters, is used where it is set. Other machines are let in with --public alone.
     """
     try:
-        from jeeves_reflexion.web.access import Access, is_loopback  # noqa: PLC0415 - optional packages
-        from jeeves_reflexion.web.app import Shown  # noqa: PLC0415
-        from jeeves_reflexion.web.server import serve  # noqa: PLC0415
+        from jeeves_reflexion.cli.listener import listen, server_of, url_of  # noqa: PLC0415 - optional packages
+        from jeeves_reflexion.web.access import Access, is_loopback  # noqa: PLC0415
+        from jeeves_reflexion.web.app import Shown, make_app  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise MissingDependencyError("the page", "web") from error
     if not is_loopback(host) and not names:
@@ -79,11 +74,11 @@ def ui(
         existing(address)  # a slip is told here, and not by the page
     opening = partial(open_existing, address, namespace, library.embedder)
     shown = Shown(opening, library.shown, namespace, runs, one_line(library.by))
-    screen = Screen()
-
-    def started(url: str) -> None:
-        screen.result(url)
-        screen.note("Open this address in a browser. Ctrl-C ends it.")
-
     own = f"[{host}]" if ":" in host else host
-    anyio.run(partial(serve, shown, Access(names or (own,)), host=host, port=port, started=started))
+    access = Access(names or (own,))
+    with closing(listen(host, port)) as listening:
+        # Live pages never end by themselves, and nobody waits for another answer once the server is to end.
+        server = server_of(make_app(shown, access, stopping=lambda: server.should_exit))
+        library.screen.result(f"{url_of(listening, access.names[0])}/?{urlencode({'token': access.token})}")
+        library.screen.note("Open this address in a browser. Ctrl-C ends it.")
+        anyio.run(server.serve, [listening])

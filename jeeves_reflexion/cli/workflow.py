@@ -16,8 +16,8 @@ import anyio
 import click
 
 from jeeves_reflexion import events
-from jeeves_reflexion.cli.connections import key_of, model_at
-from jeeves_reflexion.cli.options import Endpoint, debug_option, endpoint_options, json_option, quiet_option
+from jeeves_reflexion.cli import options
+from jeeves_reflexion.cli.models import key_of, model_at
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.events import Event
@@ -45,22 +45,22 @@ def workflow() -> None:
     help='The state to begin with: a JSON object, "@" and the name of a file with one, or "-" for stdin.',
 )
 @click.option("--model", metavar="NAME", help="Ask this model, whichever the file names.")
-@endpoint_options
+@options.endpoint
 @click.option(
     "--allow-weaker",
     is_flag=True,
     help="Run code also where this machine can't isolate it, under resource limits alone.",
 )
-@json_option
-@quiet_option
-@debug_option
+@options.json
+@options.quiet
+@options.debug
 @click.pass_context
 def run(
     ctx: click.Context,
     /,
     file: Path,
     state: str,
-    endpoint: Endpoint,
+    endpoint: options.Endpoint,
     *,
     as_json: bool,
     quiet: bool,
@@ -82,8 +82,8 @@ def run(
 
 @workflow.command(short_help="Say whether a workflow file can work, without running it.")
 @click.argument("file", type=_FILE)
-@json_option
-@debug_option
+@options.json
+@options.debug
 def check(file: Path, *, as_json: bool) -> None:
     """Check FILE: its keys, values, templates, schemas and routes. The first problem is an error with its line."""
     loaded = Workflow.load(file)
@@ -124,7 +124,7 @@ def _read_state(given: str) -> Mapping[str, JSON]:
 async def _run(
     loaded: Workflow,
     state: Mapping[str, JSON],
-    endpoint: Endpoint,
+    endpoint: options.Endpoint,
     screen: Screen,
     *,
     model: str | None,

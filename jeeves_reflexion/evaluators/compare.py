@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast, get_args
 
+from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.judge import (
     OUTPUT_TOKENS,
@@ -19,7 +20,6 @@ from jeeves_reflexion.evaluators.judge import (
     object_schema,
     task_parts,
 )
-from jeeves_reflexion.evaluators.panel import side_by_side
 from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list, field_text, share
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.replies import agreed, reading_of
@@ -74,7 +74,10 @@ class Comparison:
     """
 
     def __init__(self, model: ChatModel, *, against: Against = "reference", prior: str | None = None) -> None:
-        check_terms(against)
+        if against not in get_args(Against):
+            raise ConfigurationError(
+                f"against must be one of {', '.join(get_args(Against))}, not {against!r}"
+            )
         self.against = against
         self.prior = prior
         self._model = model
@@ -129,12 +132,6 @@ class Comparison:
             read,
         )
         return replace(opinion, usage=usage)
-
-
-def check_terms(against: object = "reference") -> None:
-    """Raise :class:`ConfigurationError` unless this is what a :class:`Comparison` compares with."""
-    if against not in get_args(Against):
-        raise ConfigurationError(f"against must be one of {', '.join(get_args(Against))}, not {against!r}")
 
 
 def _read(text: str, shown: Sequence[str], *, swapped: bool) -> Compared:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.compare import check_terms
-from jeeves_reflexion.evaluators.function import FunctionCheck
-from jeeves_reflexion.evaluators.regex import RegexCheck
-from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.values import check_share, is_number
 
 Kind: TypeAlias = Literal["llm", "regex", "function", "compare"]
@@ -78,8 +73,8 @@ class QualityCriterion:
       ``timeout`` in seconds (60)
     - ``compare``: ``against`` (``reference`` or ``prior``), see :class:`~jeeves_reflexion.evaluators.Comparison`
 
-    A configuration that is given is checked at once; what is missing is noticed when an evaluator is made of the
-    criterion. Raises :class:`ConfigurationError`.
+    The configuration is checked when an evaluator is made of the criterion, the rest at once. Raises
+    :class:`ConfigurationError`.
     """
 
     name: str
@@ -104,8 +99,6 @@ class QualityCriterion:
                 f"{label}: evaluator_config must be a dict, not {self.evaluator_config!r}"
             )
         self.description = self.description or DESCRIPTIONS.get(self.name, self.name)
-        if self.evaluator_config:
-            check_of(self.name, self.evaluator, self.evaluator_config)
 
 
 def criteria_for(kind: str | None) -> list[QualityCriterion]:
@@ -140,36 +133,3 @@ def as_criteria(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigurationError(f"there are two criteria of the name {', '.join(twice)}")
     return made
-
-
-def _nothing() -> None:
-    """What a judge is configured by."""
-
-
-_MAKERS: Mapping[str, Callable[..., Evaluator | None]] = {
-    "llm": _nothing,
-    "regex": RegexCheck,
-    "function": FunctionCheck,
-    "compare": check_terms,
-}
-_NEEDED = {"regex": "pattern", "function": "function"}
-
-
-def check_of(name: str, kind: str, config: Mapping[str, Any]) -> Evaluator | None:
-    """Make the evaluator of a criterion of the kind ``regex`` or ``function``; of the others, check the configuration.
-
-    Raises :class:`ConfigurationError`, naming the criterion.
-    """
-    make = _MAKERS[kind]
-    if kind in _NEEDED and _NEEDED[kind] not in config:
-        raise ConfigurationError(f"criterion {name!r}: evaluator_config needs {_NEEDED[kind]!r}")
-    known = [*inspect.signature(make).parameters]
-    if unknown := sorted(str(key) for key in config if key not in known):
-        raise ConfigurationError(
-            f"criterion {name!r}: evaluator_config has {', '.join(unknown)}; known for the kind {kind} are: "
-            f"{', '.join(known) or 'none'}"
-        )
-    try:
-        return make(**config)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"criterion {name!r}: {error}") from error

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from string import Template
 
+from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.compare import Comparison
-from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria, check_of
+from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
 from jeeves_reflexion.evaluators.function import FunctionCheck
 from jeeves_reflexion.evaluators.judge import (
     OUTPUT_TOKENS,
@@ -24,7 +26,8 @@ from jeeves_reflexion.evaluators.judge import (
     material,
     object_schema,
 )
-from jeeves_reflexion.evaluators.panel import median_of, side_by_side
+from jeeves_reflexion.evaluators.panel import median_of
+from jeeves_reflexion.evaluators.regex import RegexCheck
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling
@@ -127,17 +130,20 @@ class CriteriaEvaluator:
     ) -> tuple[list[QualityCriterion], dict[str, Evaluator]]:
         """Sort the criteria by how they are measured: those to ask the judge about, and the rest by name."""
         asked = [one for one in criteria if one.evaluator == "llm"]
-        checks: dict[str, Evaluator] = {}
         needy = [one.name for one in criteria if one.evaluator in {"llm", "compare"}]
         if needy and self.model is None:
             raise ConfigurationError(
                 f"a model is needed to judge {', '.join(needy)}: pass model=, or criteria that functions check"
             )
-        for one in criteria:
-            if one.evaluator == "compare" and self.model is not None:
-                checks[one.name] = Comparison(self.model, prior=self.prior, **one.evaluator_config)
-            elif (check := check_of(one.name, one.evaluator, one.evaluator_config)) is not None:
-                checks[one.name] = check
+        makers: dict[str, Callable[..., Evaluator | None]] = {
+            "llm": lambda: None,
+            "regex": RegexCheck,
+            "function": FunctionCheck,
+        }
+        if self.model is not None:
+            makers["compare"] = functools.partial(Comparison, self.model, prior=self.prior)
+        made = {one.name: _made(one, makers[one.evaluator]) for one in criteria}
+        checks = {name: check for name, check in made.items() if check is not None}
         if self._external is not None:
             if any(one.name == EXTERNAL for one in criteria):
                 raise ConfigurationError(f"a criterion can't be called {EXTERNAL!r} beside external=")
@@ -214,6 +220,15 @@ class CriteriaEvaluator:
         return [Message("system", system), Message("user", f"{shown}\n\n{question}")]
 
 
+def _made(criterion: QualityCriterion, make: Callable[..., Evaluator | None]) -> Evaluator | None:
+    try:
+        inspect.signature(make).bind(**criterion.evaluator_config)
+        return make(**criterion.evaluator_config)
+    except (TypeError, ConfigurationError) as error:
+        kind = f"evaluator_config of the kind {criterion.evaluator}"
+        raise ConfigurationError(f"criterion {criterion.name!r}: {kind}: {error}") from error
+
+
 async def _named(name: str, check: Evaluator, task: Task, attempt: Attempt) -> dict[str, Evaluation]:
     return {name: await check(task, attempt)}
 
@@ -237,11 +252,15 @@ def _schema(criteria: Sequence[QualityCriterion]) -> Mapping[str, JSON]:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A criterion and the verdict by it; ``applies`` is false where there was nothing to measure it by."""
+    """A criterion and the verdict by it.
+
+    ``applies`` is false where there was nothing to measure it by, ``external`` says that it has a veto and no weight.
+    """
 
     criterion: QualityCriterion
     verdict: Evaluation
     applies: bool = True
+    external: bool = False
 
     @property
     def holds(self) -> bool | None:
@@ -249,15 +268,32 @@ class Scored:
 
         A check that says ``passed=False`` itself is believed, unless the threshold of 0 says that it never vetoes.
         """
+        if self.external and self.verdict.passed is not None:
+            return self.verdict.passed
         if self.verdict.score is None:
             return None
         own = self.criterion.threshold == 0 or self.verdict.passed is not False
         return own and reaches(self.verdict.score, self.criterion.threshold)
 
     @property
-    def certain(self) -> bool:
-        """Whether no model was asked for the verdict."""
-        return self.criterion.evaluator in {"regex", "function"}
+    def issues(self) -> tuple[str, ...]:
+        """What is wrong, in its judge's words alone: where it says nothing, neither do we."""
+        verdict = self.verdict
+        if verdict.issues or self.holds is not False:
+            return verdict.issues
+        if verdict.errors:
+            return tuple(f"{error.path}: {error.message}" for error in verdict.errors)
+        return (abridge(verdict.rationale, _SAID),) if verdict.rationale.strip() else ()
+
+    def __str__(self) -> str:
+        score, holds = self.verdict.score, self.holds
+        state = "no score" if score is None else f"{score:.2f}"
+        if holds is False:
+            state += f", below its threshold {self.criterion.threshold:g}"
+        if self.external:
+            state = "refuses the text" if holds is False else "no objection" if holds else state
+        state = state if self.applies else "left out"
+        return f"{self.criterion.name} ({state}): {self.verdict.rationale}".removesuffix(": ")
 
 
 def reaches(score: float, threshold: float) -> bool:
@@ -275,82 +311,44 @@ def weighted(scores: Sequence[tuple[float, float]]) -> float:
 
 def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | None = None) -> Evaluation:
     """Return the verdict on the whole; see :class:`CriteriaEvaluator`."""
-    counted = [one for one in scored if one.applies]
-    unknown = [one.criterion.name for one in counted if one.holds is None]
-    certain = [one.criterion.name for one in counted if one.certain and one.holds is False]
-    accepted = None if external is None else _accepts(external, threshold)
-    if external is not None and accepted is None:
-        unknown.append(EXTERNAL)
-    elif accepted is False:
-        certain.append(EXTERNAL)
+    shown = [*scored]
+    if external is not None:
+        validator = QualityCriterion(EXTERNAL, threshold=threshold, evaluator="function")
+        shown.append(Scored(validator, external, external=True))
+    parts = [one for one in shown if one.applies]
+    verdicts = [one.verdict for one in parts]
+    counted = [one for one in parts if not one.external]
+    unknown = [one.criterion.name for one in parts if one.holds is None]
     score = None
+    confidence = 0.0
     if counted and not unknown:
         score = weighted([(one.criterion.weight, one.verdict.score or 0.0) for one in counted])
+        confidence = weighted([(one.criterion.weight, one.verdict.confidence or 0.0) for one in counted])
     passed: bool | None = None
-    if certain:
+    # What no model was asked for refuses the text also where the rest is not known.
+    if any(one.holds is False and one.criterion.evaluator in {"regex", "function"} for one in parts):
         passed = False
     elif score is not None:
         passed = reaches(score, threshold) and all(one.holds for one in counted)
-    named = len(scored) + (external is not None) > 1
-    parts = [(one.criterion.name, one.verdict, one.holds) for one in scored if one.applies]
-    if external is not None:
-        parts.append((EXTERNAL, external, accepted))
-    verdicts = [verdict for _, verdict, _ in parts]
+    lines = [f"could not be scored: {', '.join(unknown)}"] if unknown else []
     return Evaluation(
         score,
         passed=passed,
-        rationale=_rationale(scored, unknown, external, accepted=accepted),
+        rationale="\n".join((*lines, *map(str, shown))),
         criteria_scores={
             one.criterion.name: one.verdict.score for one in counted if one.verdict.score is not None
         },
         issues=_distinct(
-            f"{name}: {issue}" if named else issue
-            for name, verdict, holds in parts
-            for issue in _issues(verdict, holds=holds)
+            f"{one.criterion.name}: {issue}" if len(shown) > 1 else issue
+            for one in parts
+            for issue in one.issues
         ),
         suggestions=_distinct(text for verdict in verdicts for text in verdict.suggestions),
         errors=tuple(error for verdict in verdicts for error in verdict.errors),
-        confidence=_confidence(counted, unknown),
-        usage=sum((one.verdict.usage for one in scored), NO_USAGE if external is None else external.usage),
+        confidence=confidence,
+        usage=sum((one.verdict.usage for one in shown), NO_USAGE),
         quotes_gold=frozenset[str]().union(*(verdict.quotes_gold for verdict in verdicts)),
     )
-
-
-def _accepts(verdict: Evaluation, threshold: float) -> bool | None:
-    if verdict.passed is not None or verdict.score is None:
-        return verdict.passed
-    return reaches(verdict.score, threshold)
-
-
-def _issues(verdict: Evaluation, *, holds: bool | None) -> tuple[str, ...]:
-    """Return what is wrong by a verdict, in its judge's words alone: where it says nothing, neither do we."""
-    if verdict.issues or holds is not False:
-        return verdict.issues
-    if verdict.errors:
-        return tuple(f"{error.path}: {error.message}" for error in verdict.errors)
-    return (abridge(verdict.rationale, _SAID),) if verdict.rationale.strip() else ()
-
-
-def _confidence(counted: Sequence[Scored], unknown: Sequence[str]) -> float:
-    """Return the weighted mean of the confidences; 0.0 where anything is not known."""
-    if unknown or not counted:
-        return 0.0
-    return weighted([(one.criterion.weight, one.verdict.confidence or 0.0) for one in counted])
-
-
-def _rationale(
-    scored: Sequence[Scored], unknown: Sequence[str], external: Evaluation | None, *, accepted: bool | None
-) -> str:
-    lines = [f"could not be scored: {', '.join(unknown)}"] if unknown else []
-    for one in scored:
-        amount = "no score" if one.verdict.score is None else f"{one.verdict.score:.2f}"
-        veto = f", below its threshold {one.criterion.threshold:g}" if one.holds is False else ""
-        state = f"{amount}{veto}" if one.applies else "left out"
-        lines.append(f"{one.criterion.name} ({state}): {one.verdict.rationale}".removesuffix(": "))
-    if external is not None:
-        state = " (refuses the text)" if accepted is False else ""
-        lines.append(f"{EXTERNAL}{state}: {external.rationale}".removesuffix(": "))
-    return "\n".join(lines)
 
 
 def _distinct(texts: Iterable[str]) -> tuple[str, ...]:

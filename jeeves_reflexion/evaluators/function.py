@@ -89,12 +89,11 @@ class RewardEvaluator:
         value = attempt.metadata.get(self.key)
         if value is None and attempt.error:
             return Evaluation(None, passed=False, rationale=f"it ended before any reward: {attempt.error}")
-        if isinstance(value, bool):
-            return Evaluation(
-                float(value), passed=value, rationale=f"the environment says {self.key}={value}"
-            )
         if isinstance(value, int | float) and 0.0 <= value <= 1.0:
-            return Evaluation(float(value), rationale=f"the environment says {self.key}={value}")
+            passed = value if isinstance(value, bool) else None
+            return Evaluation(
+                float(value), passed=passed, rationale=f"the environment says {self.key}={value}"
+            )
         return Evaluation(None, rationale=f"the environment gave no {self.key} in [0, 1]: {value!r}")
 
 
@@ -129,16 +128,13 @@ class FunctionCheck:
                 if (found := hopeless(error)) is not None:
                     raise found from error
                 return _unchecked(one_line(described(error)))
-            return _complete(verdict)
+            score, passed, confidence = verdict.score, verdict.passed, verdict.confidence
+            return replace(
+                verdict,
+                score=float(passed) if score is None and passed is not None else score,
+                confidence=1.0 if confidence is None else confidence,
+            )
         return _unchecked(f"it took longer than {self._timeout:g} s")
-
-
-def _complete(verdict: Evaluation) -> Evaluation:
-    """Return a function's verdict with a score where it said no more than yes or no, and with a confidence."""
-    score = verdict.score
-    if score is None and verdict.passed is not None:
-        score = float(verdict.passed)
-    return replace(verdict, score=score, confidence=1.0 if verdict.confidence is None else verdict.confidence)
 
 
 def _unchecked(why: str) -> Evaluation:

@@ -1,18 +1,12 @@
-"""Calls at the same time, and the median of several verdicts on one text."""
+"""The median of several verdicts on one text."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-import anyio
-
-from jeeves_reflexion.errors import first_of, hopeless
 from jeeves_reflexion.types import NO_USAGE, Evaluation
-
-T = TypeVar("T")
 
 
 def median_of(verdicts: Sequence[Evaluation]) -> Evaluation:
@@ -52,23 +46,3 @@ def median_of(verdicts: Sequence[Evaluation]) -> Evaluation:
         usage=usage,
         quotes_gold=gold,
     )
-
-
-async def side_by_side(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Make calls concurrently and return what they return, in their order.
-
-    The first that raises cancels the others. Its error is raised as itself, outside of the task group's own group;
-    where several raise, one that no retry would mend (``HOPELESS``) comes before the others.
-    """
-    results: dict[int, T] = {}
-
-    async def make(place: int) -> None:
-        results[place] = await calls[place]()
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            for place in range(len(calls)):
-                tasks.start_soon(make, place)
-    except ExceptionGroup as group:
-        raise (hopeless(group) or first_of(group)) from group
-    return [results[place] for place in range(len(calls))]

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 
 import anyio
 
@@ -14,43 +13,37 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
-_FLAGS = {
-    name: getattr(re, name)
-    for name in ("A", "ASCII", "I", "IGNORECASE", "M", "MULTILINE", "S", "DOTALL", "X", "VERBOSE")
-}
 _BACKTRACKS = re.compile(r"[*+?{|]")
 # An interpreter of its own: matching holds the GIL, so that no thread could be timed out, nor an event loop go on.
 _SEARCH = """
 import json, re, sys
-pattern, flags, text = json.load(sys.stdin)
-print(int(re.search(pattern, text, flags) is not None))
+pattern, text = json.load(sys.stdin)
+print(int(re.search(pattern, text) is not None))
 """
 
 
 class RegexCheck:
     """Looks for a pattern in the output: 1.0 where it is found, or with ``must_match=False`` where it is not, else 0.0.
 
-    ``flags`` are names of :mod:`re` (``IGNORECASE`` or ``I``, ...). ``message`` is the issue where the output is
-    not as wanted. A pattern that could backtrack is matched in a process of its own (some 20 ms), which is ended after
-    ``timeout`` seconds: then the output can't be scored. Raises :class:`ConfigurationError` for a pattern that is none.
+    Flags stand in the pattern: ``(?im)``. ``message`` is the issue where the output is not as wanted. A pattern that
+    could backtrack is matched in a process of its own (some 20 ms), which is ended after ``timeout`` seconds: then the
+    output can't be scored. Raises :class:`ConfigurationError` for a pattern that is none.
     """
 
     def __init__(
         self,
         pattern: str,
         *,
-        flags: str | Sequence[str] = (),
         must_match: bool = True,
         message: str = "",
         timeout: float = 5.0,
     ) -> None:
-        self._flags = _flags_of(flags)
+        if not isinstance(pattern, str):
+            raise ConfigurationError(f"the pattern must be a text, not {pattern!r}")
         try:
-            self._pattern = re.compile(pattern, self._flags)
-        except (re.error, TypeError, ValueError, RecursionError, OverflowError) as error:
+            self._pattern = re.compile(pattern)
+        except (re.error, ValueError, RecursionError, OverflowError) as error:
             raise ConfigurationError(f"the pattern {pattern!r} is no regular expression: {error}") from error
-        if not isinstance(self._pattern.pattern, str):
-            raise ConfigurationError(f"the pattern {pattern!r} must be a text, not bytes")
         if not timeout > 0:
             raise ConfigurationError(f"timeout must be above 0 seconds, not {timeout!r}")
         self._wanted = bool(must_match)
@@ -73,7 +66,7 @@ class RegexCheck:
         """Look for the pattern; a text says why that was not possible."""
         if not _BACKTRACKS.search(self._pattern.pattern) or not _has_interpreter():
             return self._pattern.search(text) is not None
-        material = json.dumps([self._pattern.pattern, self._flags, text]).encode()
+        material = json.dumps([self._pattern.pattern, text]).encode()
         command = [sys.executable, "-I", "-S", "-c", _SEARCH]
         with anyio.move_on_after(self._timeout):
             try:
@@ -87,13 +80,3 @@ class RegexCheck:
 def _has_interpreter() -> bool:
     # A frozen program is its own sys.executable, and would be started a second time.
     return bool(sys.executable) and not getattr(sys, "frozen", False)
-
-
-def _flags_of(names: str | Sequence[str]) -> int:
-    flags = 0
-    for name in [names] if isinstance(names, str) else names:
-        flag = _FLAGS.get(name.upper().removeprefix("RE.")) if isinstance(name, str) else None
-        if flag is None:
-            raise ConfigurationError(f"unknown flag {name!r} of a pattern: known are {', '.join(_FLAGS)}")
-        flags |= int(flag)
-    return flags

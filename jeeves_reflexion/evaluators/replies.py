@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from jeeves_reflexion.evaluators.scores import ParsedScore, Quotations, parse_fields, parse_score
+from jeeves_reflexion.evaluators.scores import ParsedScore, Quotations, parse_fields, read_score
+from jeeves_reflexion.models.fields import BULLET, items, listed
 from jeeves_reflexion.models.replies import Stated, agreed, prose, reading_of, unwrapped
-from jeeves_reflexion.models.sections import BULLET, items, listed
 from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON, Evaluation
 from jeeves_reflexion.values import is_number
@@ -42,11 +42,9 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
     text = unwrapped(answer(text))
     whole, own = _sections(text), _sections(prose(text, inline=True))
     said = "\n".join(whole["said"])
-    strict = parsed = parse_score(said, shown=shown, in_json=in_json)
-    if strict.score is None:
-        parsed = parse_score(said, clamp=True, shown=shown, in_json=in_json)
+    parsed = read_score(said, shown=shown, in_json=in_json)
     if parsed.fields is not None:
-        return _settled(_of_fields(parsed.fields), strict, parsed)
+        return _of_fields(parsed)
     rationale = [*whole["rationale"], *whole[""], *whole["score"], *whole["confidence"][1:]]
     evaluation = Evaluation(
         None,
@@ -55,29 +53,30 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
         suggestions=items(own["suggestions"]),
         confidence=share("".join(own["confidence"][:1])),
     )
-    return _settled(evaluation, strict, parsed)
+    return _settled(evaluation, parsed)
 
 
-def _of_fields(fields: Mapping[str, JSON]) -> Evaluation:
-    return Evaluation(
+def _of_fields(parsed: ParsedScore) -> Evaluation:
+    fields = parsed.fields or {}
+    evaluation = Evaluation(
         None,
         rationale=field_text(fields, "rationale", "reason", "justification", "explanation"),
         issues=field_list(fields, "issues"),
         suggestions=field_list(fields, "suggestions"),
         confidence=share(fields.get("confidence")),
     )
+    return _settled(evaluation, parsed)
 
 
-def _settled(evaluation: Evaluation, strict: ParsedScore, parsed: ParsedScore) -> Evaluation:
+def _settled(evaluation: Evaluation, parsed: ParsedScore) -> Evaluation:
     if parsed.score is None:
         return _unread(parsed.problem)
     confidence = UNSTATED_CONFIDENCE if evaluation.confidence is None else evaluation.confidence
-    if strict.score is not None:
-        return replace(evaluation, score=parsed.score, confidence=confidence)
-    said = f"{evaluation.rationale} ({strict.problem}: taken as {parsed.score:g})".strip()
-    return replace(
-        evaluation, score=parsed.score, rationale=said, confidence=min(confidence, CLAMPED_CONFIDENCE)
-    )
+    rationale = evaluation.rationale
+    if parsed.problem:
+        rationale = f"{rationale} ({parsed.problem}: taken as {parsed.score:g})".strip()
+        confidence = min(confidence, CLAMPED_CONFIDENCE)
+    return replace(evaluation, score=parsed.score, rationale=rationale, confidence=confidence)
 
 
 def _unread(problem: str) -> Evaluation:
@@ -126,11 +125,7 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
 
 def _of_part(part: JSON) -> Evaluation:
     fields = part if isinstance(part, Mapping) else {"score": part}
-    fields = {key.strip().lower(): value for key, value in fields.items()}
-    strict = parse_fields(fields)
-    return _settled(
-        _of_fields(fields), strict, strict if strict.score is not None else parse_fields(fields, clamp=True)
-    )
+    return _of_fields(parse_fields({key.strip().lower(): value for key, value in fields.items()}))
 
 
 def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:

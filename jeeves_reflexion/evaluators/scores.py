@@ -71,7 +71,10 @@ _HUGE = 1e12
 
 @dataclass(frozen=True, slots=True)
 class ParsedScore:
-    """A score in [0, 1], or ``None`` and the problem to show to the judge; ``fields`` is the JSON object, if any."""
+    """A score in [0, 1], or ``None`` and the problem to show to the judge; ``fields`` is the JSON object, if any.
+
+    Of :func:`read_score` alone, a problem may stand beside a score: it lay beyond its scale, and is the end of it.
+    """
 
     score: float | None
     problem: str = ""
@@ -82,37 +85,41 @@ _NONE: Final = ParsedScore(None, "no score was found in the reply")
 _SEVERAL: Final = ParsedScore(None, "the reply holds more than one score")
 
 
-def parse_score(
-    text: str, *, clamp: bool = False, shown: Sequence[str] = (), in_json: bool = False
-) -> ParsedScore:
-    """Read the score of a judge's reply.
+def parse_score(text: str, *, shown: Sequence[str] = (), in_json: bool = False) -> ParsedScore:
+    """Read the score of a judge's reply; one beyond its scale is none. See :func:`read_score`."""
+    parsed = read_score(text, shown=shown, in_json=in_json)
+    return replace(parsed, score=None) if parsed.problem else parsed
+
+
+def read_score(text: str, *, shown: Sequence[str] = (), in_json: bool = False) -> ParsedScore:
+    """Read the score of a judge's reply, one beyond its scale as the end of it: 7 as 1.0, -1 as 0.0.
 
     What the model thinks aloud is left out, and so is what it quotes: block quotations, fences, quotation marks, and
     what it repeats of ``shown``, the texts under judgement, but for a score that the reply alone begins with. Then, in
     this order (with ``in_json`` the second first): lines that begin with ``score: …``, those that say nothing else
     first; a JSON object with ``score``; a reply that is nothing but an amount; amounts such as ``8/10`` or ``85%``
     that stand as a verdict. Where several are found they must agree, but for one that is called final. A plain number
-    above 1 has no stated scale and is not a score; nor is one that goes on as something else, such as ``0 to 1``.
-    ``clamp`` takes a number beyond its scale for the end of it: 7 for 1.0, -1 for 0.0.
+    above 1 has no stated scale; one that goes on as something else, such as ``0 to 1``, is no score.
     """
     reading = reading_of(text, shown)
     text = _TAGGED.sub(r"\nscore: \1\n", reading.text)
     quotations = Quotations(shown)
     scored = [
-        each.read_as(parse_fields(fields, clamp=clamp))
+        each.read_as(parse_fields(fields))
         for each in reading.objects
         if (fields := scored_fields(each.value)) is not None
     ]
     scored = quotations.left_out(scored, reading.text)
     own = prose(text)
-    labelled = (quotations.left_out(_lines(label, own, clamp=clamp), own) for label in (_LABELLED, _FOREIGN))
+    labelled = (quotations.left_out(_lines(label, own), own) for label in (_LABELLED, _FOREIGN))
     lines = next(filter(None, labelled), [])
     plain = any(one.plain for one in scored)
     if lines and not (in_json and plain):
         return _one(lines if any(one.plain for one in lines) or not plain else [*lines, *scored])
     matches = [each for each in _SCALED.finditer(own) if each["percent"] or each["scale"] or each["given"]]
     matches = [each for each in (*matches, *_IN_WORDS.finditer(own)) if not _OF_OTHERS.match(each[0])]
-    said = quotations.left_out([_stated(each, clamp=clamp) for each in matches], own)
+    said = [Stated(_amount(each), each.start(), each.end(), plain=False) for each in matches]
+    said = quotations.left_out(said, own)
     in_form = reading.text.startswith(("{", "[", "```", "~~~"))
     if in_json and plain and not in_form:
         return _one([replace(each, plain=True, final=False) for each in (*scored, *(lines or said))])
@@ -122,9 +129,9 @@ def parse_score(
         )
     bare = _BARE.match(unwrapped(own)) or _BARE.match(own.split("\n", 1)[0])
     if bare or said:
-        return _amount(bare, clamp=clamp) if bare else _one(said)
+        return _amount(bare) if bare else _one(said)
     fenced = prose(text, fenced=True)
-    within = quotations.left_out(_lines(_LABELLED, fenced, clamp=clamp), fenced)
+    within = quotations.left_out(_lines(_LABELLED, fenced), fenced)
     found = _one([each for each in within if each.plain])
     return ParsedScore(None, "the JSON object has no score") if found is _NONE and reading.objects else found
 
@@ -166,25 +173,20 @@ def _is_first(text: str, at: int) -> bool:
     return _WORDLESS.fullmatch(text, 0, at) is not None and _GONE not in text[:at]
 
 
-def _lines(label: re.Pattern[str], own: str, *, clamp: bool) -> list[Stated[ParsedScore]]:
+def _lines(label: re.Pattern[str], own: str) -> list[Stated[ParsedScore]]:
     """Return the lines that begin with a label and an amount; plain where they, or nothing before them, say no more."""
     found = []
     for match in label.finditer(own):
         plain = _is_first(own, match.start()) or _WORDLESS.fullmatch(match["rest"]) is not None
         final = bool(re.search("final|overall", match["lead"] or "", re.IGNORECASE))
-        amount = _amount(match, clamp=clamp)
         # "Final score: 1" repeats a "score: 1" too.
         start = match.end("lead") if label is _LABELLED else match.start()
-        found.append(Stated(amount, start, match.start("rest"), plain, final))
+        found.append(Stated(_amount(match), start, match.start("rest"), plain, final))
     return found
 
 
-def _stated(match: re.Match[str], *, clamp: bool) -> Stated[ParsedScore]:
-    return Stated(_amount(match, clamp=clamp), match.start(), match.end(), plain=False)
-
-
 def _one(stated: Sequence[Stated[ParsedScore]]) -> ParsedScore:
-    one = agreed(stated, lambda parsed: (parsed.score, not parsed.problem))
+    one = agreed(stated, lambda parsed: parsed.score)
     return one.value if one else _SEVERAL if stated else _NONE
 
 
@@ -197,32 +199,29 @@ def scored_fields(fields: Mapping[str, JSON]) -> Mapping[str, JSON] | None:
     return None
 
 
-def parse_fields(fields: Mapping[str, JSON], *, clamp: bool = False) -> ParsedScore:
-    """Read the ``score`` of a JSON object that was read already; see :func:`parse_score`."""
+def parse_fields(fields: Mapping[str, JSON]) -> ParsedScore:
+    """Read the ``score`` of a JSON object that was read already; see :func:`read_score`."""
     value = fields.get("score")
     if is_number(value):
-        parsed = _checked(value, 1.0, clamp=clamp)
+        parsed = _checked(value, 1.0)
     elif isinstance(value, str) and (match := _BARE.match(value)):
-        parsed = _amount(match, clamp=clamp)
+        parsed = _amount(match)
     else:
         parsed = ParsedScore(None, f"the score must be a number between 0 and 1, not {json.dumps(value)}")
     return replace(parsed, fields=fields)
 
 
-def _amount(match: re.Match[str], *, clamp: bool) -> ParsedScore:
+def _amount(match: re.Match[str]) -> ParsedScore:
     scale = 100.0 if match["percent"] else _number(match["scale"]) if match["scale"] else 1.0
-    return _checked(_number(match["value"]), scale, clamp=clamp)
+    return _checked(_number(match["value"]), scale)
 
 
 def _number(text: str) -> float:
     return float(text.replace(",", "."))
 
 
-def _checked(value: float, scale: float, *, clamp: bool) -> ParsedScore:
+def _checked(value: float, scale: float) -> ParsedScore:
     if not (abs(value) < _HUGE and 0 < scale < _HUGE):
         return ParsedScore(None, "the score is no finite number on a positive scale")
-    if clamp:
-        value = min(max(value, 0.0), scale)
-    if not 0.0 <= value <= scale:
-        return ParsedScore(None, f"the score {value:g} lies outside 0 to {scale:g}")
-    return ParsedScore(abs(value / scale))
+    beyond = f"the score {value:g} lies outside 0 to {scale:g}" if not 0.0 <= value <= scale else ""
+    return ParsedScore(abs(min(max(value, 0.0), scale) / scale), beyond)

@@ -8,15 +8,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons import TransientMemory
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.records import Key, lesson_of
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.lessons.retrieval import Order
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings, Order
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
@@ -191,7 +190,7 @@ def arm_lessons(
         min_similarity=-1.0,
         keep_copies=True,
         order="recency",
-        picking=replace(settings.picking, strategy="nearest", diversity=0.0, max_likeness=1.0),
+        picking=replace(settings.picking, diversity=0.0, max_likeness=1.0),
     )
     return OwnChain(VectorLessonStore(store, settings=own))
 
@@ -259,16 +258,14 @@ def _age(lesson: Lesson) -> tuple[float, int]:
 
 
 class OverLessons:
-    """A store that hands everything on to another one."""
+    """A store that hands everything on to another one; ``options`` are those of :meth:`LessonStore.recall`."""
 
     def __init__(self, lessons: LessonStore) -> None:
         self.lessons = lessons
 
-    async def recall(
-        self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
-    ) -> Recall:
+    async def recall(self, task: Task, **options: Any) -> Recall:  # noqa: ANN401
         """Recall from the store below."""
-        return await self.lessons.recall(task, k=k, run_id=run_id, attempt=attempt, skip_run=skip_run)
+        return await self.lessons.recall(task, **options)
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
         """Store the lesson."""
@@ -282,30 +279,24 @@ class OverLessons:
 class OwnChain(OverLessons):
     """Offers the last k reflections of the task itself, the oldest first, as the paper's prompts have them."""
 
-    async def recall(
-        self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
-    ) -> Recall:
+    async def recall(self, task: Task, **options: Any) -> Recall:  # noqa: ANN401
         """Return the task's last lessons in the order in which they were written."""
-        recall = await super().recall(task, k=k, run_id=run_id, attempt=attempt, skip_run=skip_run)
+        recall = await super().recall(task, **options)
         return replace(recall, offered=tuple(sorted(recall.offered, key=lambda item: _age(item.lesson))))
 
 
 class WholeBlock(OverLessons):
-    """Offers every lesson, newest first: the block of seed 004, shared by all tasks."""
+    """Offers every lesson, newest first: one block that all tasks share."""
 
-    def __init__(self, lessons: VectorLessonStore) -> None:
-        super().__init__(lessons)
-        self._listed = lessons
+    lessons: VectorLessonStore
 
-    async def recall(
-        self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
-    ) -> Recall:
+    async def recall(self, task: Task, *, skip_run: str = "", **options: Any) -> Recall:  # noqa: ANN401
         """Return all active lessons, newest first."""
         skipped = redact_id(skip_run)
         found: list[RecalledLesson] = []
         after: str | None = None
         while True:
-            page = await self._listed.list(after=after, limit=500)
+            page = await self.lessons.list(after=after, limit=500)
             found += [
                 RecalledLesson(lesson, 0.0, "the whole block")
                 for lesson in page.lessons
@@ -328,16 +319,13 @@ class Placebo(OverLessons):
         self._tasks = [task.public() for task in tasks]
         self._seed = seed
 
-    async def recall(
-        self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
-    ) -> Recall:
+    async def recall(self, task: Task, **options: Any) -> Recall:  # noqa: ANN401
         """Return lessons recalled for a task of another kind (drawn by seed), less this task's kind."""
         others = [other for other in self._tasks if other.kind != task.kind]
         if not others:
             return Recall(uuid.uuid4().hex, task.id)
         decoy = random.Random(f"{self._seed}:{task.id}").choice(others)  # noqa: S311 - a draw, not a secret
-        other = replace(decoy, metadata={_NOT_KIND: task.kind})
-        recall = await super().recall(other, k=k, run_id=run_id, attempt=attempt, skip_run=skip_run)
+        recall = await super().recall(replace(decoy, metadata={_NOT_KIND: task.kind}), **options)
         return replace(recall, task_id=task.id)
 
 

@@ -22,7 +22,7 @@ from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.redaction import redact, redact_id
-from jeeves_reflexion.types import Task, Trial
+from jeeves_reflexion.types import Lesson, Task, Trial
 
 
 class SpendingLimitError(ExperimentError):
@@ -45,7 +45,7 @@ class Run:
     results: Results
     budget: RunBudget
     past: Past
-    limiter: anyio.CapacityLimiter
+    workers: int
     executor: Executor
     scorer: Evaluator | None
 
@@ -78,10 +78,9 @@ class Batch:
             try:
                 await self._try_all()
                 await self._check_begun()
-            except BaseException:
-                run.results.rows += self._rows()  # their lessons wait; what they cost is known
-                raise
-            await self._store()
+                await self._store()
+            finally:  # of a batch that is cut short the lessons wait, and what it cost is known
+                run.results.rows += [self._row(task) for task in self._finished()]
         except BaseException as error:
             first = _first(error)
             await self._note_stop(first)
@@ -95,33 +94,38 @@ class Batch:
 
     async def _try_all(self) -> None:
         """Try what is left; raises :class:`SpendingLimitError` where the limit leaves some of it."""
+        left = iter(self._left())
+
+        async def work() -> None:
+            for task in left:
+                if self.run.budget.exhausted:
+                    return
+                await self._try(task)
+
         async with anyio.create_task_group() as group:
-            for task in self._left():
-                group.start_soon(self._try, task)
+            for _ in range(self.run.workers):
+                group.start_soon(work)
         if self._left():
             raise SpendingLimitError(str(self.run.budget))
 
     async def _try(self, task: Task) -> None:
         run, position = self.run, self._position(task)
-        async with run.limiter:
-            if run.budget.exhausted:
-                return
-            job = Job(position, task, self._shown(self.histories[task.id]), self._session_id(task))
-            try:
-                made = await run.executor.make(job, self.loop, run.scorer, run.budget)
-            except SystemExit as error:
-                # Let through, it would end the event loop and leave threads for which the process waits for ever.
-                raise ExperimentError(
-                    f"{position}: the agent, or who judges or reflects, called sys.exit({error.code!r})"
-                ) from error
-            except KeyboardInterrupt as error:
-                raise InterruptedTryError(f"{position}: KeyboardInterrupt was raised in it") from error
-            if made is None:
-                return
-            with anyio.CancelScope(shield=True):
-                await run.log.tell_all([{**event, **position.as_json()} for event in made.events])
-                await run.log.keep(try_line(position, made.entry))
-                self.done[task.id] = made.entry.held(run.past.lessons)  # the journal has it whole
+        job = Job(position, task, self._shown(self.histories[task.id]), self._session_id(task))
+        try:
+            made = await run.executor.make(job, self.loop, run.scorer, run.budget)
+        except SystemExit as error:
+            # Let through, it would end the event loop and leave threads for which the process waits for ever.
+            raise ExperimentError(
+                f"{position}: the agent, or who judges or reflects, called sys.exit({error.code!r})"
+            ) from error
+        except KeyboardInterrupt as error:
+            raise InterruptedTryError(f"{position}: KeyboardInterrupt was raised in it") from error
+        if made is None:
+            return
+        where = position.as_json()
+        with anyio.CancelScope(shield=True):
+            await run.log.keep(try_line(position, made.entry), [{**event, **where} for event in made.events])
+            self.done[task.id] = made.entry.held(run.past.lessons)  # the journal has it whole
         run.watcher.tried(self._row(task))
 
     async def _check_begun(self) -> None:
@@ -145,24 +149,21 @@ class Batch:
     # -- lessons
 
     async def _store(self) -> None:
-        """Store what was learned, in task order, and add the rows to the results, also while being cancelled.
+        """Store what was learned, in task order, also while being cancelled.
 
         A lesson that can't be stored loses no other: the first such error is raised when all the rest is done. One that
         is refused for what it says is a problem of its try, not of the run.
         """
         failure: LessonStoreError | None = None
         with anyio.CancelScope(shield=True):
-            try:
-                for task in self._finished():
-                    entry = self.done[task.id]
-                    try:
-                        trial = await self._stored(task, entry.trial)
-                    except LessonStoreError as error:
-                        failure = failure or error
-                        trial = replace(entry.trial, problems=(*entry.trial.problems, str(error)))
-                    self.done[task.id] = replace(entry, trial=trial)
-            finally:
-                self.run.results.rows += self._rows()
+            for task in self._finished():
+                entry = self.done[task.id]
+                try:
+                    trial = await self._stored(task, entry.trial)
+                except LessonStoreError as error:
+                    failure = failure or error
+                    trial = replace(entry.trial, problems=(*entry.trial.problems, str(error)))
+                self.done[task.id] = replace(entry, trial=trial)
         if failure is not None:
             raise failure
 
@@ -172,25 +173,28 @@ class Batch:
             return trial
         position, run, store = self._position(task), self.run, beneath(self.loop.lessons)
         if position in run.past.stored:
-            lesson_id, refused = run.past.stored[position], run.past.refused.get(position)
+            lesson_id, refused = run.past.stored[position]
             lesson = await store.get(lesson_id) if store is not None and lesson_id else None
-            problems = (*trial.problems, refused) if refused else trial.problems
-            return replace(trial, lesson=lesson, pending=False, problems=problems)
-        session = replace(self.loop.session(), id=self._session_id(task))
-        if store is not None and run.log.resumed:
-            # A killed run may have stored it without having come to say so.
-            since = float(run.log.config["started"])
-            lesson = await first_written(store, since=since, run_id=session.id, attempt=trial.number)
-            if lesson is not None:
-                await run.log.keep(stored_line(position, lesson.id))
-                return replace(trial, lesson=lesson, pending=False)
-        try:
-            trial = await self.loop.commit(task, trial, session)
-        except LessonRefusedError as error:
-            await run.log.keep(stored_line(position, None, str(error)))
-            return replace(trial, problems=(*trial.problems, str(error)), pending=False)
-        await run.log.keep(stored_line(position, trial.lesson.id if trial.lesson else None))
-        return trial
+        else:
+            lesson, refused = await self._written_before(task, trial), ""
+            if lesson is None:
+                session = replace(self.loop.session(), id=self._session_id(task))
+                try:
+                    lesson = (await self.loop.commit(task, trial, session)).lesson
+                except LessonRefusedError as error:
+                    refused = str(error)
+            # A crash of the machine may lose this line, and the lesson is found then as that of a killed run is.
+            await run.log.keep(stored_line(position, lesson.id if lesson else None, refused), sync=False)
+        problems = (*trial.problems, refused) if refused else trial.problems
+        return replace(trial, lesson=lesson, pending=False, problems=problems)
+
+    async def _written_before(self, task: Task, trial: Trial) -> Lesson | None:
+        """Return the lesson that a killed run stored without having come to say so."""
+        log, store = self.run.log, beneath(self.loop.lessons)
+        if store is None or not log.resumed:
+            return None
+        since = float(log.config["started"])
+        return await first_written(store, since=since, run_id=self._session_id(task), attempt=trial.number)
 
     async def _note_stop(self, error: BaseException) -> None:
         held = " (held-out tasks)" if self.split == "held-out" else ""
@@ -210,9 +214,6 @@ class Batch:
 
     def _left(self) -> list[Task]:
         return [task for task in self.todo if task.id not in self.done]
-
-    def _rows(self) -> list[Tried]:
-        return [self._row(task) for task in self._finished()]
 
     def _row(self, task: Task) -> Tried:
         entry = self.done[task.id]
@@ -244,7 +245,7 @@ async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
             " name another folder"
         )
     mine = [position for position in past.stored if (position.arm, position.seed) == (arm.name, seed)]
-    ids = [lesson_id for position in mine if (lesson_id := past.stored[position])]
+    ids = [lesson_id for position in mine if (lesson_id := past.stored[position][0])]
     in_block = loop.lessons is None  # a block of memory is made anew with the loop
     if in_block or (store is not None and ids and not any([await store.get(each) for each in ids])):
         for position in mine:

@@ -7,16 +7,15 @@ experiment, and by that one alone. So an executor that loses a try half-way has 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
-from jeeves_reflexion.events import Event
+from jeeves_reflexion.events import Event, as_json
 from jeeves_reflexion.experiments.arms import Arm, ArmName
-from jeeves_reflexion.experiments.journal import Entry, Position, plain
+from jeeves_reflexion.experiments.journal import Entry, Position
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.recorded import recording_at
 from jeeves_reflexion.protocols import ChatModel, Evaluator
@@ -177,4 +176,4 @@ async def make_try(job: Job, loop: Reflexion, scorer: Evaluator | None, spend: R
         if scorer is not None:
             verdict = await scorer(job.task, trial.attempt)
             scored = replace(verdict, passed=verdict.meets(loop.threshold))
-    return Output(Entry(trial, scored), [json.loads(json.dumps(plain(event))) for event in events])
+    return Output(Entry(trial, scored), list(map(as_json, events)))

@@ -1,22 +1,22 @@
 """The journal of a run: every finished try whole, and every lesson that was stored, as JSON lines to resume from.
 
-A line is on the disk before the next step rests on it. A line that a killed run left unfinished is cut off.
+A try is on the disk before the next step rests on it. A line that a killed run left unfinished is cut off.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import os
-import types
-import typing
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
+import pydantic
+
 from jeeves_reflexion.errors import ExperimentError
+from jeeves_reflexion.events import jsonable
 from jeeves_reflexion.experiments.results import Split
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.redaction import redact_json
@@ -52,7 +52,7 @@ class Entry:
 
     def as_json(self) -> dict[str, JSON]:
         """Return the fields of its line."""
-        return {"scored": plain(self.scored), "result": plain(self.trial)}
+        return {"scored": jsonable(self.scored), "result": trial_json(self.trial)}
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Entry:
@@ -71,7 +71,7 @@ class Entry:
 
         def shared(item: RecalledLesson) -> RecalledLesson:
             known = lessons.get(item.lesson.id)
-            if known != item.lesson:
+            if known is None or known.text != item.lesson.text:
                 known = lessons[item.lesson.id] = item.lesson
             return replace(item, lesson=known)
 
@@ -84,14 +84,13 @@ class Entry:
 class Past:
     """What a journal holds: the tries that are finished, and the lessons that are stored, by position.
 
-    A stored lesson is told by its id; by None where there is none to tell, or why it was not let in.
+    A stored lesson is told by its id, None where there is none to tell, and by why it was not let in.
     """
 
     tries: dict[Position, Entry] = field(default_factory=dict)
-    stored: dict[Position, str | None] = field(default_factory=dict)
-    refused: dict[Position, str] = field(default_factory=dict)
+    stored: dict[Position, tuple[str | None, str]] = field(default_factory=dict)
     lessons: dict[str, Lesson] = field(default_factory=dict)
-    """Those that were recalled, by their ids, as they were last."""
+    """Those that were recalled, by their ids."""
 
     @property
     def spent(self) -> Usage:
@@ -104,7 +103,7 @@ def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
     return {"kind": "try", **position.as_json(), **entry.as_json()}
 
 
-def stored_line(position: Position, lesson_id: str | None, refused: str = "") -> dict[str, JSON]:
+def stored_line(position: Position, lesson_id: str | None, refused: str) -> dict[str, JSON]:
     """Return the line of a lesson that was stored, or refused."""
     return {"kind": "stored", **position.as_json(), "lesson_id": lesson_id, "refused": refused}
 
@@ -114,7 +113,7 @@ def void_line(positions: Sequence[Position]) -> dict[str, JSON]:
     return {"kind": "void", "places": [position.as_json() for position in positions]}
 
 
-def lines_of(rows: Sequence[Mapping[str, JSON]]) -> str:
+def lines_of(rows: Iterable[Mapping[str, JSON]]) -> str:
     """Return rows as lines, without secrets."""
     return "".join(json.dumps(redact_json(dict(row)), ensure_ascii=False) + "\n" for row in rows)
 
@@ -143,28 +142,29 @@ UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionE
 
 def mend(path: Path) -> None:
     """Cut off the unfinished last line that a killed writer left. Raises ``OSError``."""
-    data = path.read_bytes() if path.exists() else b""
-    end = data.rfind(b"\n") + 1
-    if end < len(data):
-        with path.open("r+b") as file:
-            file.truncate(end)
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        whole = sum(len(line) for line in file if line.endswith(b"\n"))
+        if whole < file.tell():
+            file.truncate(whole)
             os.fsync(file.fileno())
 
 
 def read(path: Path) -> Past:
     """Read a journal; raises :class:`ExperimentError` that names the line that can't be read."""
-    past = Past()
+    past, number = Past(), 1
     try:
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        with path.open("rb") as file:
+            for line in file:
+                _take(past, json.loads(line))
+                number += 1
     except OSError as error:
         raise ExperimentError(f"the journal {path} can't be read: {error}") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            _take(past, json.loads(line))
-        except UNREADABLE as error:
-            raise ExperimentError(
-                f"the journal {path} can't be read: line {number}: {type(error).__name__}: {error}"
-            ) from error
+    except UNREADABLE as error:
+        raise ExperimentError(
+            f"the journal {path} can't be read: line {number}: {type(error).__name__}: {error}"
+        ) from error
     return past
 
 
@@ -173,9 +173,7 @@ def _take(past: Past, row: dict[str, Any]) -> None:
         case "try":
             past.tries[_position(row)] = Entry.of(row).held(past.lessons)
         case "stored":
-            past.stored[_position(row)] = row["lesson_id"]
-            if row["refused"]:
-                past.refused[_position(row)] = row["refused"]
+            past.stored[_position(row)] = row["lesson_id"], row["refused"]
         case "void":
             for position in map(_position, row["places"]):
                 past.tries.pop(position, None)
@@ -185,61 +183,27 @@ def _position(row: Mapping[str, Any]) -> Position:
     return Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
 
 
-# -- values as JSON, all of them, so that a run can be resumed
+# -- trials as JSON, so that a run can be resumed
 
 
-def plain(value: object) -> JSON:
-    """Return a value of :mod:`jeeves_reflexion.types` or an event as JSON."""
-    if value is None or isinstance(value, (str, bool, int, float)):  # as most parts are
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in _logged(cast("Hashable", type(value)))}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset | set):
-        return sorted(str(item) for item in value)
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    # numpy's numbers and the like, which an environment may report.
-    item = getattr(value, "item", None)
-    return plain(item()) if callable(item) else str(value)
+def trial_json(trial: Trial) -> JSON:
+    """Return a trial as JSON, without what nothing is resumed from: the value of its attempt, which may be anything,
+    and what its recall found and did not give.
+    """
+    plain = jsonable(trial, exclude={"attempt": {"value"}, "recall": {"left_out"}})
+    # As it comes back from a file: one with half of a surrogate pair could not be rebuilt.
+    text: JSON = json.loads(json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
+    return text
 
 
 def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Return the dataclass instance that :func:`plain` made JSON of.
+    """Return the value of :mod:`jeeves_reflexion.types` that was made JSON of.
 
     Fields that are missing take their default, unknown ones are left out: the log may be of a neighbouring version.
-    Raises ``KeyError``, ``TypeError`` or ``ValueError`` for data of another kind.
+    Raises ``ValueError`` for data of another kind.
     """
-    hints = _hints(cast("Hashable", kind))
-    return kind(**{name: _value(hints[name], data[name]) for name in hints if name in data})
+    adapter: pydantic.TypeAdapter[T] = _adapter(cast("Hashable", kind))
+    return adapter.validate_python(data)
 
 
-@functools.cache
-def _hints(kind: Hashable) -> dict[str, Any]:
-    names = _logged(kind)
-    return {name: hint for name, hint in typing.get_type_hints(kind).items() if name in names}
-
-
-@functools.cache
-def _logged(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass
-    return tuple(item.name for item in dataclasses.fields(kind) if item.metadata.get("logged", True))
-
-
-def _value(hint: Any, data: Any) -> Any:  # noqa: ANN401 - whatever a field may hold
-    if data is None:
-        return None
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in {types.UnionType, typing.Union}:
-        known = [each for each in arguments if each is not type(None)]
-        return _value(known[0], data) if len(known) == 1 else data
-    kind = origin or hint  # of a generic one, such as Attempt[T]
-    if dataclasses.is_dataclass(kind):
-        data = rebuilt(cast("type[Any]", kind), data)
-    elif origin is tuple:
-        data = tuple(_value(arguments[0], item) for item in data)
-    elif origin is frozenset:
-        data = frozenset(data)
-    elif origin is Mapping:
-        data = {key: _value(arguments[1], item) for key, item in data.items()}
-    return data
+_adapter: Final = functools.cache(pydantic.TypeAdapter)

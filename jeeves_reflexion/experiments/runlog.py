@@ -18,7 +18,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -113,15 +113,20 @@ class RunLog:
 
     async def tell(self, kind: str, row: Mapping[str, JSON]) -> None:
         """Append one event of the run itself."""
-        await self.tell_all([{"kind": f"experiment.{kind}", "at": time.time(), **row}])
+        told = {"kind": f"experiment.{kind}", "at": time.time(), **row}
+        await anyio.to_thread.run_sync(partial(self._append, self.events, [told]))
 
-    async def tell_all(self, events: Sequence[Mapping[str, JSON]]) -> None:
-        """Append events, in one piece."""
-        await self._append(self.events, events)
+    async def keep(
+        self, row: Mapping[str, JSON], events: Sequence[Mapping[str, JSON]] = (), *, sync: bool = True
+    ) -> None:
+        """Append one line to the journal, and events before it; with ``sync`` it is on the disk when this returns."""
 
-    async def keep(self, row: Mapping[str, JSON]) -> None:
-        """Append one line to the journal; it is on the disk when this returns."""
-        await self._append(self.journal, [row], sync=True)
+        def write() -> None:
+            if events:
+                self._append(self.events, events)
+            self._append(self.journal, [row], sync=sync)
+
+        await anyio.to_thread.run_sync(write)
 
     async def save(self, name: str, text: str) -> None:
         """Write a text file beside the log, in the place of an older one."""
@@ -129,7 +134,7 @@ class RunLog:
         with _writing(path):
             await anyio.to_thread.run_sync(replace_file, path, text)
 
-    async def save_rows(self, rows: Sequence[Mapping[str, JSON]]) -> None:
+    async def save_rows(self, rows: Iterable[Mapping[str, JSON]]) -> None:
         """Write the rows, in the place of older ones."""
         await self.save(self.rows.name, await anyio.to_thread.run_sync(journal.lines_of, rows))
 
@@ -215,9 +220,9 @@ class RunLog:
         text = json.dumps(self.config, indent=2, ensure_ascii=False) + "\n"
         replace_file(self.folder / "config.json", text)
 
-    async def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = False) -> None:
+    def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = False) -> None:
         with _writing(path):
-            await anyio.to_thread.run_sync(partial(journal.append, path, rows, sync=sync))
+            journal.append(path, rows, sync=sync)
 
 
 def versions() -> dict[str, JSON]:

@@ -81,7 +81,7 @@ async def run_experiment(
             results,
             RunBudget(plan.max_cost_usd, past.spent),
             past,
-            anyio.CapacityLimiter(plan.workers),
+            plan.workers,
             executor or LocalExecutor(),
             scorer,
         )
@@ -102,7 +102,7 @@ async def run_experiment(
             # A stop before all of the journal is gone through again leaves the rows of the stop before.
             if len(results.rows) >= len(past.tries):
                 with anyio.CancelScope(shield=True):
-                    await log.save_rows([{"kind": "tried", **row.as_json()} for row in results.rows])
+                    await log.save_rows({"kind": "tried", **row.as_json()} for row in results.rows)
         await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")
         await log.tell("finished", {"interrupted": results.interrupted})
     finally:

@@ -10,14 +10,12 @@ from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.memory import FileMemory, TransientMemory
 from jeeves_reflexion.lessons.repository import LessonPage
-from jeeves_reflexion.lessons.retrieval import Candidate, Picking, Ranked
 from jeeves_reflexion.lessons.screening.rules import Finding, screen
 from jeeves_reflexion.lessons.screening.screens import ModelScreen, Screen
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings, Picking
 from jeeves_reflexion.lessons.store import VectorLessonStore
 
 __all__ = [
-    "Candidate",
     "Check",
     "Credit",
     "Curator",
@@ -29,7 +27,6 @@ __all__ = [
     "ModelScreen",
     "Opinion",
     "Picking",
-    "Ranked",
     "Screen",
     "TransientMemory",
     "VectorLessonStore",

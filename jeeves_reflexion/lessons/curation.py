@@ -5,7 +5,7 @@ Each is one write with an entry in the history of every lesson that it changes, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -196,12 +196,9 @@ class Curator:
                 f"at change {to} lesson {lesson_id!r} was merged with lessons that are on their own now: "
                 "merge them again"
             )
-        number = len({*stored.tasks, *back.tasks} - {*back.without})
-        if stored.tasks and back.tasks and number > MOST_TASKS:
-            raise LessonStoreError(
-                f"lesson {lesson_id!r} would be recalled by {number} tasks, and a lesson has at most {MOST_TASKS}: it "
-                "learned more of them since"
-            )
+        if stored.tasks and back.tasks:
+            tasks = {*stored.tasks, *back.tasks} - {*back.without}
+            _check_room(lesson_id, tasks, "it learned more of them since")
         return back, stored
 
     async def _check_alone(self, lesson: Lesson) -> None:
@@ -243,12 +240,8 @@ async def merge_revisions(
     kept, *rest = found
     coming = [each for each in rest if _speaker_of(each.lesson) is None]
     tasks = tuple(dict.fromkeys(task for each in coming for task in each.tasks))
-    number = len({*kept.tasks, *tasks})
-    if kept.tasks and number > MOST_TASKS:
-        raise LessonStoreError(
-            f"lesson {into!r} would be recalled by {number} tasks, and a lesson has at most {MOST_TASKS}: merge fewer "
-            "into it, or some into another one"
-        )
+    if kept.tasks:
+        _check_room(into, {*kept.tasks, *tasks}, "merge fewer into it, or some into another one")
     made = merged(kept.lesson, [each.lesson for each in coming])
     made = made if text is None else replace(made, text=text)
     ids = tuple(each.lesson.id for each in coming)
@@ -259,6 +252,14 @@ async def merge_revisions(
         Revision(kept, made, own, tasks),
         *(Revision(each, merged_away(each.lesson, into), gone) for each in coming),
     ]
+
+
+def _check_room(lesson_id: str, tasks: Collection[str], said: str) -> None:
+    if len(tasks) > MOST_TASKS:
+        raise LessonStoreError(
+            f"lesson {lesson_id!r} would be recalled by {len(tasks)} tasks, and a lesson has at most {MOST_TASKS}: "
+            f"{said}"
+        )
 
 
 def _speaker_of(lesson: Lesson) -> str | None:

@@ -61,19 +61,15 @@ def is_equal(one: Lesson, other: Lesson) -> bool:
     return scope_of(one) == scope_of(other) and normalised(one.text) == normalised(other.text)
 
 
-def digest_of(lesson: Lesson) -> str:
-    """Return the digest that equal lessons of one scope share."""
-    return hashlib.sha256(json.dumps([normalised(lesson.text), *scope_of(lesson)]).encode()).hexdigest()
+def claim_key(lesson: Lesson) -> str:
+    """Return the key of the record by which lessons that are equal to this one are found."""
+    said = json.dumps([normalised(lesson.text), *scope_of(lesson)])
+    return f"{hashlib.sha256(said.encode()).hexdigest()}:1"
 
 
 def claim_of(lesson: Lesson, *, must_be_new: bool = False) -> RecordWrite:
     """Return the record by which a newcomer of the same words finds a lesson; the first of its equals keeps it."""
     return RecordWrite(EQUAL, claim_key(lesson), {"lesson_id": lesson.id}, must_be_new=must_be_new)
-
-
-def claim_key(lesson: Lesson) -> str:
-    """Return the key of the record by which lessons that are equal to this one are found."""
-    return f"{digest_of(lesson)}:1"
 
 
 async def unclaim(records: RecordStore, lesson_id: str) -> None:

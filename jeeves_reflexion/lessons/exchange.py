@@ -25,6 +25,7 @@ from jeeves_reflexion.lessons.records import MOST_TASKS, Texts, checked, checked
 from jeeves_reflexion.lessons.repository import Revision
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.lessons.store import VectorLessonStore
+from jeeves_reflexion.redaction import redact_record
 from jeeves_reflexion.types import Lesson, LessonState
 from vectorstores.base import ConflictError
 
@@ -323,7 +324,7 @@ async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
     # What hides goes first, for it may break up a secret. The gate cleans the text: it looks at what was hidden there.
     plain = checked_lesson({**_uncovered(_fields(line.lesson)), "text": line.lesson.text})
     tasks = tuple(map(gate.clean_prompt, line.tasks))
-    shown = gate.clean_fields(replace(plain, text=gate.clean_lesson(plain.text)))
+    shown = redact_record(replace(plain, text=gate.clean_lesson(plain.text)))
     refused = replace(line, lesson=shown, tasks=tasks)
     id = line.lesson.id
     if len(id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in id):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from jeeves_reflexion.callables import aside
@@ -96,7 +97,7 @@ async def clean(lesson: Lesson, tasks: Sequence[str], *, screen: Screen | None =
     else:
         excerpt = clean_prompt(lesson.task_excerpt)
     # These are clean: nothing is redacted twice.
-    fields = clean_fields(replace(lesson, text="", task_excerpt=""))
+    fields = redact_record(replace(lesson, text="", task_excerpt=""))
     # By the rules as it came: what was hidden in it is a reason not to let it in.
     finding = await screened(text, screen, said=lesson.text)
     return CleanLesson(replace(fields, text=text, task_excerpt=excerpt), known, finding)
@@ -148,18 +149,6 @@ def clean_task(task: Task) -> Task:
     return replace(task, id=names[0], kind=names[1], tools=names[2])
 
 
-def clean_fields(lesson: Lesson) -> Lesson:
-    """Return a lesson with no secret in any field; ids that are random or hashes stay what they are."""
-    clean, run_id = redact_record(lesson), redact_id(lesson.provenance.run_id)
-    return replace(
-        clean,
-        id=redact_id(lesson.id),
-        task_id=redact_id(lesson.task_id),
-        provenance=replace(clean.provenance, run_id=run_id),
-        contradicts=tuple(map(redact_id, lesson.contradicts)),
-    )
-
-
 async def lesson_from(
     reflector: Reflector,
     task: Task,
@@ -181,7 +170,8 @@ async def lesson_from(
     problem: str | None = None
     for _ in range(2):
         session.spend.check()
-        reflection = await _ask(reflector, task.public(), public, session, problem)
+        ask = partial(reflector, task.public(), public, problem=problem)
+        reflection = await session.spending("reflector", ask)
         lesson = read_lesson(reflection.lesson, one_sentence=one_sentence) or reflection.lesson
         problem = shape_problem(lesson, max_characters=max_characters, one_sentence=one_sentence, said=said)
         if problem is None:
@@ -190,12 +180,6 @@ async def lesson_from(
         if problem is None:
             return reflection
     raise UnreadableReplyError(f"its answer was refused twice: {problem}")
-
-
-async def _ask(
-    reflector: Reflector, task: Task, trials: Sequence[Trial], session: Session, problem: str | None
-) -> Reflection:
-    return await session.spending("reflector", lambda: reflector(task, trials, problem=problem))
 
 
 async def _objection(check: Check, task: Task, lesson: str, session: Session) -> str | None:

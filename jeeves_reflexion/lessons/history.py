@@ -166,21 +166,20 @@ def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
         lesson = replace(lesson, state="retired", state_reason="it was taken back")
     else:
         return None
-    tasks = dict[str, bool]()
+    tasks, taught = dict[str, bool](), set[str]()
     for entry in entries[number:]:
         if entry.operation in _LEARNED and entry.before is not None:
             lesson = _learned(lesson, entry.before, entry.after)
+            taught.update(entry.added)
     for entry in reversed(entries[number:]):
         if entry.operation not in _LEARNED:
             tasks |= dict.fromkeys(entry.added, False) | dict.fromkeys(entry.removed, True)
-    for entry in entries[number:]:
-        if entry.operation in _LEARNED:  # an attempt taught it on these tasks as well
-            tasks = {task: there for task, there in tasks.items() if task not in entry.added}
     then, now = merged_in(entries[:number]), merged_in(entries)
     return Rollback(
         lesson,
-        tuple(task for task, there in tasks.items() if there),
-        tuple(task for task, there in tasks.items() if not there),
+        # On those that are taught, an attempt taught it as well.
+        tuple(task for task, there in tasks.items() if there and task not in taught),
+        tuple(task for task, there in tasks.items() if not there and task not in taught),
         merged=then,
         back=tuple(other for other in now if other not in then),
     )

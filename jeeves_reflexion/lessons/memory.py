@@ -127,20 +127,24 @@ def with_line(block: str, line: str) -> str:
     """
     if finding := screen(line):
         raise LessonRefusedError(f"the line was not taken ({finding.kind}): it {finding.why}", "")
-    item = f"- {inert(one_line(redact(clean_characters(line))))}"
+    return _appended(block, redact(clean_characters(line)))
+
+
+def _appended(block: str, clean: str) -> str:
+    item = f"- {inert(one_line(clean))}"
     if item in block.splitlines():
         return block
     return f"{block.rstrip()}\n{item}" if block.strip() else item
 
 
 def with_reflection(block: str, reflection: Reflection | None) -> str:
-    """Return a block as the next attempt of the same run sees it, also where a memory of the user's took all."""
-    if reflection is None:
+    """Return a block as the next attempt of the same run sees it, also where a memory of the user's took all.
+
+    The reflection has passed the gate, and has no secrets; one that gives orders was told of where it was to be stored.
+    """
+    if reflection is None or screen(reflection.lesson):
         return block
-    try:
-        return with_line(block, reflection.lesson)
-    except LessonRefusedError:  # told where it was to be stored
-        return block
+    return _appended(block, reflection.lesson)
 
 
 def lesson_of_line(task: Task, reflection: Reflection, provenance: Provenance) -> Lesson:

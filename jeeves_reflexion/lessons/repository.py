@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.duplicates import claim_key, claim_of, unclaim
+from jeeves_reflexion.lessons.duplicates import claim_of, is_equal, unclaim
 from jeeves_reflexion.lessons.filters import both
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import (
@@ -139,8 +139,8 @@ class Revision:
         back = self.change.operation == "rollback"
         return self.after if back else reader.changed(self.stored.lesson, self.after)
 
-    def written(self, reader: Principal) -> tuple[list[Chunk], RecordWrite]:
-        """Return all chunks of the lesson, and the entry of its history."""
+    def written(self, reader: Principal) -> tuple[list[Chunk], list[RecordWrite]]:
+        """Return all chunks of the lesson, the entry of its history, and what its new words are found by."""
         stored, number = self.stored, self.stored.changes + 1
         after = self.signed(reader)
         known = dict.fromkeys((*stored.tasks, *self.tasks))
@@ -151,7 +151,8 @@ class Revision:
         if self.change.operation == SUPPORT and stored.tasks and self.tasks:
             # Also those by which it is recalled already: what a merge brought, and an attempt taught since, stays.
             changed = {"tasks": {"added": list(self.tasks), "removed": []}}
-        return chunks, entry_of(number, stored.lesson, after, self.change, changed)
+        entry = entry_of(number, stored.lesson, after, self.change, changed)
+        return chunks, [entry] if is_equal(after, stored.lesson) else [entry, claim_of(after)]
 
 
 class Repository:
@@ -184,8 +185,7 @@ class Repository:
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson, or None."""
-        chunks = await self.store.get_by_ids([f"{lesson_id}:0"])
-        return lesson_of(chunks[0]) if chunks else None
+        return (await self.get_all([lesson_id])).get(lesson_id)
 
     async def get_all(self, lesson_ids: Sequence[str]) -> dict[str, Lesson]:
         """Return the lessons of these ids that there are, by their ids."""
@@ -269,25 +269,30 @@ class Repository:
         more: Mapping[str, JSON] = _NOTHING,
         must_be_new: bool = False,
     ) -> Lesson:
-        """Store a new lesson; its entry in the history has ``more`` fields.
-
-        One of that id, or with ``must_be_new`` one of the same words and scope, is a :class:`ConflictError`.
-        """
-        lesson = self.reader.signed(clean.lesson)
-        records = [entry_of(1, None, lesson, change, more), claim_of(lesson, must_be_new=must_be_new)]
-        await self.store.add(chunks_of(lesson, clean.tasks, self.key, changes=1), records=records)
-        return lesson
+        """Store a new lesson as :meth:`put_all` does, and return it as it was stored."""
+        return (await self.put_all([clean], change, more=more, must_be_new=must_be_new))[0]
 
     async def put_all(
-        self, cleans: Sequence[CleanLesson], change: Change, *, must_be_new: bool = False
-    ) -> None:
-        """Store new lessons in one write; on a :class:`ConflictError`, as of :meth:`put`, none is stored."""
-        chunks, records = list[Chunk](), list[RecordWrite]()
+        self,
+        cleans: Sequence[CleanLesson],
+        change: Change,
+        *,
+        more: Mapping[str, JSON] = _NOTHING,
+        must_be_new: bool = False,
+    ) -> list[Lesson]:
+        """Store new lessons in one write; the first entries of their histories have ``more`` fields.
+
+        One whose id is there, or with ``must_be_new`` its words in its scope, is a :class:`ConflictError`; none is
+        stored then.
+        """
+        lessons, chunks, records = list[Lesson](), list[Chunk](), list[RecordWrite]()
         for clean in cleans:
             lesson = self.reader.signed(clean.lesson)
+            lessons.append(lesson)
             chunks += chunks_of(lesson, clean.tasks, self.key, changes=1)
-            records += [entry_of(1, None, lesson, change, {}), claim_of(lesson, must_be_new=must_be_new)]
+            records += [entry_of(1, None, lesson, change, more), claim_of(lesson, must_be_new=must_be_new)]
         await self.store.add(chunks, records=records)
+        return lessons
 
     async def change(
         self,
@@ -326,32 +331,27 @@ class Repository:
             if tried:  # others are at it: each waits for a time of its own, or the last of a hundred never has its turn
                 await anyio.sleep(random.uniform(0, min(0.001 * 2**tried, _LONGEST_WAIT)))  # noqa: S311
             revisions, result = await revise()
-            if await self.commit(revisions):
-                return result
+            try:
+                await self._commit(revisions)
+            except ConflictError:
+                continue
+            return result
         raise LessonStoreError(f"{what} kept changing while it was to be changed: try again")
 
-    async def commit(self, revisions: Sequence[Revision]) -> bool:
-        """Make revisions in one write; False, and nothing is done, where a lesson has changed meanwhile.
+    async def _commit(self, revisions: Sequence[Revision]) -> None:
+        """Make revisions in one write; on a :class:`ConflictError`, a lesson has changed meanwhile, none is made.
 
         Raises :class:`UnknownLessonError` where one of them was forgotten meanwhile: it stays so.
         """
         made = [each for each in revisions if not each.is_empty]
-        chunks, writes = list[Chunk](), [record for each in revisions for record in each.records]
+        chunks, records = list[Chunk](), [record for each in revisions for record in each.records]
         for each in made:
-            its, entry = each.written(self.reader)
+            its, more = each.written(self.reader)
             chunks += its
-            writes.append(entry)
-            after = each.signed(self.reader)
-            if claim_key(after) != claim_key(each.stored.lesson):
-                writes.append(claim_of(after))
-        if not writes:
-            return True
-        try:
-            await self.store.add(chunks, records=writes)
-        except ConflictError:
-            return False
-        await self._check_not_forgotten([each.after.id for each in made])
-        return True
+            records += more
+        if records:
+            await self.store.add(chunks, records=records)
+            await self._check_not_forgotten([each.after.id for each in made])
 
     async def _check_not_forgotten(self, lesson_ids: Sequence[str]) -> None:
         """Take away what was forgotten after it was read, and would be back by the write."""

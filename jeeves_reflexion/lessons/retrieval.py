@@ -5,40 +5,33 @@ from __future__ import annotations
 import difflib
 import re
 import time
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias, cast, get_args
 
-from jeeves_reflexion.errors import ConfigurationError, UnknownLessonError
-from jeeves_reflexion.lessons.credit.effects import freshness
+from jeeves_reflexion.errors import UnknownLessonError
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
+from jeeves_reflexion.lessons.gate import MAX_CHARACTERS
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, one_each, readable
 from jeeves_reflexion.lessons.repository import Repository
+from jeeves_reflexion.lessons.settings import LessonSettings, Order, Picking
 from jeeves_reflexion.text import estimate_tokens
-from jeeves_reflexion.types import Lesson, LessonState, Lift, RecalledLesson, Task
-from jeeves_reflexion.values import checked_settings
+from jeeves_reflexion.types import JSON, Lesson, LessonState, Lift, RecalledLesson, Task
 from vectorstores.base import Filter
 
 POOL: Final = 4
-"""So many times k keys of lessons are looked at to pick k lessons."""
+"""So many times k keys of lessons are looked at where more than nearness decides which k lessons are picked."""
 
 _NUMBER: Final = re.compile(r"\d+")
 _TIE: Final = 1e-4  # of two cosine similarities of equal texts
 
-StrategyName: TypeAlias = Literal["nearest", "hybrid", "structured_reflections", "seed002"]
-Order: TypeAlias = Literal["similarity", "own_first", "failures_first", "recency"]
-"""Which lessons come first, before a strategy decides among them: none, those of the task itself, those of attempts
-that failed, or the newest."""
 Likeness: TypeAlias = Callable[[str, str], float]
 """The cosine similarity of the words of two lessons, named by their ids; 0 where it is not known."""
-_Words: TypeAlias = tuple[list[str], list[str]]  # the words of a lesson, and its numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,67 +47,20 @@ class Candidate:
     lift: Lift | None = None
     utility: float = 0.0
 
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A candidate with its relevance, at most 1, and why it stands where it stands."""
-
-    candidate: Candidate
-    relevance: float
-    why: str
+    def because(self, reason: str) -> RecalledLesson:
+        """Return it with why it is recalled, or why not."""
+        return RecalledLesson(self.lesson, self.similarity, reason, self.lift)
 
 
-class Strategy(Protocol):
-    """Orders candidates by how relevant they are to a task, the best first."""
+def hits_needed(settings: LessonSettings, k: int) -> int:
+    """Return how many keys of lessons are looked at to pick k lessons: with one more than k, a tie is seen.
 
-    def __call__(self, task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
-        """Return all candidates, ordered."""
-        ...
-
-
-def nearest(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
-    """Order by similarity to the task; of equals those of the task itself first, then the older."""
-    # An embedder reads so much of a text: tasks that begin alike are one to it.
-    ordered = sorted(candidates, key=lambda c: (-c.similarity, not _is_own(task, c.lesson)))
-    return [Ranked(c, c.similarity, f"near the task ({c.similarity:.2f})") for c in ordered]
-
-
-_GONE: Final = ("hybrid", "structured_reflections", "seed002")
-
-
-@dataclass(frozen=True, slots=True)
-@checked_settings
-class Picking:
-    """How lessons are picked from those that were found.
-
-    ``strategy`` orders them. ``utility_weight`` is how many points of relevance one point of expected score is worth.
-    ``diversity``, in [0, 1], is how much being like a lesson already picked weighs against relevance (maximal marginal
-    relevance; 0: not at all). Of lessons that have at least ``max_likeness``, in (0, 1], of their words in common, in
-    one order, one alone is recalled; with 1.0 all are. ``max_tokens`` bounds all recalled together.
+    More than nearness decides with an order, diversity and credit, and where k lessons may be too long for the budget.
     """
-
-    strategy: StrategyName | Strategy = "nearest"
-    utility_weight: float = 1.0
-    max_likeness: float = 1.0
-    max_tokens: int = 1000
-    diversity: float = 0.0
-
-    def __post_init__(self) -> None:
-        if isinstance(self.strategy, str):
-            if self.strategy in _GONE:
-                why = f"the strategy {self.strategy} is gone: nearest is used in its place"
-                warnings.warn(why, DeprecationWarning, stacklevel=4)
-                object.__setattr__(self, "strategy", "nearest")
-            elif self.strategy != "nearest":
-                raise ConfigurationError(f"strategy must be nearest or a callable, not {self.strategy!r}")
-        if not self.utility_weight >= 0.0:
-            raise ConfigurationError(f"utility_weight must be at least 0, not {self.utility_weight}")
-        if not 0.0 < self.max_likeness <= 1.0:
-            raise ConfigurationError(f"max_likeness must lie in (0, 1], not {self.max_likeness}")
-        if not 0.0 <= self.diversity <= 1.0:
-            raise ConfigurationError(f"diversity must lie in [0, 1], not {self.diversity}")
-        if not self.max_tokens >= 1:
-            raise ConfigurationError(f"max_tokens must be at least 1, not {self.max_tokens}")
+    picking = settings.picking
+    by_nearness = not picking.diversity and picking.max_likeness == 1.0 and settings.order == "similarity"
+    room_for_all = k * estimate_tokens("x" * MAX_CHARACTERS) <= picking.max_tokens
+    return k + 1 if by_nearness and room_for_all and settings.credit is None else POOL * k
 
 
 async def found_lessons(
@@ -123,21 +69,19 @@ async def found_lessons(
     where: Filter | None,
     *,
     number: int,
-    least: int,
-    floor: float,
-    state: LessonState | None = "active",
+    least: int = 0,
+    floor: float = -1.0,
+    states: Collection[LessonState] = get_args(LessonState),
 ) -> list[Candidate]:
-    """Return the lessons of a state, or of any, near a text, the nearest first, each once: of ``number`` hits, and more
+    """Return the lessons of these states near a text, the nearest first, each once: of ``number`` hits, and more
     of them where fewer than ``least`` lessons are among these and there may be others above the floor.
 
     What a writer says of its own lesson counts for nothing: the reader decides whether it is active.
     """
-    of_state = RECALLED if state == "active" else both(OFF, {"state": state}) if state else ANY
-    asked = both(of_state, where)
     while True:
-        hits = await lessons.store.search(query, k=number, filter=asked)
+        hits = await lessons.store.search(query, k=number, filter=where)
         seen = [(lessons.reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
-        found = [Candidate(lesson, score) for lesson, score in seen if state in (None, lesson.state)]
+        found = [Candidate(lesson, score) for lesson, score in seen if lesson.state in states]
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
         number *= 2
@@ -148,72 +92,90 @@ async def near_task(
     task: Task,
     query: str,
     where: Filter | None,
+    settings: LessonSettings,
     *,
     k: int,
-    floor: float,
-    order: Order,
+    number: int,
 ) -> list[Candidate]:
-    """Return the active lessons near a task; its own are among them, also where many tasks have the same text.
+    """Return the active lessons near a task, of ``number`` hits or more.
 
-    Where an order by what lessons are must choose among equally near ones, all of these are there.
+    Where more are equally near than can be recalled, the task's own are among them, and all of them with an order by
+    what lessons are.
     """
-    number = POOL * k
-    found = await found_lessons(lessons, query, where, number=number, least=k, floor=floor)
-    if len(found) <= k or not _tied(found):
+    active: tuple[LessonState, ...] = ("active",)
+    look = partial(found_lessons, lessons, query, floor=settings.min_similarity, states=active)
+    where = both(RECALLED, where)
+    found = await look(where, number=number, least=k)
+    if not _tied(found, k):
         return found
-    if order in ("failures_first", "recency"):
+    if settings.order in ("failures_first", "recency"):
         more: list[Candidate] = []
-        while _tied(found) and len(more) != len(found):
+        while _tied(found, k) and len(more) != len(found):
             number, more = 2 * number, found
-            found = await found_lessons(
-                lessons, query, where, number=number, least=2 * len(more), floor=floor
-            )
+            found = await look(where, number=number, least=2 * len(more))
         return found
-    mine = both(where, {"task_id": task.id})
-    own = await found_lessons(lessons, query, mine, number=number, least=0, floor=floor)
+    own = await look(both(where, {"task_id": task.id}), number=number)
     known = {each.lesson.id for each in own}
     return own + [each for each in found if each.lesson.id not in known]
 
 
-def _tied(found: Sequence[Candidate]) -> bool:
-    return found[0].similarity - found[-1].similarity < _TIE
+def _tied(found: Sequence[Candidate], k: int) -> bool:
+    """Whether more than k lessons are as near as the nearest, to which those of the task itself belong."""
+    return len(found) > k and found[0].similarity - found[-1].similarity < _TIE
 
 
 async def nearest_lessons(
-    lessons: Repository, query: str, where: Filter | None, *, k: int, pool: int, state: LessonState | None
+    lessons: Repository, query: str, where: Filter | None, *, k: int, state: LessonState | None
 ) -> list[Candidate]:
     """Return the lessons of a state, or of any, nearest to a text, at least ``k`` where there are so many."""
-    found = await found_lessons(lessons, query, where, number=k, least=k, floor=-1.0, state=state)
-    if state != "proposed":
-        return found
-    # What another principal wrote lies in the store as active, and is proposed to this reader.
-    near = await found_lessons(lessons, query, where, number=pool, least=0, floor=-1.0, state=None)
-    known = {each.lesson.id for each in found}
-    found += [each for each in near if each.lesson.state == state and each.lesson.id not in known]
+    if state in ("proposed", "retired"):
+        return await inactive_lessons(lessons, query, where, k=k, states=(state,))
+    of_state = RECALLED if state else ANY
+    states = (state,) if state else get_args(LessonState)
+    return await found_lessons(lessons, query, both(of_state, where), number=k, least=k, states=states)
+
+
+async def inactive_lessons(
+    lessons: Repository,
+    query: str,
+    where: Filter | None,
+    *,
+    k: int,
+    states: Sequence[LessonState] = ("proposed", "retired"),
+) -> list[Candidate]:
+    """Return the lessons near a text that their state keeps from being recalled, at least ``k`` of so many.
+
+    What another principal wrote lies in the store as active, and is proposed to this reader: of these, those among the
+    nearest ``POOL * k`` keys.
+    """
+    off: Filter = {"$and": [OFF, {"state": {"$in": cast("list[JSON]", list(states))}}]}
+    found = await found_lessons(lessons, query, both(off, where), number=k, least=k, states=states)
+    if "proposed" in states:
+        found += await found_lessons(
+            lessons, query, both(RECALLED, where), number=POOL * k, states=["proposed"]
+        )
     return sorted(found, key=lambda each: -each.similarity)
 
 
-def credited(
-    found: Sequence[Candidate], known: Credits, *, retire: bool, half_life_days: float
-) -> tuple[list[Candidate], list[RecalledLesson]]:
-    """Return what was found with its credit, and apart from it what is to be retired for the harm it does.
-
-    What a lesson is worth counts beyond what any lesson of the library is; the older the news, the less it weighs.
-    """
+def credited(found: Sequence[Candidate], known: Credits) -> list[Candidate]:
+    """Return what was found with its credit."""
     now = time.time()
-    kept: list[Candidate] = []
-    harmful: list[RecalledLesson] = []
-    for each in found:
-        lift, verdict = known.lift(each.lesson.id), known.judge(each.lesson.id)
-        if retire and verdict.kind == "retire":
-            away = replace(each.lesson, state="retired", state_reason=verdict.reason)
-            harmful.append(RecalledLesson(away, each.similarity, f"retired: {verdict.reason}", lift))
-        else:
-            idle = known.idle(each.lesson.id, now)
-            fresh = 1.0 if idle is None else freshness(idle, half_life_days=half_life_days)
-            utility = (known.utility(each.lesson.id) - known.prior.mean) * fresh
-            kept.append(replace(each, lift=lift, utility=utility))
-    return kept, harmful
+    return [
+        replace(each, lift=known.lift(each.lesson.id), utility=known.utility(each.lesson.id, now))
+        for each in found
+    ]
+
+
+def harmful(found: Sequence[Candidate], known: Credits) -> list[RecalledLesson]:
+    """Return those of what was found that are to be retired for the harm they do, as they are then."""
+    judged = [(each, known.judge(each.lesson.id)) for each in found]
+    return [
+        replace(each, lesson=replace(each.lesson, state="retired", state_reason=verdict.reason)).because(
+            f"retired: {verdict.reason}"
+        )
+        for each, verdict in judged
+        if verdict.kind == "retire"
+    ]
 
 
 async def retire(lessons: Repository, harmful: Iterable[RecalledLesson]) -> list[RecalledLesson]:
@@ -230,23 +192,17 @@ async def retire(lessons: Repository, harmful: Iterable[RecalledLesson]) -> list
 
 async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> Likeness:
     """Read how near lessons are to one another by their own words."""
-    import numpy as np  # noqa: PLC0415 - commands that recall nothing start without it
-
     # The chunk that holds its text: the second where a task comes before it.
     number = 0 if lessons.key == "lesson" else 1
     ids = [chunk_ids(each.lesson.id)[number] for each in candidates]
     found = await lessons.store.get_by_ids(ids, vectors=True) if ids else []
     # None where the lesson was stored to be found by something else.
-    kept = [chunk for chunk in found if chunk.metadata.get("holds") == "text" and chunk.vector is not None]
-    places = {chunk.metadata["lesson_id"]: place for place, chunk in enumerate(kept)}
-    rows = np.array([chunk.vector for chunk in kept])
-    products: list[list[float]] = (rows @ rows.T).tolist() if kept else []
-
-    def likeness(one: str, other: str) -> float:
-        first, second = places.get(one), places.get(other)
-        return 0.0 if first is None or second is None else products[first][second]
-
-    return likeness
+    known = {
+        each.metadata["lesson_id"]: each.vector
+        for each in found
+        if each.metadata.get("holds") == "text" and each.vector is not None
+    }
+    return lambda one, other: float(known[one] @ known[other]) if {one, other} <= known.keys() else 0.0
 
 
 def pick(
@@ -261,46 +217,57 @@ def pick(
     """Return what is recalled, best first and at most ``k``, and what was found and left out, each with its reason.
 
     What the ``order`` has first is chosen first; of equals in it one after the other by maximal marginal relevance.
-    What is recalled stands in the order, and then in the strategy's.
+    What is recalled stands in the order, and then by relevance: of equals those of the task itself first, because an
+    embedder reads so much of a text, and tasks that begin alike are one to it.
     """
-    ranked = (nearest if isinstance(picking.strategy, str) else picking.strategy)(task, candidates)
-    if picking.utility_weight and any(item.candidate.utility for item in ranked):
-        ranked = _by_utility(ranked, picking.utility_weight)
-    ranked = sorted(ranked, key=lambda item: _turn(order, task, item.candidate.lesson))
-    lessons = [item.candidate.lesson for item in ranked]
-    turns = [_turn(order, task, lesson) for lesson in lessons]
-    words = {each.id: (normalised(each.text).split(), _NUMBER.findall(each.text)) for each in lessons}
-    chosen: list[int] = []
-    reasons: dict[int, str] = {}
-    nearness = dict.fromkeys(range(len(ranked)), 0.0)  # to the nearest of those that are chosen
-    room = picking.max_tokens
-    while len(chosen) < k:
-        left = [at for at in nearness if at not in chosen and at not in reasons]
-        if not left:
-            break
-        # The first choice has nothing to differ from: it is the best, at any diversity.
-        weight = picking.diversity if chosen else 0.0
-        turn = [each for each in left if turns[each] == turns[left[0]]]
-        at = max(
-            turn, key=lambda each: ((1 - weight) * ranked[each].relevance - weight * nearness[each], -each)
+
+    def relevance(each: Candidate) -> float:
+        return each.similarity + picking.utility_weight * each.utility
+
+    def standing(each: Candidate) -> tuple[object, ...]:
+        return (
+            _turn(order, task, each.lesson),
+            -relevance(each),
+            -each.similarity,
+            not _is_own(task, each.lesson),
         )
-        lesson = lessons[at]
+
+    def worth(at: int) -> float:
+        nearest = max([0.0, *(likeness(ranked[at].lesson.id, ranked[each].lesson.id) for each in chosen)])
+        return (1 - picking.diversity) * relevance(ranked[at]) - picking.diversity * nearest
+
+    ranked = sorted(candidates, key=standing)
+    left, chosen, room = list(range(len(ranked))), list[int](), picking.max_tokens
+    reasons: dict[int, str] = {}
+    while left and len(chosen) < k:
+        at = left[0]
+        # The first choice has nothing to differ from: it is the best, at any diversity.
+        if picking.diversity and chosen:
+            turn = _turn(order, task, ranked[at].lesson)
+            at = max([each for each in left if _turn(order, task, ranked[each].lesson) == turn], key=worth)
+        left.remove(at)
+        lesson = ranked[at].lesson
         cost = estimate_tokens(lesson.text)
         if cost > room:
             reasons[at] = "no room left in the token budget"
             continue
         room -= cost
         chosen.append(at)
-        for each in left:
-            if each != at and _says_the_same(lesson, lessons[each], words, picking.max_likeness):
-                reasons[each] = f"says what {lesson.id[:8]} says"
-            elif each != at:
-                nearness[each] = max(nearness[each], likeness(lesson.id, lessons[each].id))
+        same = [each for each in left if _says_the_same(lesson, ranked[each].lesson, picking.max_likeness)]
+        reasons |= dict.fromkeys(same, f"says what {lesson.id[:8]} says")
+        left = [each for each in left if each not in same]
     better = f"{k} better one{'s' * (k > 1)}"
     return (
-        [_recalled(ranked[at], ranked[at].why) for at in sorted(chosen)],
-        [_recalled(item, reasons.get(at, better)) for at, item in enumerate(ranked) if at not in chosen],
+        [ranked[at].because(_why(ranked[at], picking)) for at in sorted(chosen)],
+        [each.because(reasons.get(at, better)) for at, each in enumerate(ranked) if at not in chosen],
     )
+
+
+def _why(candidate: Candidate, picking: Picking) -> str:
+    lift, near = candidate.lift, f"near the task ({candidate.similarity:.2f})"
+    if lift is None or lift.value is None or not picking.utility_weight:
+        return near
+    return f"{near}, worth {candidate.utility:+.2f} so far"
 
 
 def _is_own(task: Task, lesson: Lesson) -> bool:
@@ -321,56 +288,19 @@ def _turn(order: Order, task: Task, lesson: Lesson) -> tuple[float, int]:
             return (0, 0)
 
 
-def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, _Words], likeness: float) -> bool:
+def _says_the_same(one: Lesson, other: Lesson, likeness: float) -> bool:
     """Whether two lessons say the same in the same words, but for so few; an embedder takes opposites for alike."""
-    (mine, numbers), (theirs, others) = words[one.id], words[other.id]
-    if likeness >= 1.0 or numbers != others or one.id in other.contradicts or other.id in one.contradicts:
+    if likeness >= 1.0 or one.id in other.contradicts or other.id in one.contradicts:
         return False
+    if _NUMBER.findall(one.text) != _NUMBER.findall(other.text):
+        return False
+    mine, theirs = normalised(one.text).split(), normalised(other.text).split()
+    words = difflib.SequenceMatcher(None, mine, theirs, autojunk=False)
     # Most pairs have few words in common: these are told apart without a look at their order.
-    least = likeness * (len(mine) + len(theirs)) / 2
-    if min(len(mine), len(theirs)) < least or (Counter(mine) & Counter(theirs)).total() < least:
-        return False
-    return difflib.SequenceMatcher(None, mine, theirs, autojunk=False).ratio() >= likeness
+    return words.quick_ratio() >= likeness and words.ratio() >= likeness
 
 
-def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:
-    moved = []
-    for item in ranked:
-        candidate = item.candidate
-        known = candidate.lift is not None and candidate.lift.value is not None
-        why = f"{item.why}, worth {candidate.utility:+.2f} so far" if known else item.why
-        moved.append(replace(item, relevance=item.relevance + weight * candidate.utility, why=why))
-    return sorted(moved, key=lambda r: -r.relevance)
-
-
-def _recalled(item: Ranked, reason: str) -> RecalledLesson:
-    candidate = item.candidate
-    return RecalledLesson(candidate.lesson, candidate.similarity, reason, candidate.lift)
-
-
-def set_aside(seen: Iterable[tuple[Lesson, float]], known: Credits | None) -> list[RecalledLesson]:
-    """Return the lessons, given with their similarity, that are not recalled for the state that they are in."""
-    return [
-        RecalledLesson(lesson, score, _why_inactive(lesson), _lift(known, lesson))
-        for lesson, score in seen
-        if lesson.state != "active"
-    ]
-
-
-def too_far(found: Iterable[Candidate], known: Credits | None, *, floor: float) -> list[RecalledLesson]:
-    """Return what was found below the floor of similarity."""
-    reason = f"below the floor of {floor:.2f}"
-    return [
-        RecalledLesson(each.lesson, each.similarity, reason, _lift(known, each.lesson))
-        for each in found
-        if each.similarity < floor
-    ]
-
-
-def _lift(known: Credits | None, lesson: Lesson) -> Lift | None:
-    return None if known is None else known.lift(lesson.id)
-
-
-def _why_inactive(lesson: Lesson) -> str:
+def why_inactive(lesson: Lesson) -> str:
+    """Return why a lesson that is not active is not recalled."""
     reason = f": {lesson.state_reason}" if lesson.state_reason else ""
     return f"{lesson.state}{reason}" if lesson.state == "retired" else f"waits for review{reason}"

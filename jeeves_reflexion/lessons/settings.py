@@ -6,21 +6,51 @@ import operator
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Literal, TypeAlias, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.checks import Check
-from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
+from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import Key
-from jeeves_reflexion.lessons.retrieval import Order, Picking
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Task, Trust
 from jeeves_reflexion.values import checked_settings, plain_number
 from vectorstores.base import Filter
+
+Order: TypeAlias = Literal["similarity", "own_first", "failures_first", "recency"]
+"""Which lessons come first, before their relevance decides: none, those of the task itself, those of attempts that
+failed, or the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+@checked_settings
+class Picking:
+    """How lessons are picked from those that were found.
+
+    ``utility_weight`` is how many points of similarity one point of expected score is worth.
+    ``diversity``, in [0, 1], is how much being like a lesson already picked weighs against relevance (maximal marginal
+    relevance; 0: not at all). Of lessons that have at least ``max_likeness``, in (0, 1], of their words in common, in
+    one order, one alone is recalled; with 1.0 all are. ``max_tokens`` bounds all recalled together.
+    """
+
+    utility_weight: float = 1.0
+    max_likeness: float = 1.0
+    max_tokens: int = 1000
+    diversity: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.utility_weight >= 0.0:
+            raise ConfigurationError(f"utility_weight must be at least 0, not {self.utility_weight}")
+        if not 0.0 < self.max_likeness <= 1.0:
+            raise ConfigurationError(f"max_likeness must lie in (0, 1], not {self.max_likeness}")
+        if not 0.0 <= self.diversity <= 1.0:
+            raise ConfigurationError(f"diversity must lie in [0, 1], not {self.diversity}")
+        if not self.max_tokens >= 1:
+            raise ConfigurationError(f"max_tokens must be at least 1, not {self.max_tokens}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +59,14 @@ class Credit:
     """How recalls are turned into an experiment, and what comes of it.
 
     ``withholding`` draws which lessons are withheld; with ``retire`` a lesson that is shown to harm is recalled no
-    more. What is known of a lesson weighs half after ``half_life_days`` without a recall; at each recall it is at most
-    ``max_age`` seconds old.
+    more. What is known of a lesson at a recall is at most ``max_age`` seconds old.
     """
 
     withholding: Withholding = Withholding()  # noqa: RUF009 - frozen
     retire: bool = True
-    half_life_days: float = HALF_LIFE_DAYS
     max_age: float = MAX_AGE
 
     def __post_init__(self) -> None:
-        if not self.half_life_days > 0:
-            raise ConfigurationError(f"half_life_days must be above 0, not {self.half_life_days}")
         if not self.max_age >= 0:
             raise ConfigurationError(f"max_age must be at least 0 seconds, not {self.max_age}")
 
@@ -89,15 +115,12 @@ class LessonSettings:
     where: Callable[[Task], Filter | None] | None = None
 
     def __post_init__(self) -> None:
-        if self.key not in ("task", "lesson", "both"):
-            raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
-        if self.order not in get_args(Order):
-            raise ConfigurationError(f"order must be one of {', '.join(get_args(Order))}, not {self.order!r}")
+        for name, kind in (("key", Key), ("order", Order), ("trust", Trust)):
+            if (given := getattr(self, name)) not in get_args(kind):
+                raise ConfigurationError(f"{name} must be one of {', '.join(get_args(kind))}, not {given!r}")
         floor = plain_number(self.min_similarity)
         if not isinstance(floor, int | float) or not -1.0 <= floor <= 1.0:
             raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity!r}")
-        if self.trust not in ("own", "shared", "imported"):
-            raise ConfigurationError(f"trust must be 'own', 'shared' or 'imported', not {self.trust!r}")
         if isinstance(self.accepts, str) or not all(isinstance(each, str) for each in self.accepts):
             raise ConfigurationError(f"accepts must be a collection of names, not {self.accepts!r}")
         if not isinstance(self.principal, str) or redact_id(self.principal) != self.principal:

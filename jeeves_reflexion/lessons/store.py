@@ -30,23 +30,21 @@ from jeeves_reflexion.lessons.quarantine import Quarantine
 from jeeves_reflexion.lessons.records import (
     MERGED_INTO,
     MOST_TASKS,
-    OFF,
-    RECALLED,
     UnreadableLessonError,
-    one_each,
-    readable,
 )
 from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
     POOL,
     credited,
+    harmful,
+    hits_needed,
+    inactive_lessons,
     likeness_of,
     near_task,
     nearest_lessons,
     pick,
     retire,
-    set_aside,
-    too_far,
+    why_inactive,
 )
 from jeeves_reflexion.lessons.settings import LessonSettings, checked_k
 from jeeves_reflexion.lessons.traces import forget_traces
@@ -209,52 +207,48 @@ class VectorLessonStore:
         # By these names lessons and the ledger know the task and the run.
         task, run_id, skip_run = clean_task(task), redact_id(run_id), redact_id(skip_run)
         where = both(self._where(task), {"run_id": {"$ne": skip_run}} if skip_run else None)
-        credit, recall_id, draw = self.settings.credit, uuid.uuid4().hex, NO_DRAW
+        credit, recall_id, draw, expected = self.settings.credit, uuid.uuid4().hex, NO_DRAW, None
         async with store_errors("recall lessons"):
             known = None if credit is None else await self.ledger.credits(max_age=credit.max_age)
             query = await aside(clean_prompt, task.prompt)
-            found, left_out, harmful, far = await self._chosen(task, query, where, k, known)
-            retired = await retire(self.repository, harmful)
+            number = hits_needed(self.settings, k)
+            found, left_out, harm = await self._chosen(task, query, where, k, known, number)
+            left_out += await retire(self.repository, harm)
             if known is not None and credit is not None:
                 key = recall_key(run_id or recall_id, attempt, task.id)
                 draw = known.draw(credit.withholding, key, [item.lesson.id for item in found])
+                expected = known.expected(task.id, task.kind)
             withheld = tuple(
                 replace(item, reason=f"withheld by the draw; {item.reason}")
                 for item in found
                 if item.lesson.id in draw.withheld
             )
             offered = tuple(item for item in found if item.lesson.id not in draw.withheld)
-            recall = Recall(recall_id, task.id, offered, withheld, (*left_out, *retired))
-            expected = None if known is None else known.expected(task.id, task.kind)
+            recall = Recall(recall_id, task.id, offered, withheld, tuple(left_out))
             await self.ledger.note_recall(
-                recall,
-                run_id=run_id,
-                attempt=attempt,
-                task_kind=task.kind,
-                draw=draw,
-                expected=expected,
+                recall, run_id=run_id, attempt=attempt, task_kind=task.kind, draw=draw, expected=expected
             )
-        return replace(recall, left_out=(*recall.left_out, *far))
+        return recall
 
     async def explain(self, task: Task, *, k: int) -> Recall:
         """Return what :meth:`recall` would, without the draw, and write nothing.
 
         ``left_out`` also holds what a recall does not read, each with its reason: up to ``k`` lessons that are proposed
-        or retired, and those that it would retire.
+        or retired, those that it would retire, and more of those that are not near enough.
         """
         k, task = checked_k(k), clean_task(task)
-        where, reader = self._where(task), self.repository.reader
+        where = self._where(task)
         async with store_errors("explain a recall"):
             known = None if self.settings.credit is None else await self.ledger.credits(max_age=0.0)
             query = await aside(clean_prompt, task.prompt)
-            offered, left_out, harmful, far = await self._chosen(task, query, where, k, known)
-            hits = await self.store.search(query, k=POOL * k, filter=both(OFF, where))
-            hits += await self.store.search(query, k=POOL * k, filter=both(RECALLED, where))
-        near = [hit for hit in one_each(hits) if hit.score >= self.settings.min_similarity]
-        seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(near)]
-        inactive = set_aside(seen, known)
-        beaten = [replace(item, reason=f"to be {item.reason}") for item in harmful]
-        return Recall("", task.id, tuple(offered), (), (*left_out, *far, *beaten, *inactive[:k]))
+            offered, left_out, harm = await self._chosen(task, query, where, k, known, POOL * k)
+            inactive = await inactive_lessons(self.repository, query, where, k=k)
+        left_out += [replace(item, reason=f"to be {item.reason}") for item in harm]
+        for each in inactive[:k]:
+            if each.similarity >= self.settings.min_similarity:
+                lift = None if known is None else known.lift(each.lesson.id)
+                left_out.append(replace(each, lift=lift).because(why_inactive(each.lesson)))
+        return Recall("", task.id, tuple(offered), (), tuple(left_out))
 
     async def search(
         self, text: str, *, k: int = 5, where: Filter | None = None, state: LessonState | None = "active"
@@ -268,29 +262,33 @@ class VectorLessonStore:
         k, narrowed = checked_k(k), lesson_filter(where)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await nearest_lessons(self.repository, query, narrowed, k=k, pool=POOL * k, state=state)
-        return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found[:k]]
+            found = await nearest_lessons(self.repository, query, narrowed, k=k, state=state)
+        return [each.because("searched") for each in found[:k]]
 
     def _where(self, task: Task) -> Filter | None:
         return lesson_filter(self.settings.where(task) if self.settings.where else None)
 
     async def _chosen(
-        self, task: Task, query: str, where: Filter | None, k: int, known: Credits | None
-    ) -> tuple[_Found, _Found, _Found, _Found]:
-        """What is to be recalled, what was near enough and is left out, what is to be retired for the harm it does, and
-        what is below the floor.
-        """
-        floor, order = self.settings.min_similarity, self.settings.order
-        found = await near_task(self.repository, task, query, where, k=k, floor=floor, order=order)
-        near, harmful = [each for each in found if each.similarity >= floor], list[RecalledLesson]()
-        credit, picking = self.settings.credit, self.settings.picking
-        if known is not None and credit is not None:
-            near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
+        self, task: Task, query: str, where: Filter | None, k: int, known: Credits | None, number: int
+    ) -> tuple[_Found, _Found, _Found]:
+        """What is to be recalled, what was found and is left out, and what is to be retired for the harm it does."""
+        settings, floor = self.settings, self.settings.min_similarity
+        found = await near_task(self.repository, task, query, where, settings, k=k, number=number)
+        harm: _Found = []
+        if known is not None and settings.credit is not None:
+            found = credited(found, known)
+            if settings.credit.retire:
+                harm = harmful([each for each in found if each.similarity >= floor], known)
+        harms = {item.lesson.id for item in harm}
+        near = [each for each in found if each.similarity >= floor and each.lesson.id not in harms]
         # Where there is room for all, none is chosen for being unlike the others.
-        likeness = await likeness_of(self.repository, near if picking.diversity and k < len(near) else [])
-        offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness, order=order)
-        far = too_far(found, known, floor=floor)
-        return offered, left_out, harmful, far[:k]
+        differ = settings.picking.diversity and k < len(near)
+        likeness = await likeness_of(self.repository, near if differ else [])
+        offered, left_out = pick(
+            task, near, k=k, picking=settings.picking, likeness=likeness, order=settings.order
+        )
+        far = [each.because(f"below the floor of {floor:.2f}") for each in found if each.similarity < floor]
+        return offered, left_out + far[:k], harm
 
     # -- what came of it
 

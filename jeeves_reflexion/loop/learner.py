@@ -18,7 +18,6 @@ from jeeves_reflexion.loop.factory import (
     ReflectorLike,
     checked_task,
 )
-from jeeves_reflexion.loop.presets import DEFAULT_LESSONS
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Session
@@ -62,7 +61,7 @@ class Learner:
         evaluator: ModelLike | EvaluatorLike | None = None,
         reflector: ModelLike | ReflectorLike | None = None,
         threshold: float = 0.8,
-        top_k_lessons: int = DEFAULT_LESSONS,
+        top_k_lessons: int | None = None,
         options: LoopOptions | None = None,
     ) -> None:
         judge = _no_judge if evaluator is None and model is None else evaluator

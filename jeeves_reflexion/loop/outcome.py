@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from jeeves_reflexion import telemetry
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonStoreError, described, programming_error
 from jeeves_reflexion.events import (
@@ -18,15 +17,15 @@ from jeeves_reflexion.events import (
     ThresholdMet,
     Warned,
 )
-from jeeves_reflexion.redaction import redact, redacting
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.types import Attempt, Evaluation, RunResult, T, Task, Trial
+from jeeves_reflexion.types import Attempt, Evaluation, RunResult, StopReason, T, Task, Trial
 
 
-def failure(part: str, error: Exception, history: Sequence[Trial], *, raise_bugs: bool) -> str:
+def failure(part: str, error: Exception, history: Sequence[Trial]) -> str:
     """Say what a part of the loop raised; raise it where it is a programming error in the first attempt."""
     bug = programming_error(error)
-    if bug is not None and not history and raise_bugs:
+    if bug is not None and not history:
         if bug is error:
             raise bug
         raise bug from error
@@ -38,76 +37,57 @@ async def warn(session: Session, trial: Trial, message: str, history: Sequence[T
     known = any(message in earlier.problems for earlier in history)
     level = logging.DEBUG if known else logging.WARNING
     logger.log(level, "run %s, attempt %d: %s", session.id, trial.number, message)
-    await session.emit(Warned(run_id=session.id, attempt=trial.number, message=message))
+    await session.tell(Warned, attempt=trial.number, message=message)
     return replace(trial, problems=(*trial.problems, message))
 
 
 async def tell_verdict(session: Session, task: Task, evaluation: Evaluation, *, passed: bool) -> None:
     """Tell how the session's attempt was judged, without gold."""
-    said = ""
-    if session.listener is not None or telemetry.captured():
+    if session.heard:
         said = await aside(redact, evaluation.public(task.reference).rationale)
-    run_id, number, score = session.id, session.attempt, evaluation.score
-    judged = Evaluated(run_id=run_id, attempt=number, score=score, passed=passed, rationale=said)
-    await session.emit(judged)
+        await session.tell(Evaluated, score=evaluation.score, passed=passed, rationale=said)
     if passed:
-        await session.emit(ThresholdMet(run_id=run_id, attempt=number, score=score))
+        await session.tell(ThresholdMet, score=evaluation.score)
 
 
 async def drop(session: Session, trial: Trial, reason: str) -> Trial:
     """Say why no lesson comes of a trial."""
-    await session.emit(LessonDropped(run_id=session.id, attempt=trial.number, reason=reason))
+    await session.tell(LessonDropped, attempt=trial.number, reason=reason)
     return trial
+
+
+def detail_of(stop: StopReason, last: Trial) -> str:
+    """Say more of why a run stopped after its last trial."""
+    if stop == "unscorable":
+        return last.exhausted or last.evaluation.rationale
+    return "; ".join(last.problems) if stop == "reflection_missing" else last.exhausted
 
 
 async def finish(
     result: RunResult[T],
     session: Session,
-    *,
-    escalate: bool,
     note: Callable[[RunResult[T]], Awaitable[object]] | None = None,
 ) -> RunResult[T]:
-    """Say how a run ended, and return its result with what is to be said of the end.
+    """Tell how a run ended, and return its result with what is to be said of the end.
 
-    ``escalate`` says that a run whose attempts all failed is handed to the orchestrator with all its reflections.
     ``note`` writes down what the run leaves owed; where it can't, the result stands and says so.
     """
-    last, attempts = result.trials[-1], len(result.trials)
-    used_up = result.stop_reason == "max_attempts"
-    if used_up:
-        score = last.evaluation.score
-        await session.emit(
-            MaxAttemptsReached(run_id=session.id, attempt=attempts, final_score=score, attempts=attempts)
-        )
-        if escalate:
-            told = tuple(trial.reflection for trial in result.trials if trial.reflection is not None)
-            await redacting(session).emit(
-                Escalated(run_id=session.id, attempt=attempts, task_id=result.task.id, reflections=told)
-            )
-    detail = last.exhausted
-    if result.stop_reason == "unscorable":
-        detail = detail or last.evaluation.rationale
-    elif result.stop_reason == "reflection_missing":
-        detail = "; ".join(last.problems)
+    attempts = len(result.trials)
+    if result.stop_reason == "max_attempts":
+        score = result.trials[-1].evaluation.score
+        await session.tell(MaxAttemptsReached, attempt=attempts, final_score=score, attempts=attempts)
+    if result.escalated:
+        told = tuple(trial.reflection for trial in result.trials if trial.reflection is not None)
+        await session.tell(Escalated, attempt=attempts, task_id=result.task.id, reflections=told)
     if note is not None:
         try:
             await note(result)
         except LessonStoreError as error:
             message = f"what the run leaves owed was not written down: {error}"
             logger.warning("run %s: %s", session.id, message)
-            await redacting(session).emit(Warned(run_id=session.id, attempt=attempts, message=message))
-            detail = "; ".join(filter(None, (detail, message)))
-    result = replace(result, detail=detail, escalated=used_up and escalate)
-    await session.emit(
-        RunFinished(
-            run_id=session.id,
-            stop_reason=result.stop_reason,
-            passed=result.passed,
-            score=result.score,
-            attempts=attempts,
-            seconds=result.seconds,
-        )
-    )
+            await session.tell(Warned, attempt=attempts, message=message)
+            result = replace(result, detail="; ".join(filter(None, (result.detail, message))))
+    await session.tell(RunFinished.of, result=result)
     return result
 
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, cast
+from typing import Any, Generic
 
 from jeeves_reflexion import errors, events, telemetry
 from jeeves_reflexion.callables import run as run_callable
@@ -28,24 +28,23 @@ from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
 from jeeves_reflexion.lessons.settings import check_of
+from jeeves_reflexion.loop import factory
 from jeeves_reflexion.loop.factory import (
     AgentLike,
-    Choices,
     EvaluatorLike,
     LessonsLike,
     LoopOptions,
     ModelLike,
     ReflectorLike,
-    check_numbers,
     checked_task,
-    resolve,
 )
-from jeeves_reflexion.loop.outcome import attempt_of, drop, failure, finish, tell_verdict, warn
-from jeeves_reflexion.loop.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
+from jeeves_reflexion.loop.outcome import attempt_of, detail_of, drop, failure, finish, tell_verdict, warn
+from jeeves_reflexion.loop.presets import preset_of
 from jeeves_reflexion.loop.stream import EventStream, run_streaming
 from jeeves_reflexion.loop.trace import traced
 from jeeves_reflexion.protocols import Evaluator, Memory
 from jeeves_reflexion.redaction import redact, redacting
+from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend
 from jeeves_reflexion.types import (
     Attempt,
@@ -69,11 +68,11 @@ class Reflexion(Generic[T]):
     ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
     a model (with an optional prompt), any callable, or by default ``model`` itself. A model is a ``ChatModel`` or the
     name of one (``"openai:gpt-4o-mini"``). The type of the output is the agent's: ``Reflexion[Answer](agent)``.
-    ``verbose=True`` prints what happens to stderr. ``lesson_store``, a store or an
-    address as for ``open_lessons`` (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it
-    lessons are appended to the block of ``memory``.
-    ``preset="structured_reflections"`` asks for whole forms (``presets.py``); a number that is given counts before the
-    preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
+    ``verbose=True`` prints what happens to stderr. ``lesson_store``, a store or an address as for ``open_lessons``
+    (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it lessons are appended to the
+    block of ``memory``. There are 3 attempts and 5 lessons unless a number is given, or
+    ``preset="structured_reflections"``, which asks for whole forms (``presets.py``), has its own. Raises
+    ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
     """
 
     name = "reflexion"
@@ -86,9 +85,9 @@ class Reflexion(Generic[T]):
         evaluator: ModelLike | EvaluatorLike | None = None,
         reflector: ModelLike | ReflectorLike | None = None,
         lesson_store: LessonsLike | None = None,
-        max_attempts: int = DEFAULT_ATTEMPTS,
+        max_attempts: int | None = None,
         threshold: float = 0.8,
-        top_k_lessons: int = DEFAULT_LESSONS,
+        top_k_lessons: int | None = None,
         lessons_block_name: str = "reflexion_lessons",
         evaluator_prompt: str | Path | None = None,
         reflector_prompt: str | Path | None = None,
@@ -98,28 +97,23 @@ class Reflexion(Generic[T]):
         verbose: bool = False,
     ) -> None:
         self.preset = preset_of(preset)
-        self.max_attempts = self.preset.attempts(max_attempts)
-        self.top_k_lessons = self.preset.lessons(top_k_lessons)
-        check_numbers(self.max_attempts, threshold, self.top_k_lessons, lessons_block_name)
-        parts = resolve(
-            Choices(
-                base, model, evaluator, reflector, lesson_store, evaluator_prompt, reflector_prompt, memory
-            ),
-            structured=self.preset.structured,
-        )
-        self.agent = parts.agent
-        self.reset: Callable[..., object] | None = getattr(parts.agent, "reset", None)
-        self.evaluator: Evaluator = parts.evaluator
-        self.reflector = parts.reflector
-        self.lessons = parts.lessons
-        self.memory = parts.memory
+        self.max_attempts = self.preset.max_attempts if max_attempts is None else max_attempts
+        self.top_k_lessons = self.preset.top_k_lessons if top_k_lessons is None else top_k_lessons
+        factory.check_numbers(self.max_attempts, threshold, self.top_k_lessons, lessons_block_name)
+        model = factory.model_of(model)
+        structured = self.preset.structured or isinstance(lesson_store, ReflectionLibrary)
+        self.agent = factory.agent_of(base, model)
+        self.reset: Callable[..., object] | None = getattr(self.agent, "reset", None)
+        self.evaluator: Evaluator = factory.evaluator_of(evaluator, model, evaluator_prompt)
+        self.reflector = factory.reflector_of(reflector, model, reflector_prompt, structured=structured)
+        self.lessons, self.memory = factory.stores_of(lesson_store, memory)
         self.threshold = threshold
         self.lessons_block_name = lessons_block_name
         self.options = options or LoopOptions()
         self.verbose = verbose
-        self._raise_bugs = self.options.raise_programming_errors
-        self._model_name = parts.model_name
-        self._agent_name = parts.agent_name
+        names = (getattr(each, "name", None) for each in (model, getattr(self.agent, "model", None)))
+        self._model_name: str | None = next(filter(None, names), None)
+        self._agent_name = str(getattr(self.agent, "name", None) or type(self.agent).__name__)
 
     # -- a run ---------------------------------------------------------------------------------------------------
 
@@ -133,23 +127,30 @@ class Reflexion(Generic[T]):
 
         With the preset and a library of reflections, raises ``ReflectionOwedError`` while the agent owes one.
         """
-        task = checked_task(task)
-        session = traced(session or self.session()) if self.verbose else session or self.session()
+        task, session = checked_task(task), session or self.session()
+        session = redacting(traced(session) if self.verbose else session).at(0)
         policy = self.preset.policy(self.lessons) if self.options.learn else None
         if policy is not None:
             await policy.require(self._agent_name)
         started, before = time.monotonic(), session.spend.by_role()
-        begun = events.RunStarted(run_id=session.id, task_id=task.id, max_attempts=self.max_attempts)
-        await redacting(session).emit(begun)
-        trials: list[Trial] = []
+        await session.tell(events.RunStarted, task_id=task.id, max_attempts=self.max_attempts)
+        trials: list[Trial[Any]] = []
         stop: StopReason | None = None
         while stop is None:
             trials.append(await self.trial(task, trials, session))
             stop = self.stop_reason(trials)
-        spent, seconds = session.spend.since(before), time.monotonic() - started
-        result = cast("RunResult[T]", RunResult(session.id, task, tuple(trials), stop, spent, seconds))
+        result: RunResult[T] = RunResult(
+            session.id,
+            task,
+            tuple(trials),
+            stop,
+            session.spend.since(before),
+            time.monotonic() - started,
+            detail=detail_of(stop, trials[-1]),
+            escalated=self.preset.structured and stop == "max_attempts",
+        )
         note = None if policy is None else functools.partial(policy.after, agent=self._agent_name)
-        return await finish(result, session, escalate=self.preset.escalates, note=note)
+        return await finish(result, session, note)
 
     def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult[T]:
         """Do :meth:`run` outside of an event loop; the only synchronous way in."""
@@ -194,10 +195,9 @@ class Reflexion(Generic[T]):
         if not trials:
             return None
         last = trials[-1]
-        limit = self.options.unscorable_limit
         if last.passed or last.exhausted:
             return "passed" if last.passed else "budget"
-        if len(trials) >= limit and not any(trial.evaluation.scored for trial in trials[-limit:]):
+        if len(trials) > 1 and not any(trial.evaluation.scored for trial in trials[-2:]):
             return "unscorable"
         if len(trials) >= self.max_attempts:
             return "max_attempts"
@@ -220,8 +220,7 @@ class Reflexion(Generic[T]):
         number = len(history) + 1
         session = redacting(session).at(number)
         started, before = time.monotonic(), session.spend.by_role()
-        begun = events.AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts)
-        await session.emit(begun)
+        await session.tell(events.AttemptStarted, max_attempts=self.max_attempts)
         trial = await self._attempt(task, history, session)
         trial = await self.judge(task, history, session, trial)
         trial = await self.note_outcome(session, trial)
@@ -234,19 +233,18 @@ class Reflexion(Generic[T]):
         """Store the lesson that a trial holds back; raises :class:`LessonStoreError` if it can't be stored."""
         if not trial.pending or trial.reflection is None:
             return trial
-        score, now = trial.evaluation.score, time.time()
+        session, score, now = redacting(session).at(trial.number), trial.evaluation.score, time.time()
         source = Provenance(session.id, trial.number, score, self._model_name, self._agent_name, now)
         kept: Lesson | None = None
         if self.lessons is not None:
             # A store may ask a model whether to let the lesson in.
-            with session.at(trial.number).acting_as("reflector"):
+            with session.acting_as("reflector"):
                 lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
             lesson = lesson_of_line(task.public(), trial.reflection, source)
         block = self.lessons_block_name if kept is None else "lesson_store"
-        stored = events.LessonPersisted(run_id=session.id, attempt=trial.number, block=block, lesson=kept)
-        await redacting(session).emit(stored)
+        await session.tell(events.LessonPersisted, block=block, lesson=kept)
         return replace(trial, lesson=lesson, pending=False)
 
     # -- its steps, in order -------------------------------------------------------------------------------------
@@ -264,13 +262,13 @@ class Reflexion(Generic[T]):
                 return None, await read_block(self.memory, self.lessons_block_name)
             return None, with_reflection(last.block, last.reflection)
         lessons, number = self.lessons, len(history) + 1
-        skipped = session.id if self.preset.chain else ""
+        skipped = session.id if self.preset.structured else ""
         recall = await session.in_time(
             lambda: lessons.recall(
                 task.public(), k=self.top_k_lessons, run_id=session.id, attempt=number, skip_run=skipped
             )
         )
-        await session.emit(events.LessonsRecalled.of(recall, run_id=session.id, attempt=number))
+        await session.tell(events.LessonsRecalled.of, recall=recall, attempt=number)
         return recall, render([item.lesson for item in recall.offered])
 
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
@@ -288,7 +286,7 @@ class Reflexion(Generic[T]):
             blocks = filter(None, (session.blocks.get(self.lessons_block_name), block))
             with_block = session.for_attempt(number, {self.lessons_block_name: "\n\n".join(blocks)})
             attempt, exhausted, problem = await self._try(task, history, with_block)
-        await session.emit(events.AttemptFinished.of(attempt, run_id=session.id, attempt=number))
+        await session.tell(events.AttemptFinished.of, made=attempt)
         trial = Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
         return await warn(session, trial, problem, history) if problem else trial
 
@@ -306,7 +304,7 @@ class Reflexion(Generic[T]):
         except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - kept in the attempt
-            problem = failure("agent", error, history, raise_bugs=self._raise_bugs)
+            problem = failure("agent", error, history)
             bug = "programming_error" if errors.programming_error(error) else None
             attempt = Attempt(error=redact(errors.described(error)), interrupted=bug)
         if not attempt.seconds:
@@ -325,20 +323,20 @@ class Reflexion(Generic[T]):
 
     async def judge(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
-        session = session.at(trial.number)
-        evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
-        if not trial.exhausted:
-            try:
+        session, evaluation = session.at(trial.number), None
+        try:
+            if not trial.exhausted:
                 evaluation = await session.spending("evaluator", lambda: self.evaluator(task, trial.attempt))
-            except errors.BudgetExceededError as error:
-                trial = replace(trial, exhausted=str(error))
-                evaluation = Evaluation(None, rationale=f"not judged: {error}")
-            except errors.HOPELESS:
-                raise
-            except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
-                message = failure("evaluator", error, history, raise_bugs=self._raise_bugs)
-                evaluation = Evaluation(None, rationale=message)
-                trial = await warn(session, trial, message, history)
+        except errors.BudgetExceededError as error:
+            trial = replace(trial, exhausted=str(error))
+        except errors.HOPELESS:
+            raise
+        except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
+            message = failure("evaluator", error, history)
+            evaluation = Evaluation(None, rationale=message)
+            trial = await warn(session, trial, message, history)
+        if evaluation is None:
+            evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
         passed = evaluation.meets(self.threshold)
         await tell_verdict(session, task, evaluation, passed=passed)
         exhausted = trial.exhausted or ("" if passed else session.spend.over())
@@ -383,10 +381,9 @@ class Reflexion(Generic[T]):
         except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
-            message = failure("reflector", error, history, raise_bugs=self._raise_bugs)
+            message = failure("reflector", error, history)
             return await drop(session, await warn(session, trial, message, history), message)
-        lesson = reflection.lesson
-        await session.emit(events.LessonProduced(run_id=session.id, attempt=trial.number, lesson=lesson))
+        await session.tell(events.LessonProduced, lesson=reflection.lesson)
         return replace(trial, reflection=reflection, pending=True)
 
     async def store(self, task: Task, session: Session, trial: Trial) -> Trial:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from itertools import zip_longest
-from typing import Final, Protocol
+from typing import Final
 
 from jeeves_reflexion.events import (
     AttemptFinished,
@@ -33,31 +34,20 @@ _WIDTH: Final = 80
 _STATED = re.compile(r"\A\s*score\W+[\d.]+\s*(?:\n|\Z)", re.IGNORECASE)
 
 
-class Display(Protocol):
-    """Where a trace is written."""
-
-    def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Write a line; ``style`` is a colour or weight for displays that have such."""
-        ...
-
-
-class PlainDisplay:
-    """Lines on stderr, without colours."""
-
-    def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Write a line."""
-        print(" " * indent + visible(text), file=sys.stderr, flush=True)
+def print_line(text: str, style: str = "", *, indent: int = 0) -> None:
+    """Write a line on stderr, whatever the colour or weight that is asked for."""
+    print(" " * indent + visible(text), file=sys.stderr, flush=True)
 
 
 class Trace:
-    """A listener that turns the events of a run into lines.
+    """A listener that turns the events of a run into lines, and hands each to ``note`` with its style and indent.
 
     What the agent's model streams is shown a line at a time. ``verbose`` adds the steps, the similarity of each lesson,
     the judge's reason and calls of models that failed.
     """
 
-    def __init__(self, display: Display | None = None, *, verbose: bool = False) -> None:
-        self.display: Display = display or PlainDisplay()
+    def __init__(self, note: Callable[..., None] = print_line, *, verbose: bool = False) -> None:
+        self.note = note
         self._verbose = verbose
         self.kept = 0
         self._produced = ""
@@ -71,7 +61,7 @@ class Trace:
         self._said(event)
         match event:
             case AttemptStarted():
-                self.display.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
+                self.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
             case LessonsRecalled():
                 self._recalled(event)
             case AttemptFinished():
@@ -101,69 +91,69 @@ class Trace:
             lines, rest = [*lines, rest[:at]], rest[at + 1 :]
         self._streamed = rest
         for line in filter(str.strip, lines):
-            self.display.note(f"> {line}", "dim", indent=2)
+            self.note(f"> {line}", "dim", indent=2)
 
     def _warned(self, message: str) -> None:
         self._warning = message
         # What the attempt failed of was shown when it ended.
         if not self._error or not message.endswith(self._error):
-            self.display.note(f"warning: {message}", "yellow", indent=2)
+            self.note(f"warning: {message}", "yellow", indent=2)
 
     def _recalled(self, event: LessonsRecalled) -> None:
         withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
-        self.display.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
+        self.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
         for lesson, similarity in zip_longest(event.lessons, event.similarities):
             near = f"similarity {similarity:.2f}: " if self._verbose and similarity is not None else ""
-            self.display.note(f"- {near}{lesson}", "dim", indent=4)
+            self.note(f"- {near}{lesson}", "dim", indent=4)
 
     def _detailed(self, event: StepTaken | ModelFailed) -> None:
         if isinstance(event, ModelFailed):
             said = f"{event.model}, asked for the {event.role}, failed: {shortened(event.error)}"
-            self.display.note(said, "yellow", indent=2)
+            self.note(said, "yellow", indent=2)
             return
         step = event.step
         action = step.action or "no action"
-        self.display.note(f"step {event.number}: {shortened(action)}", indent=2)
+        self.note(f"step {event.number}: {shortened(action)}", indent=2)
         if step.thought.strip():
-            self.display.note(f"thought: {shortened(step.thought)}", "dim", indent=4)
+            self.note(f"thought: {shortened(step.thought)}", "dim", indent=4)
         if step.observation.strip():
             style = "yellow" if step.failed else "dim"
-            self.display.note(f"observed: {shortened(step.observation)}", style, indent=4)
+            self.note(f"observed: {shortened(step.observation)}", style, indent=4)
 
     def _attempted(self, event: AttemptFinished) -> None:
         if event.output.strip():
-            self.display.note(f"answer: {shortened(event.output)}", indent=2)
+            self.note(f"answer: {shortened(event.output)}", indent=2)
         self._error = event.error or ""
         if event.error:
-            self.display.note(f"the attempt failed: {event.error}", "yellow", indent=2)
+            self.note(f"the attempt failed: {event.error}", "yellow", indent=2)
         elif event.interrupted:
-            self.display.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
+            self.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
 
     def _judged(self, event: Evaluated) -> None:
         score = "no score" if event.score is None else f"score {event.score:.2f}"
         verdict = "passed" if event.passed else "could not be judged" if event.score is None else "not passed"
-        self.display.note(f"{score}: {verdict}", "green" if event.passed else "yellow", indent=2)
+        self.note(f"{score}: {verdict}", "green" if event.passed else "yellow", indent=2)
         reason = _STATED.sub("", event.rationale, count=1)  # the number stands above
         if self._verbose and reason.strip():
-            self.display.note(f"reason: {shortened(reason)}", "dim", indent=4)
+            self.note(f"reason: {shortened(reason)}", "dim", indent=4)
 
     def _learned(self, event: LessonChecked | LessonProduced | LessonPersisted | LessonDropped) -> None:
         match event:
             case LessonChecked(lesson=lesson, changes=False, reason=reason):
                 said = f"turned down, it would not change an attempt: {lesson} ({reason})"
-                self.display.note(said, "yellow", indent=2)
+                self.note(said, "yellow", indent=2)
             case LessonChecked(changes=None, reason=reason):
-                self.display.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
+                self.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
             case LessonProduced(lesson=lesson):
                 self._produced = lesson
             case LessonPersisted(lesson=stored):
                 self.kept += stored is not None
                 text = stored.text if stored else self._produced
-                self.display.note(f"learned: {text}", "cyan", indent=2)
+                self.note(f"learned: {text}", "cyan", indent=2)
             case LessonDropped(reason=reason):
                 # A warning has said it already.
                 if reason != self._warning:
-                    self.display.note(f"no lesson: {reason}", "yellow", indent=2)
+                    self.note(f"no lesson: {reason}", "yellow", indent=2)
 
     def _ended(self, event: RunFinished) -> None:
         parts = [
@@ -175,7 +165,7 @@ class Trace:
             f"{event.seconds:.1f} s",
         ]
         style = "bold green" if event.passed else "bold yellow"
-        self.display.note(f"{ENDS[event.stop_reason]} ({', '.join(parts)})", style)
+        self.note(f"{ENDS[event.stop_reason]} ({', '.join(parts)})", style)
 
 
 def traced(session: Session) -> Session:

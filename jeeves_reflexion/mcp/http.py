@@ -5,10 +5,8 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
-import uvicorn
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -19,9 +17,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.mcp.server import build_server
-from jeeves_reflexion.mcp.service import Caller, LessonService
-from jeeves_reflexion.mcp.tokens import Tokens
+from jeeves_reflexion.mcp.tokens import Caller, Tokens
+from jeeves_reflexion.mcp.tools import LessonTools
 from jeeves_reflexion.session import logger
 
 PATH: Final = "/mcp"
@@ -29,18 +28,8 @@ MOST_BYTES: Final = 256 * 1024
 """The longest request."""
 PER_MINUTE: Final = 600
 """So many requests a token may make a minute, and a caller without a good one from one address."""
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _MOST_KNOWN: Final = 10_000
-_LEAVE: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """Who is let in: the names by which the server may be called, pages that may call it, and how often anyone may."""
-
-    hosts: Collection[str] = _LOOPBACK
-    origins: Collection[str] = ()
-    per_minute: int = PER_MINUTE
 
 
 class _Verifier:
@@ -117,12 +106,19 @@ class _Available:
             await refused(scope, receive, send)
 
 
-def http_app(service: LessonService, tokens: Tokens, door: Door) -> Starlette:
-    """Return the application: every call needs a token, the right host, and no foreign page behind it."""
-    server = build_server(service, _caller, review=True, verifier=_Verifier(tokens))
+def http_app(
+    lessons: VectorLessonStore,
+    tokens: Tokens,
+    *,
+    hosts: Collection[str] = LOOPBACK,
+    origins: Collection[str] = (),
+    per_minute: int = PER_MINUTE,
+) -> Starlette:
+    """Return the application: every call needs a token, one of the hosts, and behind it no page but of the origins."""
+    server = build_server(LessonTools(lessons, _caller), review=True, verifier=_Verifier(tokens))
     security = TransportSecuritySettings(
-        allowed_hosts=[name for host in door.hosts for name in (host, f"{host}:*")],
-        allowed_origins=list(door.origins),
+        allowed_hosts=[name for host in hosts for name in (host, f"{host}:*")],
+        allowed_origins=list(origins),
     )
     app = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -132,56 +128,20 @@ def http_app(service: LessonService, tokens: Tokens, door: Door) -> Starlette:
         transport_security=security,
     )
     app.user_middleware.insert(0, Middleware(_Available))
-    app.user_middleware.append(Middleware(_Limits, per_minute=door.per_minute))  # it must know who calls
+    app.user_middleware.append(Middleware(_Limits, per_minute=per_minute))  # it must know who calls
     return app
 
 
-def listen(address: str) -> socket.socket:
-    """Return a socket that listens at ``HOST:PORT``; raises :class:`ConfigurationError` for no such address."""
-    host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigurationError(f"{address!r} is no address: say HOST:PORT, such as 127.0.0.1:8765")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        host.encode("idna")  # sockets raise a TypeError for what is no name
-        listening = socket.create_server((host, int(port)), family=family, backlog=1024)
-    except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"{address} can't be listened at: {why}") from error
-    # Connections inherit it; asyncio sets it on sockets of its own making alone, and each answer would wait 40 ms.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
-
-
-def url_of(listening: socket.socket) -> str:
-    """Return the address of the server that listens there."""
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
-
-
-def door_at(
-    listening: socket.socket, address: str, hosts: Collection[str], origins: Collection[str], per_minute: int
-) -> Door:
-    """Return who is let in at a socket that listens at ``HOST:PORT``, by this HOST, what it stands for, and ``hosts``.
+def hosts_at(listening: socket.socket, host: str, hosts: Collection[str]) -> tuple[str, ...]:
+    """Return the names of a server that listens at a ``host``: this one, what it stands for, and ``hosts``.
 
     Raises :class:`ConfigurationError` where no name is known to call it by.
     """
-    host = str(listening.getsockname()[0])
-    if host in ("0.0.0.0", "::") and not hosts:  # noqa: S104 - it is asked for
+    bound = str(listening.getsockname()[0])
+    if bound in ("0.0.0.0", "::") and not hosts:  # noqa: S104 - it is asked for
         raise ConfigurationError(
-            f"it listens at all addresses ({host}): say with --allow-host how clients call it"
+            f"it listens at all addresses ({bound}): say with --allow-host how clients call it"
         )
-    own = f"[{host}]" if ":" in host else host
-    names = _LOOPBACK if own in _LOOPBACK else (own,)
-    given = address.rpartition(":")[0].lower()  # as clients write it
-    return Door(tuple(dict.fromkeys((*names, given, *hosts))), origins, per_minute)
-
-
-def http_server(app: Starlette) -> uvicorn.Server:
-    """Return what serves the application until the process is interrupted; requests then have three seconds more."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_LEAVE
-        )
-    )
+    own = f"[{bound}]" if ":" in bound else bound
+    names = LOOPBACK if own in LOOPBACK else (own,)
+    return tuple(dict.fromkeys((*names, host.lower(), *hosts)))  # as clients write it

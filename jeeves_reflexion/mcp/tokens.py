@@ -1,4 +1,4 @@
-"""Bearer tokens: made, listed and revoked beside the lessons; only a digest of each is stored."""
+"""Who may do what: rights, and the bearer tokens that give them, kept as digests beside the lessons."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import field
-from typing import Annotated, Final
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, TypeAlias
 
 import pydantic
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, ReflexionError
 from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.records import checked
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.mcp.service import RIGHTS, Caller, Right
 from vectorstores.base import JSON, Record, RecordStore, VectorStore
 
+Right: TypeAlias = Literal["read", "propose", "review"]
+RIGHTS: Final[tuple[Right, ...]] = ("read", "propose", "review")
+"""``read``: recall, search, explain; ``propose``: write proposed lessons, report scores; ``review``: decide."""
 NAMESPACE: Final = ".tokens"
 """The namespace of an address that holds its tokens; no token is good for it."""
 _COLLECTION: Final = "tokens"
@@ -28,6 +30,31 @@ _PREFIX: Final = "jr_"
 
 _Names = Annotated[tuple[str, ...], pydantic.Strict(strict=False)]
 _Rights = Annotated[tuple[Right, ...], pydantic.Strict(strict=False)]
+
+
+class RightError(ReflexionError):
+    """A client may not do what it asked for; the message says which right or namespace it lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the name that goes into histories, the namespaces, the first by default, and the rights."""
+
+    name: str
+    namespaces: tuple[str, ...]
+    rights: frozenset[Right]
+
+    def namespace(self, right: Right, wanted: str | None) -> str:
+        """Return the namespace that a call is for; raises :class:`RightError` where it may not do it there."""
+        if right not in self.rights:
+            held = ", ".join(each for each in RIGHTS if each in self.rights) or "none"
+            raise RightError(f"{self.name!r} may not {right}: its rights are {held}")
+        if wanted is not None and wanted not in self.namespaces:
+            raise RightError(
+                f"{self.name!r} may not use the namespace {wanted!r:.80}: its own are "
+                f"{', '.join(map(repr, self.namespaces))}"
+            )
+        return self.namespaces[0] if wanted is None else wanted
 
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))

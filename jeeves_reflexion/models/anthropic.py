@@ -11,8 +11,8 @@ import httpx
 
 from jeeves_reflexion.models.chat import with_schema
 from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
-from jeeves_reflexion.models.http import Retry, UnusableAnswerError
-from jeeves_reflexion.models.prices import Prices, priced, reported
+from jeeves_reflexion.models.http import UnusableAnswerError
+from jeeves_reflexion.models.prices import priced, reported
 from jeeves_reflexion.models.streams import MessagesStream
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON
@@ -57,45 +57,18 @@ class AnthropicModel(EndpointModel):
     and there is none.
     """
 
-    _lacks = frozenset({"seed"})
-    _stream = MessagesStream
     provider, _home = "anthropic", "https://api.anthropic.com"
-
-    def __init__(  # noqa: PLR0913 - as OpenAIModel has them
-        self,
-        name: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout: float = 60.0,
-        retry: Retry | None = None,
-        prices: Prices | None = None,
-        stream: bool = False,
-        options: AnthropicOptions | None = None,
-    ) -> None:
-        options = options or AnthropicOptions()
-        self._cache = options.cache
-        super().__init__(
-            name,
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            retry=retry,
-            prices=prices,
-            stream=stream,
-            options=options,
-        )
+    _options, _stream = AnthropicOptions, MessagesStream
+    _lacks = frozenset({"seed"})
+    _given: AnthropicOptions
 
     def _address(self) -> httpx.URL:
         return self._base.copy_with(path=self._base.path.rstrip("/").removesuffix("/v1") + "/v1/messages")
 
     def _headers(self, key: str) -> dict[str, str]:
-        headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        named = set(map(str.lower, self._given.headers))
-        return {
-            **{name: said for name, said in headers.items() if name not in named},
-            **self._given.headers,
-        }
+        headers = httpx.Headers({"anthropic-version": VERSION, **({"x-api-key": key} if key else {})})
+        headers.update(self._given.headers)
+        return dict(headers)
 
     def _body(
         self,
@@ -110,7 +83,7 @@ class AnthropicModel(EndpointModel):
         )
         turns = _turns(messages)
         system: list[dict[str, JSON]] = [{"type": "text", "text": told}] if told else []
-        if self._cache:
+        if self._given.cache:
             _mark(system)
             _mark(turns[-1]["content"] if turns and turns[-1]["role"] == "user" else [])
         settings: dict[str, JSON] = {
@@ -158,7 +131,7 @@ class AnthropicModel(EndpointModel):
         # The API counts what is read from its cache, or written to it, beside the rest of the input.
         if isinstance(counts.get("input_tokens"), int):
             counts["input_tokens"] += sum(each for each in (read, written) if isinstance(each, int))
-        usage = reported(counts, ("input_tokens", "output_tokens"), cached=read, reasoning=None)
+        usage = reported(counts, "input_tokens", "output_tokens")
         return Completion(
             text,
             tool_calls=calls,

@@ -16,9 +16,9 @@ import anyio.to_thread
 from jeeves_reflexion import telemetry
 from jeeves_reflexion.errors import described
 from jeeves_reflexion.events import ModelCalled, ModelFailed
-from jeeves_reflexion.models.captured import as_captured
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.redaction import redact_json
 from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.types import JSON, Usage
 
@@ -47,10 +47,7 @@ async def ask(
     call if the budget is used up, and :class:`~jeeves_reflexion.errors.ModelError`.
     """
     completion = await _metered(
-        model,
-        messages,
-        lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling),
-        lambda: expected_cost(model, messages, tools=tools, schema=schema, sampling=sampling),
+        model, model.complete, messages, tools=tools, schema=schema, sampling=sampling
     )
     said = spoken(completion.text)
     return completion if said == completion.text else replace(completion, text=said)
@@ -96,13 +93,7 @@ def metered(
 
     @functools.wraps(complete)
     async def wrapped(model: M, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
-        messages: Any = args[0] if args else kwargs.get("messages", ())
-        return await _metered(
-            model,
-            messages,
-            lambda: complete(model, *args, **kwargs),
-            lambda: expected_cost(model, *args, **kwargs),
-        )
+        return await _metered(model, functools.partial(complete, model), *args, **kwargs)
 
     return wrapped
 
@@ -136,35 +127,30 @@ def expected_tokens(
 
 async def _metered(
     model: ChatModel,
-    messages: Sequence[Message],
-    call: Callable[[], Awaitable[Completion]],
-    expected: Callable[[], float],
+    complete: Callable[..., Awaitable[Completion]],
+    *args: Any,  # noqa: ANN401 - of ``complete``
+    **kwargs: Any,  # noqa: ANN401 - as above
 ) -> Completion:
     scope = current_scope()
     if scope is None or _within.get():
-        return await call()
+        return await complete(*args, **kwargs)
     session, role = scope
     session.spend.check()
     started, provider = time.monotonic(), provider_of(model)
-    about: dict[str, Any] = {
-        "run_id": session.id,
-        "attempt": session.attempt,
-        "role": role,
-        "provider": provider,
-    }
+    tell = functools.partial(session.tell, role=role, provider=provider)
     limited = session.spend.budget.max_cost_usd is not None
     with (
-        session.spend.reserving(expected()) if limited else contextlib.nullcontext(),
+        session.spend.reserving(expected_cost(model, *args, **kwargs))
+        if limited
+        else contextlib.nullcontext(),
         telemetry.chat(model.name, provider) as span,
     ):
         token = _within.set(True)
         try:
-            completion = await call()
+            completion = await complete(*args, **kwargs)
         except Exception as error:
             seconds = time.monotonic() - started
-            await session.emit(
-                ModelFailed(**about, model=model.name, error=described(error), seconds=seconds)
-            )
+            await tell(ModelFailed, model=model.name, error=described(error), seconds=seconds)
             raise
         finally:
             _within.reset(token)
@@ -172,10 +158,30 @@ async def _metered(
         answered_by = completion.model or model.name
         telemetry.answered(span, answered_by, completion.usage, completion.finish_reason)
         if telemetry.captured():
-            telemetry.said(span, *await anyio.to_thread.run_sync(as_captured, messages, completion))
-    if session.listener is not None:
-        seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
-        await session.emit(
-            ModelCalled(**about, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
-        )
+            messages = args[0] if args else kwargs.get("messages", ())
+            telemetry.said(span, *await anyio.to_thread.run_sync(_told, messages, completion))
+    seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
+    await tell(ModelCalled, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
     return completion
+
+
+def _told(messages: Sequence[Message], completion: Completion) -> tuple[str, str]:
+    """Return what a model was asked and what it answered, as JSON, without secrets and without its thoughts."""
+    answer = Message("assistant", spoken(completion.text), completion.tool_calls)
+    said: JSON = {**_captured(answer), "finish_reason": completion.finish_reason}
+    return _written([_captured(message) for message in messages]), _written([said])
+
+
+def _captured(message: Message) -> dict[str, JSON]:
+    text: JSON = {"type": "text", "content": message.content}
+    if message.role == "tool":
+        text = {"type": "tool_call_response", "id": message.tool_call_id, "response": message.content}
+    calls: list[JSON] = [
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
+    ]
+    return {"role": message.role, "parts": [text, *calls] if message.content or not calls else calls}
+
+
+def _written(messages: Sequence[JSON]) -> str:
+    return json.dumps(redact_json(messages), ensure_ascii=False)

@@ -50,13 +50,16 @@ ErrorName: TypeAlias = Literal[
 ]
 
 # The general one last: an error is kept as the first that it is.
-_ERRORS: Final[tuple[type[ModelError], ...]] = (
-    ModelRequestError,
-    ModelResponseError,
-    ModelTimeoutError,
-    ModelConnectionError,
-    ModelError,
-)
+_ERRORS: Final[Mapping[str, type[ModelError]]] = {
+    kind.__name__: kind
+    for kind in (
+        ModelRequestError,
+        ModelResponseError,
+        ModelTimeoutError,
+        ModelConnectionError,
+        ModelError,
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class RecordedError:
 
     def raised(self) -> ModelError:
         """Return the error to raise."""
-        kind = next(kind for kind in _ERRORS if kind.__name__ == self.error)
+        kind = _ERRORS[self.error]
         if issubclass(kind, ModelResponseError):
             return kind(self.message, status=self.status, said=self.said, code=self.code)
         return kind(self.message)
@@ -80,7 +83,7 @@ class RecordedError:
 
 def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
     """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
-    name = cast("ErrorName", next(kind.__name__ for kind in _ERRORS if isinstance(error, kind)))
+    name = cast("ErrorName", next(name for name, kind in _ERRORS.items() if isinstance(error, kind)))
     if isinstance(error, ModelResponseError):
         return RecordedError(name, str(error), error.status, error.said, native, error.code)
     return RecordedError(name, str(error), native=native)

@@ -11,12 +11,9 @@ from jeeves_reflexion.models.http import UnusableAnswerError
 from jeeves_reflexion.models.prices import reported
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
-from jeeves_reflexion.types import JSON, Usage
+from jeeves_reflexion.types import JSON
 
-PATH: Final = "/chat/completions"
 FORM: Final = "chat"
-LACKS: Final = frozenset[str]()
-"""Settings that other forms have."""
 
 
 def request(
@@ -123,21 +120,11 @@ def completion(body: Mapping[str, JSON]) -> Completion:
     return Completion(
         text,
         tool_calls=known,
-        usage=_usage(body.get("usage")),
+        usage=reported(body.get("usage"), "prompt_tokens", "completion_tokens"),
         model=named if isinstance(named, str) else "",
         finish_reason=reason if isinstance(reason, str) else "stop",
         opaque=_opaque(message, text, known),
     )
-
-
-def _usage(told: JSON) -> Usage:
-    counts = told if isinstance(told, dict) else {}
-    asked, said = (counts.get(name) for name in ("prompt_tokens_details", "completion_tokens_details"))
-    cached = asked.get("cached_tokens") if isinstance(asked, dict) else None
-    if cached is None:
-        cached = counts.get("prompt_cache_hit_tokens")  # DeepSeek's
-    reasoning = said.get("reasoning_tokens") if isinstance(said, dict) else None
-    return reported(told, ("prompt_tokens", "completion_tokens"), cached=cached, reasoning=reasoning)
 
 
 def text_of(content: JSON) -> str:

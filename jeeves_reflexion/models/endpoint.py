@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from types import TracebackType
+from dataclasses import astuple, dataclass, field, replace
 from typing import ClassVar, Final, Self
 
 import httpx
 
-from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
+from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError, ModelResponseError
 from jeeves_reflexion.events import TextStreamed
 from jeeves_reflexion.models.ask import expected_tokens, metered
-from jeeves_reflexion.models.http import JsonEndpoint, Retry
+from jeeves_reflexion.models.http import Retry, UnusableAnswerError, model_error
 from jeeves_reflexion.models.prices import Prices
 from jeeves_reflexion.models.refusals import WAYS, refused_part, without_system
-from jeeves_reflexion.models.streams import AnswerStream, Tell
+from jeeves_reflexion.models.streams import Tell, TextStream
+from jeeves_reflexion.models.wrapped import Closable
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.values import check_whole
+from jeeves_reflexion.values import check_whole, is_number
 from vectorstores.header_secrets import check_headers, secrets_of
-from vectorstores.json_http import Timeouts
+from vectorstores.json_http import JsonService, Timeouts, Waits
 from vectorstores.service_address import MissingKeyError, address_and_key
+from vectorstores.service_answers import RequestError
 
 logger: Final = logging.getLogger("jeeves_reflexion")
 
@@ -56,36 +58,45 @@ class EndpointOptions:
             check_whole(f"{type(self).__name__}.max_tokens", self.max_tokens)
 
 
-class EndpointModel(ABC):
+class EndpointModel(Closable):
     """A chat model at an endpoint; :class:`OpenAIModel` and :class:`AnthropicModel` are two.
 
     Use it as an async context manager, or call :meth:`aclose`, to close its connections; else they are closed
     when the event loop ends.
     """
 
-    _endpoint: JsonEndpoint
-    _lacks: frozenset[str] = frozenset()
-    """Settings of ``Sampling`` that the API does not have."""
     provider: ClassVar[str]
     """Whose API it is; its variables of the environment begin with this name."""
     _home: ClassVar[str]
     """The provider's own address."""
-    _stream: type[AnswerStream]
+    _options: ClassVar[type[EndpointOptions]]
+    _stream: type[TextStream]
     """What reads a streamed answer."""
+    _lacks: frozenset[str] = frozenset()
+    """Settings of ``Sampling`` that the API does not have."""
 
-    def __init__(  # noqa: PLR0913 - as the models have them
+    def __init__(  # noqa: PLR0913 - what a user sets most often, by name
         self,
         name: str,
         *,
-        base_url: str | None,
-        api_key: str | None,
-        timeout: float,
-        retry: Retry | None,
-        prices: Prices | None,
-        stream: bool,
-        options: EndpointOptions,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        retry: Retry | None = None,
+        prices: Prices | None = None,
+        stream: bool = False,
+        options: EndpointOptions | None = None,
     ) -> None:
-        _check_name(type(self).__name__, name)
+        options = self._options() if options is None else options
+        if not isinstance(options, self._options):
+            raise ConfigurationError(
+                f"options must be {self._options.__name__}, not {type(options).__name__}"
+            )
+        timeouts = Timeouts(timeout, options.connect_timeout, options.idle_timeout)
+        for label, seconds in timeouts._asdict().items():
+            unbounded = label == "idle" and seconds is None
+            if not unbounded and (not is_number(seconds) or seconds <= 0):
+                raise ConfigurationError(f"the {label} timeout must be above 0 seconds, not {seconds!r}")
         variable = f"{self.provider.upper()}_API_KEY"
         address = base_url or os.environ.get(f"{self.provider.upper()}_BASE_URL") or self._home
         try:
@@ -95,31 +106,35 @@ class EndpointModel(ABC):
             raise ModelAuthError(str(error)) from error
         except ValueError as error:
             raise ConfigurationError(str(error)) from error
-        self._name = name
-        self._prices = prices
+        self._named(name, prices)
         self._streams = stream
         self._given = options
         self._refused: frozenset[str] = frozenset()
-        self._endpoint = JsonEndpoint(
-            self._address(),
-            headers=self._headers(key),
-            secrets=secrets_of({}, options.extra),
-            auth_hint=f"check {variable} (or the api_key you passed)"
-            if key
-            else f"set {variable} or pass api_key",
-            timeouts=Timeouts(timeout, options.connect_timeout, options.idle_timeout),
-            retry=retry or Retry(),
+        self._auth_hint = (
+            f"check {variable} (or the api_key you passed)" if key else f"set {variable} or pass api_key"
         )
+        self._service = JsonService(
+            self._address(),
+            self._headers(key),
+            timeouts=timeouts,
+            waits=Waits(*astuple(retry or Retry())),
+            secrets=secrets_of({}, options.extra),
+            clean=redact,
+        )
+
+    def _named(self, name: str, prices: Prices | None) -> None:
+        if not name.strip():
+            raise ConfigurationError(f"{type(self).__name__} needs the name of a model, such as gpt-4o-mini")
+        self._name, self._prices = name, prices
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, base_url={str(self._base).rstrip('/')!r})"
 
     def named(self, name: str) -> Self:
         """Return another model at the same endpoint, over the same connections; its prices are unknown."""
-        _check_name(type(self).__name__, name)
         other = copy.copy(self)
-        other._name, other._prices = name, None  # noqa: SLF001 - it is one of these
-        other._endpoint = self._endpoint.at(other._address())  # noqa: SLF001 - as above
+        other._named(name, None)  # noqa: SLF001 - it is one of these
+        other._service = self._service.at(other._address())  # noqa: SLF001 - as above
         return other
 
     @property
@@ -155,27 +170,38 @@ class EndpointModel(ABC):
             sent = without_system(messages) if "system" in self._refused else messages
             body = {"model": self._name, **self._body(sent, tools, schema, sampling)}
             if self._streams:
-                body |= {
-                    name: value for name, value in self._stream.asks.items() if name not in self._refused
-                }
+                asks = self._stream.asks
+                body |= {name: value for name, value in asks.items() if name not in self._refused}
             try:
-                # There are servers that stream although nobody asked for it.
-                answer = await self._endpoint.post(body, self._read, partial(self._stream, self._teller()))
+                answer = await self._post(body)
                 return replace(answer, model=answer.model or self._name)
             except ModelResponseError as error:
                 refused = refused_part(error, body, sent)
-                if (
-                    error.handed_on
-                    or refused is None
-                    or refused in without
-                    or (refused in self._given.extra and refused not in WAYS)
-                ):
+                given = refused in self._given.extra and refused not in WAYS
+                if error.handed_on or refused is None or refused in without or given:
                     raise
                 self._refused |= {refused}
                 way = WAYS.get(refused, f"does without {refused}")
-                logger.warning("%s at %s %s: %s", self._name, self._endpoint.url, way, error.said)
+                logger.warning("%s at %s %s: %s", self._name, self._service.url, way, error.said)
                 if refused == "tools":
                     raise
+
+    async def _post(self, body: Mapping[str, JSON]) -> Completion:
+        # There are servers that stream although nobody asked for it.
+        stream = self._stream(self._teller())
+        answer: Mapping[str, JSON] = {}
+        error: ModelError
+        try:
+            answer = await self._service.post(body, stream)
+            return self._read(answer)
+        except RequestError as failed:
+            error, cause = model_error(failed, self._service.url, self._auth_hint), failed.__cause__
+        except UnusableAnswerError as lack:
+            said = self._service.shown(json.dumps(answer, ensure_ascii=False))
+            message = f"{self._service.url} answered without {lack}: {said}"
+            error, cause = ModelResponseError(message, status=200, said=said), None
+        error.handed_on = stream.handed_on
+        raise error from cause
 
     def expected_cost(
         self,
@@ -229,7 +255,7 @@ class EndpointModel(ABC):
         for setting in sorted(self._lacks - self._refused):
             if getattr(sampling, setting):
                 self._refused |= {setting}
-                logger.warning("%s at %s has no setting %s", self._name, self._endpoint.url, setting)
+                logger.warning("%s at %s has no setting %s", self._name, self._service.url, setting)
         if sampling.max_tokens is not None:
             return sampling
         return replace(sampling, max_tokens=self._given.max_tokens)
@@ -258,17 +284,4 @@ class EndpointModel(ABC):
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        await self._endpoint.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-def _check_name(kind: str, name: str) -> None:
-    if not name.strip():
-        raise ConfigurationError(f"{kind} needs the name of a model, such as gpt-4o-mini")
+        await self._service.aclose()

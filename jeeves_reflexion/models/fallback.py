@@ -46,6 +46,11 @@ class FallbackModel(WrappedModel):
         other = self._fallback.expected_cost(messages, **settings)
         return max(super().expected_cost(messages, **settings), other)
 
+    async def aclose(self) -> None:
+        """Close the connections of both models."""
+        await super().aclose()
+        await self._fallback.aclose()
+
     async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - as above
         """Ask the model, and where it can't answer, the fallback."""
         try:

@@ -1,4 +1,4 @@
-"""The fields that a model was asked to fill in: one JSON object, or prose under headings.
+"""The fields that a model was asked to fill in, one JSON object or prose under headings, and the lists in them.
 
 A heading stands at the start of a line, however decorated, and ends in a colon, a question mark or the line's end; a
 tag is one too. Where a name occurs there more than once, the plainest spelling counts, alone on its line before one
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from jeeves_reflexion.models.replies import agreed, objects, opened, unwrapped
@@ -83,3 +83,47 @@ def _headings(lines: Sequence[str], keys: Mapping[str, str]) -> dict[int, tuple[
 
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z]+", "", name.casefold())
+
+
+# -- lists below a heading, and what says that there is nothing to say ------------------------------------------------
+
+BULLET: Final = re.compile(
+    r"^\s*(?:[-+*\u2022\u2023\u25aa\u25cf\u25e6\u2043\u2013\u2014\u00b7]|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+(?P<text>.*)$"
+)
+RULE: Final = re.compile(r"^\s*(?:[-*_=]\s*){3,}$")
+_NOTHING: Final = re.compile(
+    r"^\W*+(?:none|n/?a|null|nothing|empty|unchanged|not applicable"
+    r"|no (?:issues?|changes?|observations?|suggestions?)(?: needed)?)?+\W*+$",
+    re.IGNORECASE,
+)
+_PLACEHOLDER: Final = re.compile(r"^\[[^\]\n]{0,200}\]$")  # the prompt's own "[what you noticed]"
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a text is empty, says that there is nothing, or is a placeholder of the form."""
+    return bool(_NOTHING.match(text) or _PLACEHOLDER.match(text))
+
+
+def listed(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts that say something, without the white space around them."""
+    return tuple(text.strip() for text in texts if not says_nothing(text))
+
+
+def items(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the items of a list. Lines that go on with an item belong to it; without any bullet each line is one."""
+    found: list[str] = []
+    bulleted = any(BULLET.match(line) for line in lines)
+    open_item = False
+    for line in lines:
+        match = BULLET.match(line)
+        stripped = line.strip()
+        if match:
+            found.append(match["text"].strip())
+            open_item = True
+        elif not stripped or RULE.match(line) or stripped.startswith(("```", "~~~")):
+            open_item = False
+        elif bulleted and open_item:
+            found[-1] = f"{found[-1]} {stripped}"
+        elif not bulleted or not found:
+            found.append(stripped)
+    return listed(found)

@@ -58,10 +58,6 @@ class Limits:
         self._under_way: set[_Call] = set()
         self._recent: deque[_Call] = deque()
 
-    def __repr__(self) -> str:
-        told = (f"{name}={bound}" for name, bound in self._bounds.items() if bound is not None)
-        return f"Limits({', '.join(told)})"
-
     @contextlib.asynccontextmanager
     async def turn(self, tokens: int) -> AsyncIterator[_Call]:
         """Wait until a call of about so many tokens may be made, and hold its place until the block ends."""

@@ -45,16 +45,8 @@ def read_value(text: str, start: int) -> tuple[JSON, int]:
 
 def same(one: JSON, other: JSON) -> bool:
     """Whether two values are one as JSON: ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
-    return json.dumps(_plain(one), sort_keys=True) == json.dumps(_plain(other), sort_keys=True)
-
-
-def _plain(value: JSON) -> JSON:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    small = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
-    return float(value) if small else value  # type: ignore[arg-type] # an int
+    one, other = (json.loads(json.dumps(value), parse_int=float) for value in (one, other))
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple
 
 import httpx
 
@@ -13,7 +13,7 @@ from jeeves_reflexion.models import chat, responses
 from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
 from jeeves_reflexion.models.http import Retry
 from jeeves_reflexion.models.prices import Prices, priced
-from jeeves_reflexion.models.streams import ChatStream, ResponsesStream
+from jeeves_reflexion.models.streams import ChatStream, ResponsesStream, TextStream
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 from vectorstores.service_address import address_of, key_headers
@@ -31,33 +31,27 @@ class OpenAIOptions(EndpointOptions):
     json_schema: bool = True
 
 
-class _Form(Protocol):
-    """The form of an API: the modules ``chat`` and ``responses``."""
+class _Form(NamedTuple):
+    """The form of an API: where it is, how a request is written in it, and how an answer is read."""
 
-    @property
-    def PATH(self) -> str: ...  # noqa: N802 - a module's constant
-
-    @property
-    def LACKS(self) -> frozenset[str]: ...  # noqa: N802 - as above
-
-    def request(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        schema: Mapping[str, JSON] | None,
-        sampling: Sampling,
-        refused: frozenset[str],
-    ) -> dict[str, JSON]: ...
-
-    def completion(self, body: Mapping[str, JSON]) -> Completion: ...
-
-    def named_tool(self, name: str) -> JSON: ...
+    path: str
+    request: Callable[..., dict[str, JSON]]
+    completion: Callable[[Mapping[str, JSON]], Completion]
+    named_tool: Callable[[str], JSON]
+    stream: type[TextStream]
+    lacks: frozenset[str] = frozenset()
 
 
-_FORMS: Final[Mapping[str, _Form]] = {"chat": chat, "responses": responses}
-_STREAMS: Final[Mapping[str, type[ChatStream | ResponsesStream]]] = {
-    "chat": ChatStream,
-    "responses": ResponsesStream,
+_FORMS: Final[Mapping[str, _Form]] = {
+    "chat": _Form("/chat/completions", chat.request, chat.completion, chat.named_tool, ChatStream),
+    "responses": _Form(
+        "/responses",
+        responses.request,
+        responses.completion,
+        responses.named_tool,
+        ResponsesStream,
+        frozenset({"stop", "seed"}),
+    ),
 }
 
 
@@ -78,6 +72,7 @@ class OpenAIModel(EndpointModel):
     """
 
     provider, _home = "openai", "https://api.openai.com/v1"
+    _options = OpenAIOptions
 
     def __init__(  # noqa: PLR0913 - what a user sets most often, by name
         self,
@@ -96,7 +91,7 @@ class OpenAIModel(EndpointModel):
             raise ConfigurationError(f'api must be "chat" or "responses", not {api!r}')
         options = options or OpenAIOptions()
         self._form = _FORMS[api]
-        self._lacks, self._stream = self._form.LACKS, _STREAMS[api]
+        self._lacks, self._stream = self._form.lacks, self._form.stream
         super().__init__(
             name,
             base_url=base_url,
@@ -113,7 +108,7 @@ class OpenAIModel(EndpointModel):
             self._refused |= {"response_format", "text"}
 
     def _address(self) -> httpx.URL:
-        return address_of(self._base, self._form.PATH, self._name)
+        return address_of(self._base, self._form.path, self._name)
 
     def _headers(self, key: str) -> dict[str, str]:
         return key_headers(self._base, key, self._given.headers)

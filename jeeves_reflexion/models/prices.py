@@ -99,14 +99,23 @@ def priced(usage: Usage, prices: Prices | None, *, written: int = 0) -> Usage:
     return replace(usage, cost_usd=cost)
 
 
-def reported(told: object, names: tuple[str, str], *, cached: object, reasoning: object) -> Usage:
-    """Return the usage that an endpoint reports under the names of its input and output; unknown where it does not."""
-    counts = [told.get(name) for name in names] if isinstance(told, dict) else []
-    asked, said = (_count(each) for each in counts) if counts else (None, None)
-    if asked is None or said is None:
+def reported(told: object, asked: str, said: str) -> Usage:
+    """Return the usage that an endpoint reports, its input and output by these names; unknown where it does not."""
+    counts = told if isinstance(told, dict) else {}
+    sent, answered = (_count(counts.get(name)) for name in (asked, said))
+    if sent is None or answered is None:
         return Usage(calls=1, unreported=1, cost_usd=None)
+    of_input, of_output = (counts.get(f"{name}_details") for name in (asked, said))
+    # As OpenAI, DeepSeek and Anthropic call what was read from a cache.
+    cached = of_input.get("cached_tokens") if isinstance(of_input, dict) else None
+    known = (cached, counts.get("prompt_cache_hit_tokens"), counts.get("cache_read_input_tokens"))
     return Usage(
-        1, asked, said, cost_usd=None, cached_tokens=_count(cached), reasoning_tokens=_count(reasoning)
+        1,
+        sent,
+        answered,
+        cost_usd=None,
+        cached_tokens=next((count for each in known if (count := _count(each)) is not None), None),
+        reasoning_tokens=_count(of_output.get("reasoning_tokens")) if isinstance(of_output, dict) else None,
     )
 
 

@@ -12,15 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError
-from jeeves_reflexion.models.ask import expected_cost, metered, provider_of
+from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.models.cassette import (
     Cassette,
     Exchange,
@@ -30,6 +29,7 @@ from jeeves_reflexion.models.cassette import (
     recorded_error,
     request_of,
 )
+from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, NO_USAGE, Usage
@@ -73,7 +73,18 @@ class Counts:
     asked_usage: Usage = NO_USAGE
 
 
-class RecordedModel:
+@dataclass(eq=False, slots=True)
+class _Absent:
+    """What a recording says of a model that is not asked."""
+
+    name: str
+    supports_tools: bool = False
+
+    async def complete(self, messages: Sequence[Message], **settings: object) -> Completion:
+        raise NotImplementedError
+
+
+class RecordedModel(WrappedModel):
     """Records every exchange of a real model, and replays it offline.
 
     ``tape`` is the path of a cassette, or exchanges to play. ``mode`` is
@@ -106,7 +117,6 @@ class RecordedModel:
     ) -> None:
         self.mode: Mode = mode or ("auto" if model else "replay")
         self._match = match
-        self._model = model
         self._given: Sequence[Exchange] = ()
         self._cassette: Cassette | None = None
         self._tape = "the recording"
@@ -115,39 +125,18 @@ class RecordedModel:
             self._tape = f"the cassette {self._cassette.path}"
         else:
             self._given = tape
-        self._check(name)
-        self._name = model.name if model else name or ""
-        self._native = False
+        self._check(model, name)
         # Requests are most of a recording: they are read again where one is unknown.
         self._answers: defaultdict[tuple[str, str], deque[Completion | RecordedError]] = defaultdict(deque)
         self._lock = threading.Lock()
         self._counts = Counts()
-        if self.mode != "record":
-            self._load()
-
-    @property
-    def name(self) -> str:
-        """The real model's name, also when it is played."""
-        return self._name
-
-    @property
-    def provider(self) -> str:
-        """What the real model says; empty where there is none."""
-        return "" if self._model is None else provider_of(self._model)
-
-    @property
-    def supports_tools(self) -> bool:
-        """Whether the real model takes native tools, or did when it was recorded."""
-        return self._native if self._model is None or self.mode == "replay" else self._model.supports_tools
+        self._absent = _Absent("") if self.mode == "record" else self._load(model.name if model else name)
+        super().__init__(self._absent if model is None or self.mode == "replay" else model)
 
     @property
     def counts(self) -> Counts:
         """What was played and what was asked for so far."""
         return self._counts
-
-    def expected_cost(self, messages: Sequence[Message], **settings: Any) -> float:  # noqa: ANN401 - of ``complete``
-        """Return what the real model says that a call may cost in US dollars; 0 where there is none."""
-        return 0.0 if self._model is None else expected_cost(self._model, messages, **settings)
 
     @metered
     async def complete(
@@ -170,7 +159,7 @@ class RecordedModel:
             # As a real model would: cancellation and other tasks get their turn.
             await anyio.lowlevel.checkpoint()
             return self._played(found)
-        if self._model is None or self.mode == "replay":
+        if self.mode == "replay":
             raise UnknownRequestError(await anyio.to_thread.run_sync(self._unknown, at, request))
         exchange = Exchange(self.name, Completion(""), request, at, self._model.supports_tools)
         started = time.monotonic()
@@ -188,30 +177,14 @@ class RecordedModel:
         await self._keep(replace(exchange, answer=completion, seconds=time.monotonic() - started))
         return completion
 
-    async def aclose(self) -> None:
-        """Close the connections of the real model, where it has any."""
-        close = getattr(self._model, "aclose", None)
-        if close is not None:
-            await close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def _check(self, name: str | None) -> None:
-        for label, value, known in (
-            ("mode", self.mode, get_args(Mode)),
-            ("match", self._match, get_args(Match)),
-        ):
+    def _check(self, model: ChatModel | None, name: str | None) -> None:
+        settings = (("mode", self.mode, get_args(Mode)), ("match", self._match, get_args(Match)))
+        for label, value, known in settings:
             if value not in known:
                 raise ConfigurationError(f"{label} must be one of {', '.join(known)}, not {value!r}")
-        if self._model is None and self.mode != "replay":
+        if model is None and self.mode != "replay":
             raise ConfigurationError(f"mode={self.mode!r} needs the real model: pass model=")
-        if self._model is not None and name is not None:
+        if model is not None and name is not None:
             raise ConfigurationError("name chooses among recorded models: pass it without a model")
         if self.mode != "replay" and self._cassette is None:
             raise ConfigurationError(f"mode={self.mode!r} needs the path of a cassette to write to")
@@ -231,23 +204,22 @@ class RecordedModel:
             )
         return at, key_of(request)
 
-    def _load(self) -> None:
-        """Read the exchanges of the model, by default the only one that there is; failures for a replay alone."""
+    def _load(self, name: str | None) -> _Absent:
+        """Read the exchanges of a model, by default the only one that there is; failures for a replay alone."""
         native: dict[str, bool] = {}
         replays = self.mode == "replay"
         for exchange in self._exchanges():
             native.setdefault(exchange.model, exchange.native)
-            if self._name in ("", exchange.model) and (replays or isinstance(exchange.answer, Completion)):
+            if name in (None, exchange.model) and (replays or isinstance(exchange.answer, Completion)):
                 self._answers[self._track(exchange.at, exchange.request)].append(exchange.answer)
         known = ", ".join(sorted(native)) or "it is empty"
-        if replays and self._name and self._name not in native:
-            raise ConfigurationError(f"{self._tape} has no model {self._name!r}: {known}")
-        if not self._name:
-            if len(native) != 1:
-                said = f"has models {known}: choose one by name=" if native else "is empty"
-                raise ConfigurationError(f"{self._tape} {said}")
-            (self._name,) = native
-        self._native = native.get(self._name, False)
+        if name is None and len(native) != 1:
+            said = f"has models {known}: choose one by name=" if native else "is empty"
+            raise ConfigurationError(f"{self._tape} {said}")
+        if replays and name is not None and name not in native:
+            raise ConfigurationError(f"{self._tape} has no model {name!r}: {known}")
+        name = next(iter(native)) if name is None else name
+        return _Absent(name, native.get(name, False))
 
     def _played(self, answer: Completion | RecordedError) -> Completion:
         usage = answer.usage if isinstance(answer, Completion) else NO_USAGE
@@ -256,7 +228,7 @@ class RecordedModel:
             self._counts = replace(now, played=now.played + 1, played_usage=now.played_usage + usage)
         if isinstance(answer, RecordedError):
             # A model may find out at its first call that its server has no tools.
-            self._native = self._native and answer.native
+            self._absent.supports_tools = self._absent.supports_tools and answer.native
             raise answer.raised()
         return answer
 
@@ -273,17 +245,14 @@ class RecordedModel:
         if self._match == "position":
             times = sum(each.at == at for each in recorded)
             return f"{self._tape} has {times} exchanges{here}, and one more was asked for"
+        if not recorded:
+            return f"{self._tape} has no request of {self.name!r}"
         asked, key = _lines(request), key_of(request)
-        words = set(asked)
         equal = [each for each in recorded if key_of(each.request or {}) == key]
         if times := sum(each.at == at for each in equal):
-            return (
-                f"{self._tape} has this request{here} only {times} times. It ends with:\n{asked[-1][-200:]}"
-            )
-        if not recorded:
-            return (
-                f"{self._tape} has no request of {self.name!r}. This one{here} ends with:\n{asked[-1][-200:]}"
-            )
+            said = asked[-1][-200:]
+            return f"{self._tape} has this request{here} only {times} times. It ends with:\n{said}"
+        words = set(asked)
         near = max(equal or recorded, key=lambda each: len(words.intersection(_lines(each.request or {}))))
         there = f"at {near.at!r}" if near.at else "without a place"
         if equal:

@@ -12,12 +12,9 @@ from jeeves_reflexion.models.chat import as_function, with_schema
 from jeeves_reflexion.models.http import UnusableAnswerError
 from jeeves_reflexion.models.prices import reported
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
-from jeeves_reflexion.types import JSON, Usage
+from jeeves_reflexion.types import JSON
 
-PATH: Final = "/responses"
 FORM: Final = "responses"
-LACKS: Final = frozenset({"stop", "seed"})
-"""Settings that other forms have."""
 
 _OF_PLAIN: Final = frozenset({"type", "id", "role", "status", "content"})
 _CUT: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -84,7 +81,7 @@ def completion(body: Mapping[str, JSON]) -> Completion:
     return Completion(
         "".join(map(_said, parts)),
         tool_calls=calls,
-        usage=_usage(body.get("usage")),
+        usage=reported(body.get("usage"), "input_tokens", "output_tokens"),
         model=named if isinstance(named, str) else "",
         finish_reason=reason or ("tool_calls" if calls else "stop"),
         opaque={} if plain or not items else {FORM: items},
@@ -103,11 +100,3 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
         case {"call_id": str() as called, "name": str() as name, "arguments": str() as arguments} if name:
             return ToolCall(called, name, arguments)
     raise UnusableAnswerError("call_id, name and arguments in each function_call")
-
-
-def _usage(told: JSON) -> Usage:
-    counts = told if isinstance(told, dict) else {}
-    asked, said = (counts.get(name) for name in ("input_tokens_details", "output_tokens_details"))
-    cached = asked.get("cached_tokens") if isinstance(asked, dict) else None
-    reasoning = said.get("reasoning_tokens") if isinstance(said, dict) else None
-    return reported(told, ("input_tokens", "output_tokens"), cached=cached, reasoning=reasoning)

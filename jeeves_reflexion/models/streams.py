@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 from jeeves_reflexion.models.chat import text_of
 from jeeves_reflexion.types import JSON
+from vectorstores.json_http import AnswerStream
 from vectorstores.service_answers import parsed
 
 Tell: TypeAlias = Callable[[str], Awaitable[None]]
@@ -28,20 +29,14 @@ _IN_PIECES: Final = frozenset(
 )
 
 
-class AnswerStream(ABC):
-    """Reads the events of one answer; ``tell`` is handed the text of it as it comes.
-
-    ``handed_on`` says that a text was told, so that the request can't be made once more; ``body`` is the answer.
-    """
+class TextStream(AnswerStream):
+    """Reads the events of one answer; ``tell`` is handed the text of it as it comes."""
 
     asks: ClassVar[Mapping[str, JSON]] = {"stream": True}
     """What is sent to have an answer streamed."""
 
     def __init__(self, tell: Tell | None = None) -> None:
         self._tell = tell
-        self.handed_on = False
-        self.ended = False
-        self.body: dict[str, Any] = {}
 
     async def take(self, event: Mapping[str, Any]) -> None:
         """Read an event."""
@@ -55,7 +50,7 @@ class AnswerStream(ABC):
         """Put an event to the answer, and return the text that it brings."""
 
 
-class ChatStream(AnswerStream):
+class ChatStream(TextStream):
     """The chunks of ``/chat/completions``; the reason why the answer ended says that it is whole."""
 
     asks: ClassVar[Mapping[str, JSON]] = {"stream": True, "stream_options": {"include_usage": True}}
@@ -80,11 +75,12 @@ class ChatStream(AnswerStream):
         return text_of(delta.get("content"))
 
 
-class ResponsesStream(AnswerStream):
+class ResponsesStream(TextStream):
     """The events of ``/responses``, whose last brings the whole answer."""
 
-    def __init__(self, tell: Tell | None = None) -> None:
-        super().__init__(tell)
+    def begin(self) -> None:
+        """Forget what came."""
+        super().begin()
         self._items: list[JSON] = []
 
     def _read(self, event: Mapping[str, Any]) -> str:
@@ -100,11 +96,12 @@ class ResponsesStream(AnswerStream):
         return ""
 
 
-class MessagesStream(AnswerStream):
+class MessagesStream(TextStream):
     """The events of Anthropic's Messages API."""
 
-    def __init__(self, tell: Tell | None = None) -> None:
-        super().__init__(tell)
+    def begin(self) -> None:
+        """Forget what came."""
+        super().begin()
         self._blocks: dict[int, dict[str, Any]] = {}
         self._inputs: dict[int, str] = {}
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from jeeves_reflexion.models.ask import expected_cost, metered, provider_of
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 
 
-class WrappedModel:
+class Closable(ABC):
+    """Something with connections: an async context manager that closes them at its end."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class WrappedModel(Closable):
     """A chat model that is another one, but for what a class that inherits from it does in :meth:`complete`."""
 
     def __init__(self, model: ChatModel) -> None:
@@ -46,3 +64,9 @@ class WrappedModel:
     ) -> Completion:
         """Ask the model."""
         return await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+
+    async def aclose(self) -> None:
+        """Close the connections of the model, where it has any."""
+        close = getattr(self._model, "aclose", None)
+        if close is not None:
+            await close()

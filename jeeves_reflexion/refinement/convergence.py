@@ -17,6 +17,9 @@ from jeeves_reflexion.values import check_share, check_whole, checked_settings
 RECENCY_WEIGHT: Final = 0.2
 """What being the latest is worth in ``weighted_recency``: ``0.8 * score + 0.2 * place``, the place from 0 to 1."""
 
+NEAR: Final = 0.2
+"""Within so much below the threshold, a run whose drafts were all refused makes its judge suspect."""
+
 _ROUNDING: Final = 9
 _STABLE_REVISIONS: Final = 2
 
@@ -158,3 +161,17 @@ def _score(draft: Draft) -> float:
 def _with_recency(draft: Draft, last: int) -> float:
     place = (draft.number - 1) / (last - 1) if last > 1 else 1.0
     return (1 - RECENCY_WEIGHT) * _score(draft) + RECENCY_WEIGHT * place
+
+
+def judge_flags(drafts: Sequence[Draft], threshold: float) -> tuple[str, ...]:
+    """Return what a run makes doubtful about its judge: ``overcritical``, or nothing.
+
+    At least two drafts were judged, none was satisfactory, and either the best came within :data:`NEAR` of the
+    threshold or a refused one had neither an issue nor the score of a criterion named.
+    """
+    scored = [draft for draft in drafts if draft.evaluation.scored]
+    if len(scored) < 2 or any(draft.satisfactory for draft in scored):
+        return ()
+    near = max(map(_score, scored)) >= threshold - NEAR
+    said = all(draft.evaluation.issues or draft.evaluation.criteria_scores for draft in scored)
+    return ("overcritical",) if near or not said else ()

@@ -12,7 +12,7 @@ from jeeves_reflexion.drafts import Trigger
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.events import Event, Reflected, StepTaken
 from jeeves_reflexion.models.ask import ask
-from jeeves_reflexion.models.sections import says_nothing
+from jeeves_reflexion.models.fields import says_nothing
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Inbox, Listener, Session, logger, relay
@@ -141,7 +141,4 @@ class Coach:
             return
         if critique.strip():
             self._inbox.put(critique)
-        outer = self._outer
-        await outer.emit(
-            Reflected(run_id=outer.id, attempt=outer.attempt, trigger=trigger, critique=critique)
-        )
+        await self._outer.tell(Reflected, trigger=trigger, critique=critique)

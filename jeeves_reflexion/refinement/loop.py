@@ -17,11 +17,10 @@ import anyio
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
 from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, described
-from jeeves_reflexion.events import DraftJudged, DraftWritten, Event, RefinementFinished, Reflected, Warned
+from jeeves_reflexion.events import DraftJudged, DraftWritten, RefinementFinished, Reflected, Warned
 from jeeves_reflexion.protocols import Agent, Evaluator, Reviser
-from jeeves_reflexion.refinement.convergence import rank, select
+from jeeves_reflexion.refinement.convergence import judge_flags, rank, select
 from jeeves_reflexion.refinement.critics import Coach
-from jeeves_reflexion.refinement.judge_watch import JudgeWatch
 from jeeves_reflexion.refinement.options import ComparesWithPrior, Decision, RefinementOptions
 from jeeves_reflexion.session import Session, Spend, current_scope, logger
 from jeeves_reflexion.text import estimate_tokens
@@ -200,25 +199,24 @@ class _Run:
             attempt=attempt,
         )
         self.unjudged = draft
-        await self._emit(
+        await self.session.tell(
             DraftWritten,
             number=number,
             output=draft.output,
             base=draft.base,
             strategy=revision.strategy if revision else None,
         )
-        if self.options.hooks is not None:
-            hooks = self.options.hooks
-            await self._tell(lambda: hooks.on_draft(attempt.output, number))
-            if revision is not None and base is not None:
-                await self._tell(lambda: hooks.on_revised(base.output, attempt.output, number))
+        hooks = self.options.hooks
+        await self._tell(lambda: hooks.on_generation(attempt.output, number))
+        if base is not None:
+            await self._tell(lambda: hooks.on_revision(base.output, attempt.output, number))
         evaluator = self.loop.evaluator
         if base is not None and isinstance(evaluator, ComparesWithPrior):
             evaluator = evaluator.with_prior(base.output)
         evaluation = await self._phase(lambda: evaluator(self.task, attempt))
         satisfactory = evaluation.meets(self.loop.threshold)
         draft = self._add(replace(draft, evaluation=evaluation, satisfactory=satisfactory))
-        await self._emit(
+        await self.session.tell(
             DraftJudged,
             number=number,
             score=evaluation.score,
@@ -275,15 +273,12 @@ class _Run:
             return
         found = await self._phase(lambda: critic(self.task.public(), new.output, old.output))
         self.note = "\n".join(found.issues) or found.rationale
-        await self._emit(Reflected, trigger="quality_drop", critique=self.note)
+        await self.session.tell(Reflected, trigger="quality_drop", critique=self.note)
 
     # -- the decisions
 
     async def _decide(self, draft: Draft) -> Decision:
-        hooks = self.options.hooks
-        if hooks is None:
-            return Decision.AUTO
-        decision = await self._tell(lambda: hooks.on_judged(draft))
+        decision = await self._tell(lambda: self.options.hooks.on_judged(draft))
         return decision if isinstance(decision, Decision) else Decision.AUTO
 
     def _stop(self, draft: Draft, decision: Decision) -> ConvergenceReason | None:
@@ -336,19 +331,13 @@ class _Run:
             logger.exception("a callback failed in run %s", self.session.id)
             problem = f"a callback failed: {described(error)}"
             self.problems.append(problem)
-            await self._emit(Warned, message=problem)
+            await self.session.tell(Warned, message=problem)
             return None
-
-    async def _emit(self, kind: Callable[..., Event], **values: object) -> None:
-        if self.session.listener is not None:
-            await self.session.emit(kind(run_id=self.session.id, attempt=self.session.attempt, **values))
 
     async def _finish(self, reason: ConvergenceReason, error: Exception | None) -> Refined:
         accepted = reason is ConvergenceReason.USER_ACCEPTED
         best = self.drafts[-1] if accepted else select(self.drafts, self.options.selection)
-        watch = self.options.judge_watch or JudgeWatch()
-        flags = watch.flags(self.drafts, self.loop.threshold)
-        await self._emit(
+        await self.session.tell(
             RefinementFinished,
             reason=reason.value,
             drafts=len(self.drafts),
@@ -361,7 +350,7 @@ class _Run:
             reason=reason,
             usage=self.spend.total,
             seconds=time.monotonic() - self.started,
-            flags=flags,
+            flags=judge_flags(self.drafts, self.loop.threshold),
             problems=tuple(self.problems),
             error=error,
         )

@@ -12,7 +12,6 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import StepCritic, Triggers
-from jeeves_reflexion.refinement.judge_watch import JudgeWatch
 from jeeves_reflexion.types import Evaluation, Task
 from jeeves_reflexion.values import checked_settings
 
@@ -36,20 +35,18 @@ class Decision(Enum):
     STOP = "stop"
 
 
-class Hooks(Protocol):
+class Hooks:
     """Who is told of a run while it happens. What raises is reported, and the run goes on."""
 
-    async def on_draft(self, draft: str, number: int) -> None:
-        """A draft was written."""
-        ...
+    async def on_generation(self, output: str, iteration: int) -> None:
+        """Called after each draft that was written, the revised ones included."""
 
     async def on_judged(self, draft: Draft) -> Decision:
-        """A draft was judged."""
-        ...
+        """Called after each verdict; may override whether to go on."""
+        return Decision.AUTO
 
-    async def on_revised(self, old: str, new: str, number: int) -> None:
-        """A draft was made of another."""
-        ...
+    async def on_revision(self, old_output: str, new_output: str, iteration: int) -> None:
+        """Called after each revision; ``iteration`` is that of the new output."""
 
 
 @runtime_checkable
@@ -70,7 +67,6 @@ class RefinementOptions:
     that a loss is gone back from, or "latest", for a reviser that keeps to its own last work. ``max_revision_tokens``
     bounds the tokens that all revisions of a run use together. ``timeout`` is the longest that one judging, revising or
     hook may take, in seconds. ``drop_critic`` and ``step_critic`` do the reflections that ``triggers`` ask for.
-    ``judge_watch`` carries what is known of the judge from run to run.
     """
 
     convergence: Convergence | None = field(default_factory=Convergence)
@@ -79,10 +75,9 @@ class RefinementOptions:
     triggers: Triggers = field(default_factory=Triggers)
     max_revision_tokens: int | None = None
     timeout: float = 300.0
-    hooks: Hooks | None = None
+    hooks: Hooks = field(default_factory=Hooks)
     step_critic: StepCritic | None = None
     drop_critic: DropCritic | None = None
-    judge_watch: JudgeWatch | None = None
 
     def __post_init__(self) -> None:
         if self.selection not in get_args(Selection):

@@ -40,11 +40,7 @@ CAUSES: Final[Mapping[Cause, str]] = MappingProxyType(
 
 
 class ReflectionFormError(LessonStoreError):
-    """A reflection that its form refuses; ``field`` is the heading of the field at fault, empty where there is none."""
-
-    def __init__(self, message: str, *, field: str = "") -> None:
-        super().__init__(message)
-        self.field = field
+    """A reflection that its form refuses; the message names the field at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +193,18 @@ def checked_form(reflection: Reflection) -> Reflection:
     fields = {key: clean_text(text) for key, text in reflection.fields.items()}
     for field in form.fields:
         if problem := _field_problem(form, field, fields.get(field.key, "")):
-            raise ReflectionFormError(f"the field {field.heading!r} {problem}", field=field.heading)
+            raise ReflectionFormError(f"the field {field.heading!r} {problem}")
     for key in fields:
         if key not in form.keys:
             raise ReflectionFormError(
-                f"a {form.outcome} reflection has no field {key!r}: its fields are {', '.join(form.keys)}",
-                field=key,
+                f"a {form.outcome} reflection has no field {key!r}: its fields are {', '.join(form.keys)}"
             )
     for name, wanted, read in _MARS:
         text: str | None = getattr(reflection, name)
         if text is not None and not form.mars:
-            raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out", field=name)
+            raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out")
         if text is not None and read(text) is None:
-            raise ReflectionFormError(
-                f"the {name} must read {wanted!r}, not {abridge(text, 80)!r}", field=name
-            )
+            raise ReflectionFormError(f"the {name} must read {wanted!r}, not {abridge(text, 80)!r}")
     *reasons, last = (_first(fields[key]) for key in form.lesson)
     lesson = ": ".join([*(each.rstrip(".") for each in reasons), last])
     return replace(reflection, lesson=abridge(lesson, RULE_CHARACTERS), fields=fields, usage=NO_USAGE)

@@ -105,12 +105,11 @@ class ReflectionJournal:
 
     def entry(self, task: Task, reflection: Reflection, provenance: Provenance) -> Entry:
         """Return the entry of a reflection on a task, redacted, under a new id."""
-        if not provenance.created_at:
-            provenance = replace(provenance, created_at=time.time())
-        return entry_of(task, reflection, provenance, id=uuid.uuid4().hex)
+        source = replace(provenance, created_at=provenance.created_at or time.time())
+        return entry_of(task, reflection, source, id=uuid.uuid4().hex)
 
     async def write(self, entry: Entry) -> Stored:
-        """Write an entry to a file of its own, durable when it returns; archives nothing."""
+        """Write an entry to a new file; it is on the disk when this returns."""
         return await run_sync(self._write, entry)
 
     async def archive_older(self, agent: str) -> tuple[Stored, ...]:
@@ -125,7 +124,7 @@ class ReflectionJournal:
         """Remove the file of a reflection; one that has gone is passed over."""
 
         def unlink() -> None:
-            with locked(self.folder / stored.path.relative_to(self.folder).parts[0]):
+            with _locked(self.folder / stored.path.relative_to(self.folder).parts[0]):
                 stored.path.unlink(missing_ok=True)
                 if stored.path.parent.exists():
                     sync_folder(stored.path.parent)
@@ -138,35 +137,34 @@ class ReflectionJournal:
         """Do what :meth:`list` does; blocks."""
         stored: list[Stored] = []
         malformed: list[Malformed] = []
-        for name in self._agents() if agent is None else [agent_slug(agent)]:
-            folder, ids = self.folder / name, set[str]()
-            with reported(folder, "read"):
-                refuse_link(folder)
+        for folder in self._folders() if agent is None else [self.folder / agent_slug(agent)]:
+            ids = set[str]()
+            with _reported(folder, "read"):
+                _refuse_link(folder)
                 paths = sorted((folder / "archive").glob("[0-9]*/*.md") if archived else folder.glob("*.md"))
             for path in paths:
-                one = read_file(path, name)
+                one = read_file(path, folder.name)
                 if isinstance(one, Malformed):
                     malformed.append(one)
                 elif one is not None:
                     # A copy, made by hand, is a reflection of its own.
-                    stored.append(replace(one, id=_id_of(path, name)) if one.id in ids else one)
+                    stored.append(replace(one, id=_id_of(path, folder.name)) if one.id in ids else one)
                     ids.add(one.id)
         return Listing(tuple(sorted(stored, key=lambda one: one.order)), tuple(malformed))
 
-    def _agents(self) -> Sequence[str]:
-        with reported(self.folder, "read"):
-            found = self.folder.iterdir() if self.folder.exists() else ()
-            folders = (path for path in found if path.is_dir() and not path.is_symlink())
-            return sorted(path.name for path in folders if not path.name.startswith("."))
+    def _folders(self) -> Sequence[Path]:
+        with _reported(self.folder, "read"):
+            found = sorted(self.folder.iterdir()) if self.folder.exists() else []
+        return [path for path in found if path.is_dir() and path.name[0] != "." and not path.is_symlink()]
 
     def _write(self, entry: Entry) -> Stored:
         folder, text = self.folder / entry.agent, to_markdown(entry)
-        with locked(folder):
+        with _locked(folder):
             for left in folder.glob("*.part"):  # of a writer that was killed
                 left.unlink(missing_ok=True)
             # The reflection's own words: the tasks of one kind begin alike.
             title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
-            path = free_path(folder, f"{entry.date}-{title_slug(title)}", self._archive(entry))
+            path = _free_path(folder, f"{entry.date}-{title_slug(title)}", self._archive(entry))
             try:
                 replace_file(path, text)
             except OSError as error:
@@ -178,13 +176,12 @@ class ReflectionJournal:
         if len(self.read(agent).stored) <= self.keep:
             return ()
         folder = self.folder / agent
-        with locked(folder):
-            stored = self.read(agent).stored
-            older = stored[: max(len(stored) - self.keep, 0)]
+        with _locked(folder):
+            older = self.read(agent).stored[: -self.keep]
             for one in older:
                 years = self._archive(replace(one.entry, agent=agent))
                 years.mkdir(parents=True, exist_ok=True, mode=0o700)
-                one.path.rename(free_path(years, one.path.stem))
+                one.path.rename(_free_path(years, one.path.stem))
                 sync_folder(years)
             sync_folder(folder)
         return older
@@ -194,28 +191,25 @@ class ReflectionJournal:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is made if there is none; it is for this user alone.
-
-    What fails within, a lock that is not to be had and a folder that is a link are a :class:`LessonStoreError`.
-    """
-    with reported(folder, "written"):
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if there is none; it is for this user alone."""
+    with _reported(folder, "written"):
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        refuse_link(folder)
+        _refuse_link(folder)
         folder.mkdir(exist_ok=True, mode=0o700)
         with filelock.FileLock(folder / ".lock", timeout=LOCK_SECONDS):
             yield
 
 
-def refuse_link(folder: Path) -> None:
-    """Raise :class:`LessonStoreError` for a folder that is a link: what is written there would lie elsewhere."""
-    if folder.is_symlink():
-        said = "reflections are kept in a folder of their own; remove the link"
-        raise LessonStoreError(f"{folder} is a link: {said}")
+def _refuse_link(folder: Path) -> None:
+    if folder.is_symlink():  # what is written there would lie elsewhere
+        raise LessonStoreError(
+            f"{folder} is a link: reflections are kept in a folder of their own; remove the link"
+        )
 
 
 @contextlib.contextmanager
-def reported(path: Path, doing: str) -> Iterator[None]:
+def _reported(path: Path, doing: str) -> Iterator[None]:
     """Raise what the file system refuses within as a :class:`LessonStoreError` that names ``path``."""
     try:
         yield
@@ -227,34 +221,28 @@ def reported(path: Path, doing: str) -> Iterator[None]:
         raise LessonStoreError(f"{path} can't be {doing}: {error}") from error
 
 
-def free_path(folder: Path, stem: str, *others: Path) -> Path:
-    """Return ``<stem>.md`` in a folder, or the first of ``<stem>-2.md`` and so on that neither it nor ``others`` has.
-
-    A link that leads nowhere has its name too.
-    """
+def _free_path(folder: Path, stem: str, *others: Path) -> Path:
+    """Return ``<stem>.md`` in a folder, or the first of ``<stem>-2.md`` and so on that is free in all folders."""
     for number in itertools.count(1):
         name = f"{stem}.md" if number == 1 else f"{stem}-{number}.md"
-        paths = [each / name for each in (folder, *others)]
-        if not any(path.is_symlink() or path.exists() for path in paths):
+        # A link that leads nowhere has its name too.
+        if not any(os.path.lexists(each / name) for each in (folder, *others)):
             break
-    return paths[0]
+    return folder / name
 
 
 def read_file(path: Path, agent: str) -> Stored | Malformed | None:
     """Read one file; None if it has gone. Blocks."""
     try:
         data = read_regular(path, MOST_BYTES)
+        if not _NAME.fullmatch(path.name):
+            return Malformed(path, "its name must be YYYY-MM-DD-<short-title>.md: rename it")
+        entry = from_markdown(data.decode("utf-8"))
     except FileNotFoundError:
         return None
-    except OSError as error:
-        return Malformed(path, f"it can't be read: {error}")
-    if not _NAME.fullmatch(path.name):
-        return Malformed(path, "its name must be YYYY-MM-DD-<short-title>.md: rename it")
-    try:
-        entry = from_markdown(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         return Malformed(path, f"it is no UTF-8 text: save it as UTF-8: {error}")
-    except MarkdownError as error:
+    except (OSError, MarkdownError) as error:
         return Malformed(path, str(error))
     return Stored(path, entry, entry.id or _id_of(path, agent), _digest(data))
 

@@ -16,6 +16,7 @@ from typing import Final, Self, TypeAlias
 import anyio
 from anyio.to_thread import run_sync
 
+from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
 from jeeves_reflexion.lessons.repository import store_errors
@@ -26,9 +27,10 @@ from jeeves_reflexion.reflections.forms import FORMS, rule_of
 from jeeves_reflexion.reflections.journal import Malformed, ReflectionJournal, Stored, read_file
 from jeeves_reflexion.reflections.markdown import Entry, agent_slug, plain_id
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
-from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevance
+from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevance_for
 from jeeves_reflexion.text import cut_middle, fence, one_line
 from jeeves_reflexion.types import (
+    JSON,
     Evaluation,
     Lesson,
     Provenance,
@@ -72,7 +74,6 @@ class ReflectionLibrary:
         self.index = None if index is None else index.scoped(index.namespace + SCOPE)
         self.agent = agent
         self.streams = streams
-        self._recalls: dict[str, bool] = {}  # each one's id, and whether its outcome is noted
 
     async def __aenter__(self) -> Self:
         await self.sync()
@@ -91,7 +92,7 @@ class ReflectionLibrary:
         readers.
         """
         entry = await run_sync(self.journal.entry, task, reflection, provenance)
-        return self._lesson(await self.add(entry))
+        return await run_sync(self._lesson, await self.add(entry))
 
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
@@ -103,28 +104,18 @@ class ReflectionLibrary:
         """
         k = checked_k(k)
         if self.index is None:
-            near = _relevant((await self.journal.list(self.agent)).stored, task)
+            near = await run_sync(_relevant, (await self.journal.list(self.agent)).stored, task)
         else:
             # A run has at most one reflection of its own for each earlier attempt.
             near = await self._nearest(self.index, task.prompt, k + (attempt if skip_run else 0))
         if skip_run:
             near = [each for each in near if each[0].entry.source.run_id != plain_id(skip_run)]
         standing = () if self.streams is None else await self.streams.approved(task, self.agent)
-        recall = await run_sync(self._screened, task, standing, near, k)
-        self._recalls[recall.id] = False
-        return recall
+        return await run_sync(self._screened, task, standing, near, k)
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note that a recall's attempt was judged; True the first time.
-
-        Kept as long as this object lives: what a reflection was worth is measured by a store of lessons with credit.
-        """
-        if recall_id not in self._recalls:
-            raise LessonStoreError(f"there is no recall {recall_id!r} of this library")
-        if not evaluation.scored:
-            return False
-        noted, self._recalls[recall_id] = self._recalls[recall_id], True
-        return not noted
+        """Note nothing: what a reflection was worth is measured by a store of lessons with credit."""
+        return False
 
     # -- files and vectors -----------------------------------------------------------------------------------------
 
@@ -197,8 +188,13 @@ class ReflectionLibrary:
 
     async def _put(self, files: Sequence[Stored]) -> None:
         if self.index is not None and files:
+            chunks = await run_sync(lambda: [self._chunk(one) for one in files])
             async with store_errors("keep the vectors of reflections"):
-                await self.index.add([_chunk(one, self._path(one.path)) for one in files])
+                await self.index.add(chunks)
+
+    def _chunk(self, one: Stored) -> Chunk:
+        known: dict[str, JSON] = {"path": self._path(one.path), "digest": one.digest}
+        return Chunk(redact(clean_characters(one.entry.body)), one.id, known)
 
     async def _drop(self, ids: Sequence[str]) -> None:
         if self.index is not None and ids:
@@ -214,7 +210,7 @@ class ReflectionLibrary:
 
     async def _nearest(self, index: VectorStore, query: str, k: int) -> list[Near]:
         async with store_errors("search the vectors of reflections"):
-            hits = await index.search(redact(query), k=k + _SPARE)
+            hits = await index.search(await aside(redact, query), k=k + _SPARE)
         return await run_sync(self._read_all, hits)
 
     def _read_all(self, hits: Iterable[SearchHit]) -> list[Near]:
@@ -266,7 +262,8 @@ def _relevant(stored: Sequence[Stored], task: Task) -> list[Near]:
     First those of the same task type, then those about the same tool or API, the later of equals first. One that is
     neither is not relevant, however recent.
     """
-    found = [(one, relevance(one.entry, one.entry.body, task)) for one in stored]
+    relevance = relevance_for(task)
+    found = [(one, relevance(one.entry, one.entry.body)) for one in stored]
     fit = [(one, why) for one, why in found if any(why)]
     fit.sort(key=lambda each: (*map(bool, each[1]), *each[0].order), reverse=True)
     return [(one, 0.0, " and ".join(filter(None, why))) for one, why in fit]
@@ -283,23 +280,6 @@ def _approved(item: StreamItem) -> Lesson:
         tools=item.tools,
         outcome="failed" if rule_of(item.text) else "success",
         state_reason=item.reason,
-    )
-
-
-def _chunk(stored: Stored, path: str) -> Chunk:
-    entry = stored.entry
-    return Chunk(
-        redact(clean_characters(entry.body)),
-        id=stored.id,
-        metadata={
-            "path": path,
-            "digest": stored.digest,
-            "agent": entry.agent,
-            "kind": entry.task_kind,
-            "tools": list(entry.tools),
-            "outcome": entry.reflection.outcome,
-            "date": entry.date.isoformat(),
-        },
     )
 
 

@@ -24,7 +24,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
@@ -93,6 +93,9 @@ class Entry:
         return "\n\n".join(_paragraphs(self))
 
 
+_ENTRY: Final = TypeAdapter(Entry)
+
+
 def entry_of(task: Task, told: Reflection, source: Provenance, *, id: str) -> Entry:
     """Return the entry of a reflection on ``task``, dated in UTC, as it is written.
 
@@ -100,17 +103,17 @@ def entry_of(task: Task, told: Reflection, source: Provenance, *, id: str) -> En
     are kept. Raises :class:`ReflectionFormError`, naming the field, for a reflection that its form refuses.
     """
     prompt = redact(clean_characters(task.prompt))
-    plain = replace(
-        checked_form(told),
+    cleaned = replace(
+        told,
         fields={key: clean_characters(text) for key, text in told.fields.items()},
-        principle=None if told.principle is None else clean_characters(told.principle),
-        procedure=None if told.procedure is None else clean_characters(told.procedure),
+        principle=told.principle and clean_characters(told.principle),
+        procedure=told.procedure and clean_characters(told.procedure),
     )
     return Entry(
         datetime.datetime.fromtimestamp(source.created_at, datetime.UTC).date(),
         agent_slug(source.agent or ""),
         summary_of(prompt),
-        checked_form(redact_record(plain)),  # once more: what is left may be too little
+        checked_form(redact_record(cleaned)),
         id,
         plain_id(task.id),
         None if task.kind is None else flat_text(redact(task.kind)),
@@ -128,28 +131,6 @@ def plain_id(text: str) -> str:
 def summary_of(text: str) -> str:
     """Return a text in one line of at most 100 characters."""
     return abridge(clean_text(text), SUMMARY_CHARACTERS) or "untitled"
-
-
-@dataclass(frozen=True, slots=True)
-class _Data:
-    """What the comment of a file says; what an older version did not note is empty."""
-
-    format: int = FORMAT
-    id: str = ""
-    outcome: str = ""
-    task_id: str = ""
-    task_kind: str | None = None
-    tools: tuple[str, ...] = ()
-    run_id: str = ""
-    attempt: int = 0
-    score: float | None = None
-    model: str | None = None
-    agent: str | None = None
-    created_at: float = 0.0
-    evidence: tuple[int, ...] = ()
-
-
-_DATA_OF: Final = TypeAdapter(_Data)
 
 
 # -- names of files and folders ---------------------------------------------------------------------------------------
@@ -187,9 +168,18 @@ def title_slug(title: str) -> str:
 
 def to_markdown(entry: Entry) -> str:
     """Write an entry as a file."""
-    told, source = entry.reflection, asdict(entry.source)
-    given = (FORMAT, entry.id, told.outcome, entry.task_id, entry.task_kind, entry.tools)
-    text = json.dumps(asdict(_Data(*given, **source, evidence=told.evidence)), separators=(",", ":"))
+    told = entry.reflection
+    data = {
+        "format": FORMAT,
+        "id": entry.id,
+        "outcome": told.outcome,
+        "task_id": entry.task_id,
+        "task_kind": entry.task_kind,
+        "tools": entry.tools,
+        **asdict(entry.source),
+        "evidence": told.evidence,
+    }
+    text = json.dumps(data, separators=(",", ":"))
     # Nothing in it looks like the comment's end.
     text = text.replace("--", "-\\u002d").replace(">", "\\u003e")
     return "\n\n".join([*_paragraphs(entry), f"{_DATA}{text} -->"]) + "\n"
@@ -251,37 +241,44 @@ def from_markdown(text: str) -> Entry:
     except ValueError as error:
         raise MarkdownError(1, f"{title['date']!r} is no date: write YYYY-MM-DD") from error
     by_hand = not lines[-1].startswith(_DATA)
-    data = _Data() if by_hand else _data_of(lines[-1], len(lines))
+    data = {} if by_hand else _data_of(lines[-1], len(lines))
     parts = _read_parts(lines if by_hand else lines[:-1])
-    reflection = _reflection(_form_of(title["title"], parts, data.outcome), parts, len(lines))
+    form = _form_of(title["title"], parts, data.get("outcome"))
     summary = title["summary"].strip()
-    return Entry(
-        date,
-        agent_slug(title["agent"]),
-        summary,
-        replace(reflection, evidence=data.evidence),
-        data.id,
-        Task(summary).id if by_hand else data.task_id,
-        data.task_kind,
-        data.tools,
-        Provenance(data.run_id, data.attempt, data.score, data.model, data.agent, data.created_at),
-    )
-
-
-def _data_of(line: str, number: int) -> _Data:
+    reflection = _reflection(form, parts, len(lines))
     try:
-        data = json.loads(line.removeprefix(_DATA).removesuffix("-->"))
-        found = data.get("format") if isinstance(data, Mapping) else None
-        if found != FORMAT:
-            raise MarkdownError(
-                number, f"the data are of format {found!r}, and this version reads {FORMAT}: update it"
-            )
-        return _DATA_OF.validate_python(data)
+        return _ENTRY.validate_python(
+            {
+                "task_id": Task(summary).id if by_hand else "",
+                **data,
+                "date": date,
+                "agent": agent_slug(title["agent"]),
+                "summary": summary,
+                "reflection": replace(reflection, evidence=data.get("evidence", ())),
+                "source": {"run_id": "", "attempt": 0, "score": None, **data},
+            }
+        )
+    except (TypeError, ValueError) as error:
+        raise _unreadable(error, len(lines)) from error
+
+
+def _data_of(line: str, number: int) -> Mapping[str, Any]:
+    """Read what the comment of a file says; an older version noted less."""
+    try:
+        data: Mapping[str, Any] = json.loads(line.removeprefix(_DATA).removesuffix("-->"))
     except (ValueError, RecursionError) as error:
-        said = f"{type(error).__name__}: {abridge(str(error), 200)}"
+        raise _unreadable(error, number) from error
+    found = data.get("format") if isinstance(data, Mapping) else None
+    if found != FORMAT:
         raise MarkdownError(
-            number, f"the data can't be read ({said}): restore the line, or delete it"
-        ) from error
+            number, f"the data are of format {found!r}, and this version reads {FORMAT}: update it"
+        )
+    return data
+
+
+def _unreadable(error: Exception, number: int) -> MarkdownError:
+    said = f"{type(error).__name__}: {abridge(str(error), 200)}"
+    return MarkdownError(number, f"the data can't be read ({said}): restore the line, or delete it")
 
 
 def _read_parts(lines: Sequence[str]) -> dict[str, str]:
@@ -333,7 +330,7 @@ def _heading(line: str, number: int) -> str | None:
     return key
 
 
-def _form_of(title: str, parts: Mapping[str, str], outcome: str) -> Form:
+def _form_of(title: str, parts: Mapping[str, str], outcome: object) -> Form:
     if title == "Procedure":
         return FORMS["success"]
     if {"decision", "alternatives", "why_chosen"} & parts.keys():

@@ -13,7 +13,7 @@ file that a person wrote, which names no run, pays for the task in its title.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anyio.to_thread import run_sync
@@ -23,50 +23,48 @@ from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.forms import FORMS, ReflectionFormError, fills, outcome_of
 from jeeves_reflexion.reflections.journal import Malformed, ReflectionJournal, Stored
-from jeeves_reflexion.reflections.markdown import agent_slug, entry_of, plain_id, summary_of
+from jeeves_reflexion.reflections.markdown import Entry, agent_slug, entry_of, plain_id, summary_of
 from jeeves_reflexion.reflections.streams import flaw_of
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, RunResult, Task, Trial
 
 
-class RequiredForm:
-    """Asks ``reflector`` for a reflection, once more with what is wrong where its form refuses it.
+def required_form(reflector: Reflector, *, mandatory: bool) -> Reflector:
+    """Return a reflector that is asked once more, with what is wrong, where the form refuses its reflection.
 
     With ``mandatory`` a failed or partial trial needs the form of its outcome, and one that commands its readers, which
-    could not be stored, is refused too. Raises :class:`UnreadableReplyError`, which says what is wrong, and whatever
-    the reflector raises.
+    could not be stored, is refused too. It raises :class:`UnreadableReplyError`, which says what is wrong, and whatever
+    ``reflector`` raises.
     """
 
-    def __init__(self, reflector: Reflector, *, mandatory: bool = True) -> None:
-        self.reflector = reflector
-        self.mandatory = mandatory
-
-    async def __call__(
-        self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
-    ) -> Reflection:
-        """Return a reflection that its form takes, and that may be stored."""
+    async def reflect(task: Task, trials: Sequence[Trial], *, problem: str | None = None) -> Reflection:
         usage = NO_USAGE
         for _ in range(1 if problem else 2):
-            made = await self.reflector(task, trials, problem=problem)
+            made = await reflector(task, trials, problem=problem)
             usage += made.usage
-            structured = self.mandatory or made.fields
-            problem = await run_sync(self._problem, task, trials[-1], made) if structured else None
+            if not mandatory and not made.fields:
+                problem = None
+            else:
+                problem = await run_sync(_problem, task, trials[-1], made, mandatory)
             if problem is None:
-                return made if usage is made.usage else replace(made, usage=usage)
+                return replace(made, usage=usage)
         raise UnreadableReplyError(f"the reflection was refused: {problem}")
 
-    def _problem(self, task: Task, last: Trial, made: Reflection) -> str | None:
-        due = outcome_of(last.evaluation, passed=last.passed)
-        owed = self.mandatory and FORMS[due].policy == "mandatory"
-        if owed and not fills(made.outcome, due):
-            return f"it is a {made.outcome} reflection, and a {due} one is due ({_headings(due)})"
-        try:
-            entry = entry_of(task, made, Provenance("", 0, None), id="")
-        except ReflectionFormError as error:
-            return str(error) if owed or made.fields else None
-        # The task's own words are none of what the reflection says.
-        flaw = flaw_of(replace(entry, summary="")) if self.mandatory else ""
-        return f"it {flaw}: describe it generically" if flaw else None
+    return reflect
+
+
+def _problem(task: Task, last: Trial, made: Reflection, mandatory: bool) -> str | None:  # noqa: FBT001
+    due = outcome_of(last.evaluation, passed=last.passed)
+    owed = mandatory and FORMS[due].policy == "mandatory"
+    if owed and not fills(made.outcome, due):
+        return f"it is a {made.outcome} reflection, and a {due} one is due ({_headings(due)})"
+    try:
+        entry = entry_of(task, made, Provenance("", 0, None), id="")
+    except ReflectionFormError as error:
+        return str(error) if owed or made.fields else None
+    # The task's own words are none of what the reflection says.
+    flaw = flaw_of(replace(entry, summary="")) if mandatory else ""
+    return f"it {flaw}: describe it generically" if flaw else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +77,29 @@ class Duty:
     summary: str
     run_id: str = ""
     attempt: int = 0
-    seen: frozenset[str] = frozenset()
+    seen: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def required(self) -> bool:
         """Whether the agent may not go on without it; else it is only recommended."""
         return FORMS[self.outcome].policy == "mandatory"
 
-    def describe(self) -> str:
-        """Say what is due, in a line."""
+    def __str__(self) -> str:
         return f"a {self.outcome} reflection on {self.summary!r} ({_headings(self.outcome)})"
+
+    def is_paid_by(self, stored: Stored) -> bool:
+        """Whether a file is the reflection that is due."""
+        entry = stored.entry
+        if stored.digest in self.seen or not fills(entry.reflection.outcome, self.outcome):
+            return False
+        if not entry.id:  # by hand: its title names the task
+            return entry.summary.casefold() == self.summary.casefold()
+        return self.is_told_in(entry) if self.run_id else entry.task_id == self.task_id
+
+    def is_told_in(self, entry: Entry) -> bool:
+        """Whether an entry says that it is on this very task, run and attempt."""
+        told = (entry.task_id, entry.source.run_id, entry.source.attempt)
+        return bool(self.run_id) and told == (self.task_id, self.run_id, self.attempt)
 
 
 class ReflectionOwedError(LessonStoreError):
@@ -100,10 +111,9 @@ class ReflectionOwedError(LessonStoreError):
     def __init__(
         self, agent: str, owed: tuple[Duty, ...], folder: Path, malformed: Sequence[Malformed] = ()
     ) -> None:
-        listed = "; ".join(duty.describe() for duty in owed)
-        unread = "".join(f"; {bad.path.name} can't be read: {bad.problem}" for bad in malformed)
+        missing = [*map(str, owed), *(f"{bad.path.name} can't be read: {bad.problem}" for bad in malformed)]
         super().__init__(
-            f"agent {agent!r} takes no other task before it has written, in {folder}, {listed}{unread}"
+            f"agent {agent!r} takes no other task before it has written, in {folder}, {'; '.join(missing)}"
         )
         self.owed = owed
 
@@ -130,22 +140,18 @@ class ReflectionPolicy:
             raise ConfigurationError(f"outcome must be one of {', '.join(FORMS)}, not {outcome!r}")
         if FORMS[outcome].policy == "optional":
             return None
-        duty = _duty(agent, task, outcome, run_id, attempt)
-        await self._note(agent, [duty])
-        return duty
+        return self._noted(agent, task, outcome, run_id, attempt, await self._stored(agent))
 
     async def after(self, result: RunResult, agent: str) -> tuple[Duty, ...]:
         """Note how the attempts of a run ended, and return what the agent still owes.
 
         An attempt without a verdict asks for nothing: nobody knows how it went.
         """
-        scored = [each for each in result.trials if each.evaluation.scored]
-        outcomes = [outcome_of(each.evaluation, passed=each.passed) for each in scored]
-        duties = [
-            _duty(agent, result.task, outcome, result.run_id, each.number)
-            for each, outcome in zip(scored, outcomes, strict=True)
-        ]
-        await self._note(agent, [duty for duty in duties if duty.required])
+        stored = await self._stored(agent)
+        for each in result.trials:
+            outcome = outcome_of(each.evaluation, passed=each.passed)
+            if each.evaluation.scored and FORMS[outcome].policy == "mandatory":
+                self._noted(agent, result.task, outcome, result.run_id, each.number, stored)
         return await self.owed(agent)
 
     async def owed(self, agent: str) -> tuple[Duty, ...]:
@@ -160,27 +166,32 @@ class ReflectionPolicy:
         due = await self._due(agent)
         for duty in due:
             if not duty.required:
-                logger.warning("agent %s went on without %s: it is recommended", duty.agent, duty.describe())
+                logger.warning("agent %s went on without %s: it is recommended", duty.agent, duty)
                 self._duties.remove(duty)
         if owed := tuple(duty for duty in due if duty.required):
             name, malformed = agent_slug(agent), (await self.journal.list(agent)).malformed
             raise ReflectionOwedError(name, owed, self.journal.folder / name, malformed)
 
-    async def _note(self, agent: str, duties: Sequence[Duty]) -> None:
-        """Note duties that are not noted yet; what was there before pays none, unless it is of that very attempt."""
-        stored = await self._stored(agent) if duties else ()
-        for duty in duties:
-            seen = frozenset(one.digest for one in stored if not _of(one, duty))
-            if not any(duty.run_id and replace(each, seen=frozenset()) == duty for each in self._duties):
-                self._duties.append(replace(duty, seen=seen))
+    def _noted(
+        self, agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int, stored: Sequence[Stored]
+    ) -> Duty:
+        """Note a duty, once for each attempt; what was there before pays none, unless it is of that very attempt."""
+        # In the words of the reflection that pays it: without secrets.
+        summary = summary_of(redact(task.prompt))
+        duty = Duty(agent_slug(agent), plain_id(task.id), outcome, summary, plain_id(run_id), attempt)
+        if not run_id or duty not in self._duties:
+            seen = frozenset(one.digest for one in stored if not duty.is_told_in(one.entry))
+            self._duties.append(replace(duty, seen=seen))
+        return duty
 
     async def _due(self, agent: str) -> list[Duty]:
         """Return what is due and not written; forget what has been."""
         name = agent_slug(agent)
         if any(duty.agent == name for duty in self._duties):
-            stored = await self._stored(agent)
-            paid = [each for each in self._duties if any(_pays(one, each) for one in stored)]
-            self._duties = [each for each in self._duties if each.agent != name or each not in paid]
+            stored = await self._stored(name)
+            self._duties = [
+                duty for duty in self._duties if duty.agent != name or not any(map(duty.is_paid_by, stored))
+            ]
         return [duty for duty in self._duties if duty.agent == name]
 
     async def _stored(self, agent: str) -> tuple[Stored, ...]:
@@ -188,27 +199,5 @@ class ReflectionPolicy:
         return (*(await self.journal.list(agent)).stored, *archived.stored)
 
 
-def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -> Duty:
-    """Return a duty in the words of the reflection that pays it: without secrets."""
-    summary = summary_of(redact(task.prompt))
-    return Duty(agent_slug(agent), plain_id(task.id), outcome, summary, plain_id(run_id), attempt)
-
-
-def _pays(stored: Stored, duty: Duty) -> bool:
-    entry = stored.entry
-    if stored.digest in duty.seen or not fills(entry.reflection.outcome, duty.outcome):
-        return False
-    if not entry.id:  # by hand: its title names the task
-        return entry.summary.casefold() == duty.summary.casefold()
-    return _of(stored, duty) if duty.run_id else entry.task_id == duty.task_id
-
-
-def _of(stored: Stored, duty: Duty) -> bool:
-    """Whether a reflection says that it is on the task, run and attempt of a duty."""
-    entry, source = stored.entry, stored.entry.source
-    of = (entry.task_id, source.run_id, source.attempt)
-    return bool(duty.run_id) and of == (duty.task_id, duty.run_id, duty.attempt)
-
-
 def _headings(outcome: Outcome) -> str:
-    return ", ".join(field.heading for field in FORMS[outcome].fields)
+    return ", ".join(each.heading for each in FORMS[outcome].fields)

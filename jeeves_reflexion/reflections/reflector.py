@@ -11,8 +11,7 @@ from typing import Final
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
 from jeeves_reflexion.models.advice import read_lesson
 from jeeves_reflexion.models.ask import ask, ask_and_read
-from jeeves_reflexion.models.fields import read_fields
-from jeeves_reflexion.models.sections import says_nothing
+from jeeves_reflexion.models.fields import read_fields, says_nothing
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.reflections.forms import (
     BULLET,
@@ -20,7 +19,6 @@ from jeeves_reflexion.reflections.forms import (
     FORMS,
     Form,
     ReflectionFormError,
-    cause_of,
     make_reflection,
     outcome_of,
     with_cause,
@@ -30,7 +28,6 @@ from jeeves_reflexion.text import abridge, fence, read_prompt
 from jeeves_reflexion.types import JSON, Reflection, Task, Trial
 
 TRAJECTORY_TOKENS: Final = 3000
-_TEXT: Final[JSON] = {"type": "string"}
 
 
 class StructuredReflector:
@@ -38,8 +35,8 @@ class StructuredReflector:
 
     The form follows from the verdict: ``success`` for a trial that passed, ``partial`` from a score of 0.5 on, else
     ``failed``. A form that is not filled in as it must be (a field missing, a rule of two sentences) is asked for once
-    more with the problem named; so is a cause of no class, which stays unclassified after that. A principle and a
-    procedure are kept where the model calls the reflection important by the form's measure, and dropped elsewhere.
+    more with the problem named. A principle and a procedure are kept where the model calls the reflection important by
+    the form's measure, and dropped elsewhere.
 
     Raises :class:`UnreadableReplyError`, which names the field, when the second answer is refused too, and
     ``ModelError`` when the model can't be reached.
@@ -71,35 +68,26 @@ class StructuredReflector:
         return await self._filled(FORMS["decision"], material, None)
 
     async def _filled(self, form: Form, material: str, problem: str | None) -> Reflection:
-        """Ask; once more with the problem, unless this is that second time already.
+        """Ask; once more with the problem, unless this is that second time already."""
 
-        A cause without its class is asked for once more too, and is no reason to lose a reflection.
-        """
-        made: list[Reflection] = []
-        refused: list[ReflectionFormError] = []
-
-        def read(completion: Completion) -> tuple[None, str]:
+        def read(completion: Completion) -> tuple[Reflection | ReflectionFormError, str]:
             try:
-                made.append(_reflection(form, read_fields(completion.text, _names(form))))
+                return _reflection(form, read_fields(completion.text, _names(form))), ""
             except ReflectionFormError as error:
-                refused.append(error)
-                return None, "" if problem else str(error)
-            classed = problem or cause_of(made[-1].fields.get("why", "strategy:")) != "unclassified"
-            return None, "" if classed else _NO_CAUSE
+                return error, "" if problem else str(error)
 
         if problem:
             material += f"\n\nYour previous answer was refused: {problem}. {_AGAIN}"
         prompt = read_prompt(None, "jeeves_reflexion.reflections", f"{form.outcome}.md")
         messages = [Message("system", prompt), Message("user", material)]
         call = partial(ask, self.model, schema=_schema(form))
-        _, usage = await ask_and_read(call, messages, read, form=_AGAIN)
-        if not made:
-            raise UnreadableReplyError(f"the reflection was refused: {refused[-1]}") from refused[-1]
-        return replace(made[-1], usage=usage)
+        made, usage = await ask_and_read(call, messages, read, form=_AGAIN)
+        if isinstance(made, ReflectionFormError):
+            raise UnreadableReplyError(f"the reflection was refused: {made}") from made
+        return replace(made, usage=usage)
 
 
 _AGAIN: Final = "Answer with the whole form again."
-_NO_CAUSE: Final = "the class of the root cause (cause) is missing: strategy, input, knowledge or external"
 _NO: Final = frozenset({"false", "no", "0", ""})
 
 
@@ -108,19 +96,14 @@ def _reflection(form: Form, said: Mapping[str, JSON]) -> Reflection:
     fields = {key: _text(said[key]) for key in form.keys if _text(said.get(key))}
     if "why" in fields:
         fields["why"] = with_cause(fields["why"], _text(said.get("cause")))
-    important = _text(said.get("important")).strip().casefold().rstrip(".") not in _NO
-    rule, steps = _said(_text(said.get("rule"))), _steps(said.get("steps"))
-    if important:
+    rule, steps = "", list[str]()
+    if form.mars and _text(said.get("important")).strip().casefold().rstrip(".") not in _NO:
+        rule, steps = _said(_text(said.get("rule"))), _steps(said.get("steps"))
         for name, key, given in (("principle", "rule", rule), ("procedure", "steps", steps)):
             if name in form.mars and not given:
-                raise ReflectionFormError(
-                    f"the {name} ({key}) is missing: you said that {form.important}", field=name
-                )
-    kept = important and bool(form.mars)
+                raise ReflectionFormError(f"the {name} ({key}) is missing: you said that {form.important}")
     numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", _text(said.get("evidence"))))
-    made = make_reflection(
-        form.outcome, fields, rule=rule if kept else "", steps=steps if kept else (), evidence=numbers
-    )
+    made = make_reflection(form.outcome, fields, rule=rule, steps=steps, evidence=numbers)
     if not read_lesson(made.lesson):
         raise ReflectionFormError(f"it holds no lesson: {abridge(made.lesson, 80)!r} gives no advice")
     return made
@@ -145,22 +128,22 @@ def _text(value: JSON) -> str:
 
 def _names(form: Form) -> dict[str, str]:
     """Return the key of each name that a field goes by."""
-    extra = ("cause", "important", "rule", "steps", "evidence")
     others = {"principle": "rule", "procedure": "steps", "root cause": "cause", "systemic": "important"}
-    names = {name: each.key for each in form.fields for name in (each.heading, each.key)}
-    return {**names, **dict(zip(extra, extra, strict=True)), **others}
+    keys = (*form.keys, "cause", "important", "rule", "steps", "evidence")
+    return {each.heading: each.key for each in form.fields} | dict(zip(keys, keys, strict=True)) | others
 
 
 def _schema(form: Form) -> Mapping[str, JSON]:
     """Return the JSON Schema of a filled-in form."""
     properties: dict[str, JSON] = {}
-    for field in form.fields:
-        if field.key == "why":
+    for key in form.keys:
+        if key == "why":
             properties["cause"] = {"type": "string", "enum": [*CAUSES]}
-        properties[field.key] = _TEXT
+        properties[key] = {"type": "string"}
     if form.mars:
-        properties |= {"important": {"type": "boolean"}, "rule": _TEXT}
-        properties["steps"] = {"type": "array", "items": _TEXT}
+        properties["important"] = {"type": "boolean"}
+        properties["rule"] = {"type": "string"}
+        properties["steps"] = {"type": "array", "items": {"type": "string"}}
     if form.outcome != "decision":
         properties["evidence"] = {"type": "array", "items": {"type": "integer"}}
     return {

@@ -8,12 +8,14 @@ Which of them, and which reflections, matter for a task, and which give orders, 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
+from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
 
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
@@ -64,22 +66,25 @@ def flaw_of(entry: Entry) -> str:
     return flaw(f"{entry.summary}\n{entry.body}")
 
 
-def relevance(told: Entry | StreamItem, text: str, task: Task) -> tuple[str, str]:
-    """Say how what was told of a task matters for another: as of the same type, and for the same tool; else empty."""
-    same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
-    of_type = "the same task type" if same_type else ""
-    if told.task_id and told.task_id == plain_id(task.id):
-        of_type = "the same task"
-    return of_type, _same_tool(told.tools, text, task)
+def relevance_for(task: Task) -> Callable[[Entry | StreamItem, str], tuple[str, str]]:
+    """Return what says how something that was told, in a text, matters for a task; blocks for long texts.
 
+    It says that it is of the same type, and that it is for the same tool, endpoint or API: both name it, given as a
+    tool or in words. Either is empty where it is not so.
+    """
+    ours, task_id = named_tools(task.tools, task.prompt), plain_id(task.id)
 
-def _same_tool(tools: tuple[str, ...], text: str, task: Task) -> str:
-    """Name the tools, endpoints or APIs in common: both name it, given as a tool or in words."""
-    ours, theirs = named_tools(task.tools, task.prompt), named_tools(tools, text)
-    whole = "\n".join((text, *tools))
-    shared = [name for key, name in ours.items() if key in theirs or _names(whole, key, name)]
-    shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
-    return f"the same tool ({', '.join(sorted(shared))})" if shared else ""
+    def relevance(told: Entry | StreamItem, text: str) -> tuple[str, str]:
+        same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
+        of_type = "the same task type" if same_type else ""
+        if told.task_id and told.task_id == task_id:
+            of_type = "the same task"
+        theirs, whole = named_tools(told.tools, text), "\n".join((text, *told.tools))
+        shared = [name for key, name in ours.items() if key in theirs or _names(whole, key, name)]
+        shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
+        return of_type, f"the same tool ({', '.join(sorted(shared))})" if shared else ""
+
+    return relevance
 
 
 def _names(text: str, key: str, tool: str) -> bool:
@@ -106,19 +111,16 @@ class Stream:
         first = StreamItem(
             key, text, entry.agent, entry.task_kind, (entry.id,), task_id=entry.task_id, tools=entry.tools
         )
-        async with store_errors(f"read or write the {self.collection}"):
+        async with self._errors():
             if await self._records.append_once(self.collection, key, _document(first)):
                 return first
-
-        def sourced(item: StreamItem) -> StreamItem:
-            known = entry.id in item.sources
-            return item if known else replace(item, sources=(*item.sources, entry.id))
-
-        return await self._change(key, sourced)
+        return await self._change(
+            key, lambda item: replace(item, sources=tuple(dict.fromkeys((*item.sources, entry.id))))
+        )
 
     async def list(self, state: ItemState | None = None) -> tuple[StreamItem, ...]:
         """Return the items, oldest first; those in one state if it is named."""
-        async with store_errors(f"read or write the {self.collection}"):
+        async with self._errors():
             records = each_record(self._records, self.collection)
             found = [self._item(record.key, record.value) async for record in records]
         return tuple(item for item in found if state in (None, item.state))
@@ -150,23 +152,26 @@ class Stream:
 
         for item in await self.list():
             if source in item.sources and not (await self._change(item.id, without)).sources:
-                async with store_errors(f"read or write the {self.collection}"):
+                async with self._errors():
                     await self._records.delete_records(self.collection, [item.id])
 
     async def _change(self, key: str, change: Callable[[StreamItem], StreamItem]) -> StreamItem:
-        """Change an item against other writers of the same."""
-        made: list[StreamItem] = []
+        """Change an item against other writers of the same, and return it as it is then."""
 
         def changed(value: JSON) -> JSON | None:
             item = self._item(key, value)
-            made.append(change(item))
-            return None if made[-1] == item else _document(made[-1])
+            new = change(item)
+            return None if new == item else _document(new)
 
-        async with store_errors(f"read or write the {self.collection}"):
+        async with self._errors():
             await swap(self._records, self.collection, key, changed)
-        if not made:
+            record = await self._records.get(self.collection, key)
+        if record is None:
             raise ConfigurationError(f"there is no item {key!r} among the {self.collection}")
-        return made[-1]
+        return self._item(key, record.value)
+
+    def _errors(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return store_errors(f"read or write the {self.collection}")
 
     def _item(self, key: str, value: JSON) -> StreamItem:
         fields: Any = value
@@ -200,8 +205,13 @@ class Streams:
         of_agent = None if agent is None else agent_slug(agent)
         rules = await self.principles.list("approved")
         playbooks = await self.procedures.list("approved")
-        fit = (*rules, *(item for item in playbooks if any(relevance(item, item.text, task))))
-        return tuple(item for item in fit if of_agent in (None, item.agent))
+
+        def fit() -> list[StreamItem]:
+            relevance = relevance_for(task)
+            return [item for item in playbooks if any(relevance(item, item.text))]
+
+        found = (*rules, *await run_sync(fit))
+        return tuple(item for item in found if of_agent in (None, item.agent))
 
     async def forget(self, source: str) -> None:
         """Take a reflection out of both."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,11 +30,8 @@ class Shown:
 def free_tag(text: str) -> str:
     """Return a tag that a text does not hold, so that the text can stand between such tags unchanged."""
     used = {match.lower() for match in re.findall(r"<\s*/?\s*(draft(?:_\d+)?)(?!\w)", text, re.IGNORECASE)}
-    tag, number = "draft", 1
-    while tag in used:
-        number += 1
-        tag = f"draft_{number}"
-    return tag
+    tags = itertools.chain(["draft"], (f"draft_{number}" for number in itertools.count(2)))
+    return next(tag for tag in tags if tag not in used)
 
 
 def material(task: Task, request: RevisionRequest, tag: str, shown: Shown) -> str:

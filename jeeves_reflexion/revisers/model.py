@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import anyio.to_thread
 
 from jeeves_reflexion.drafts import Revision, RevisionRequest, Strategy
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.models.ask import ask, asked_again
+from jeeves_reflexion.models.ask import ask, ask_and_read, asked_again
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Agent, ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.revisers.edits import DIVIDER, REPLACE, SEARCH, apply_edits, holds_markers, parse_edits
@@ -21,7 +22,7 @@ from jeeves_reflexion.revisers.material import Shown, free_tag, material
 from jeeves_reflexion.revisers.scope import choose, issues_of, other_than
 from jeeves_reflexion.session import Session, current_scope
 from jeeves_reflexion.text import bullets, fence, read_prompt
-from jeeves_reflexion.types import NO_USAGE, Task, Usage
+from jeeves_reflexion.types import NO_USAGE, Task
 
 _STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)")
@@ -104,19 +105,23 @@ class TextReviser(ABC):
 
     async def _write(self, job: _Job, way: Strategy) -> Revision:
         """Have the whole text written; the old one stays if the reply breaks off, or is empty twice."""
-        messages = self._messages(job, way)
-        usage = NO_USAGE
-        for _ in range(2):
-            completion = await self.answer(job.task, messages, job.max_tokens)
-            usage += completion.usage
-            if problems := _cut(completion):
-                return job.unchanged(way, f"{problems[0]}: the old text was kept", usage)
-            text = whole_text(completion.text, job.old, job.tag)
+
+        def read(completion: Completion) -> tuple[Revision, str]:
+            broken = "".join(_cut(completion))
+            text = "" if broken else whole_text(completion.text, job.old, job.tag)
             if text.strip():
-                return Revision(text, way, job.why, usage=usage)
-            messages = asked_again(messages, completion, "Your answer was empty. Answer with the whole text.")
-        said = "" if completion.finish_reason == "stop" else f" ({completion.finish_reason})"
-        return job.unchanged(way, f"the reply was empty, twice{said}: the old text was kept", usage)
+                return Revision(text, way, job.why), ""
+            reason = "" if completion.finish_reason == "stop" else f" ({completion.finish_reason})"
+            problem = f"{broken or f'the reply was empty, twice{reason}'}: the old text was kept"
+            return Revision(job.old, way, job.why, problems=(problem,)), "" if broken else "it is empty"
+
+        revision, usage = await ask_and_read(
+            functools.partial(self.answer, job.task, max_tokens=job.max_tokens),
+            self._messages(job, way),
+            read,
+            form="Answer with the whole text.",
+        )
+        return replace(revision, usage=usage)
 
     def _messages(self, job: _Job, way: Strategy) -> list[Message]:
         why = [Template(_prompt("hybrid")).substitute(why=job.why)] if job.hybrid else []
@@ -190,9 +195,6 @@ class _Job:
     max_tokens: int | None
     why: str
     hybrid: bool
-
-    def unchanged(self, way: Strategy, problem: str, usage: Usage) -> Revision:
-        return Revision(self.old, way, self.why, problems=(problem,), usage=usage)
 
 
 def _cut(completion: Completion) -> tuple[str, ...]:

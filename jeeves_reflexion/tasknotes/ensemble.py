@@ -25,7 +25,6 @@ from jeeves_reflexion.tasknotes.tasks import (
     EnsembleResult,
     EnsembleTask,
     Phase,
-    TaskOutcome,
     decision_of,
 )
 from jeeves_reflexion.tasknotes.values import ReflectionStore
@@ -100,19 +99,19 @@ class Ensemble:
         """
         check_whole("workers", workers)
         started = time.monotonic()
-        phases = _phases(tasks)
-        run = _Run(self._listening(session or Session()), workers)
+        session = self._listening(session or Session())
+        phases, runs = _phases(tasks), dict[int, TaskRun]()  # by id(): equal tasks are different ones
         for phase in phases:
             for task in phase.tasks:
-                run.add(task, self._task_run(phase, task, run, dict(inputs or {})))
-        if self._warning and any(each.reflection is not None for each in run.runs.values()):
+                runs[id(task)] = self._task_run(phase, task, runs, session, dict(inputs or {}))
+        if self._warning and any(each.reflection is not None for each in runs.values()):
             message, self._warning = self._warning, ""
             logger.warning(message)
-            await run.session.emit(Warned(run_id=run.session.id, message=message))
+            await session.emit(Warned(run_id=session.id, message=message))
         for phase in phases:
-            await run.phase(phase)
-        outcomes = tuple(each.outcome for each in run.runs.values())
-        return EnsembleResult(run.session.id, outcomes, time.monotonic() - started)
+            await _run_phase(phase, [runs[id(task)] for task in phase.tasks], workers, session.id)
+        outcomes = tuple(each.outcome for each in runs.values())
+        return EnsembleResult(session.id, outcomes, time.monotonic() - started)
 
     def run_sync(
         self, *tasks: Work, inputs: Mapping[str, str] | None = None, workers: int = 1
@@ -122,18 +121,31 @@ class Ensemble:
 
     # -- who works on a task: its own agent and evaluator, else the ensemble's, else made of the model
 
-    def _task_run(self, phase: Phase, task: EnsembleTask, run: _Run, inputs: Mapping[str, str]) -> TaskRun:
+    def _task_run(
+        self,
+        phase: Phase,
+        task: EnsembleTask,
+        before: Mapping[int, TaskRun],
+        session: Session,
+        inputs: Mapping[str, str],
+    ) -> TaskRun:
+        """Return the run of a task after those ``before`` it; raises :class:`ConfigurationError` where it can't be."""
+        if id(task) in before:
+            raise ConfigurationError(f"the task {task.description[:80]!r} is in the run twice")
+        if any(id(other) not in before for other in task.context):
+            raise ConfigurationError(
+                f"the task {task.description[:80]!r} has a context that does not come before it in this run"
+            )
         return TaskRun(
             task,
-            task.bound(inputs),
             phase.reflection_of(task),
             self._agent_of(task),
             self._evaluator_of(task),
             self._model_of(task),
             self.reflector,
-            run.session.for_attempt(len(run.runs) + 1, {}),
+            session.for_attempt(len(before) + 1, {}),
             inputs,
-            TaskOutcome(task, "skipped"),
+            [before[id(other)] for other in task.context],
         )
 
     def _agent_of(self, task: EnsembleTask) -> Agent:
@@ -184,75 +196,44 @@ def _phases(works: Sequence[Work]) -> list[Phase]:
     return found
 
 
-class _Run:
-    """One run of an ensemble: its tasks by their ``id()``, for equal ones are different tasks."""
+async def _run_phase(phase: Phase, runs: Sequence[TaskRun], workers: int, run_id: str) -> None:
+    """Run the tasks of a phase, and learn of each at once where no review of them all is to come."""
+    await _run_all(runs, workers, learn=phase.review is None)
+    if phase.review is None:
+        return
+    refused: Stopped | None = None
+    try:
+        with failing(f"phase {phase.name!r}: the review failed"):
+            outcomes = [run.outcome for run in runs]
+            decision = await decision_of(phase.review, outcomes, verdicts=("accept", "reject"))
+        if decision.verdict == "reject":
+            refused = Stopped("rejected", f"phase {phase.name!r}: {decision.text}")
+    except Stopped as stopped:
+        refused = stopped
+        logger.warning("run %s, %s", run_id, refused.reason)
+    for run in runs:
+        if refused is not None:
+            run.reject(refused)
+        await run.settle()
 
-    def __init__(self, session: Session, workers: int) -> None:
-        self.session = session
-        self.runs: dict[int, TaskRun] = {}
-        self._workers = workers
-        self._limiter = anyio.CapacityLimiter(workers)
 
-    def add(self, task: EnsembleTask, run: TaskRun) -> None:
-        """Add a task; raises :class:`ConfigurationError` where it can't be at this place."""
-        if id(task) in self.runs:
-            raise ConfigurationError(f"the task {task.description[:80]!r} is in the run twice")
-        if any(id(other) not in self.runs for other in task.context):
-            raise ConfigurationError(
-                f"the task {task.description[:80]!r} has a context that does not come before it in this run"
-            )
-        self.runs[id(task)] = run
-
-    async def phase(self, phase: Phase) -> None:
-        """Run the tasks of a phase, and learn of each at once where no review of them all is to come."""
-        runs = [self.runs[id(task)] for task in phase.tasks]
-        await self._all(runs, learn=phase.review is None)
-        if phase.review is None:
-            return
-        outcomes = [run.outcome for run in runs]
-        refused: Stopped | None = None
-        try:
-            with failing(f"phase {phase.name!r}: the review failed"):
-                decision = await decision_of(phase.review, outcomes, verdicts=("accept", "reject"))
-        except Stopped as stopped:
-            refused = stopped
-            logger.warning("run %s, %s", self.session.id, refused.reason)
-        else:
-            if decision.verdict == "reject":
-                refused = Stopped("rejected", f"phase {phase.name!r}: {decision.text}")
+async def _run_all(runs: Sequence[TaskRun], workers: int, *, learn: bool) -> None:
+    if workers == 1:  # in their order
         for run in runs:
-            if refused is not None:
-                run.reject(refused.status, refused.reason)
-            await run.settle()
+            await run.execute(learn=learn)
+        return
+    limiter = anyio.CapacityLimiter(workers)
 
-    async def _all(self, runs: Sequence[TaskRun], *, learn: bool) -> None:
-        if self._workers == 1:
+    async def work(run: TaskRun) -> None:
+        for other in run.context:
+            await other.done.wait()
+        async with limiter:
+            await run.execute(learn=learn)
+
+    try:
+        async with anyio.create_task_group() as group:
             for run in runs:
-                await self._one(run, learn=learn)
-            return
-
-        async def work(run: TaskRun) -> None:
-            for other in run.task.context:
-                await self.runs[id(other)].done.wait()
-            async with self._limiter:
-                await self._one(run, learn=learn)
-
-        try:
-            async with anyio.create_task_group() as group:
-                for run in runs:
-                    group.start_soon(work, run)
-        except ExceptionGroup as errors:
-            first = errors.exceptions[0]  # as itself, as of a run in sequence
-            raise first from first.__cause__
-
-    async def _one(self, run: TaskRun, *, learn: bool) -> None:
-        before = [self.runs[id(other)] for other in run.task.context]
-        missing = [each for each in before if not each.outcome.accepted]
-        if missing:
-            reason = f"task {missing[0].session.attempt} of its context was not accepted"
-            run.outcome = TaskOutcome(run.task, "skipped", reason=reason)
-        else:
-            await run.execute([(each.core.prompt, each.outcome.output) for each in before])
-            if learn:
-                await run.settle()
-        run.done.set()
+                group.start_soon(work, run)
+    except ExceptionGroup as errors:
+        first = errors.exceptions[0]  # as itself, as of a run in sequence
+        raise first from first.__cause__

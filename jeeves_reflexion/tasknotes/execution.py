@@ -6,15 +6,17 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import anyio
+from anyio.to_thread import run_sync
 
 from jeeves_reflexion.errors import HOPELESS, described
-from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated
+from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, Event, Warned
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.session import Session, logger, relay
 from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector, prompt_with
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig
 from jeeves_reflexion.tasknotes.tasks import (
@@ -44,67 +46,82 @@ class Stopped(Exception):  # noqa: N818 - carries the verdict out of a step
 
 @dataclass(slots=True, eq=False)
 class TaskRun:
-    """The run of one task: :meth:`execute`, then :meth:`settle` once its phase is decided on."""
+    """The run of one task: :meth:`execute`, and :meth:`settle` once its phase is decided on.
+
+    ``model`` is the one that reflects unless another is configured; ``context`` are the runs whose outputs it is told.
+    """
 
     task: EnsembleTask
-    core: Task
     reflection: ReflectionConfig | None
     agent: Agent
     evaluator: Evaluator | None
     model: ChatModel | None
-    """The one that reflects unless another is configured."""
     reflector: TaskReflector
     session: Session
     inputs: Mapping[str, str]
-    outcome: TaskOutcome
+    context: Sequence[TaskRun]
+    core: Task = field(init=False)
+    outcome: TaskOutcome = field(init=False)
+    noting: Session = field(init=False)
     done: anyio.Event = field(default_factory=anyio.Event)
     notes: Notes | None = None
 
-    async def execute(self, context: Sequence[tuple[str, str]]) -> None:
-        """Run the task up to its acceptance, or to what stands in its way.
+    def __post_init__(self) -> None:
+        self.core = self.task.bound(self.inputs)
+        self.outcome = TaskOutcome(self.task, "skipped")
+        self.noting = self.session.listening(self._hear)
 
-        ``context`` holds descriptions and outputs of tasks before it.
-        """
-        self.outcome = TaskOutcome(self.task, "accepted")
-        try:
-            await self._accept(context)
-        except Stopped as stopped:
-            self.outcome = replace(self.outcome, status=stopped.status, reason=stopped.reason)
-            if stopped.status == "failed":
-                logger.warning("run %s, task %d: %s", self.session.id, self.session.attempt, stopped.reason)
+    async def execute(self, *, learn: bool) -> None:
+        """Run the task up to its acceptance, or to what stands in its way; with ``learn``, settle it too."""
+        missing = next((each for each in self.context if not each.outcome.accepted), None)
+        if missing is not None:
+            reason = f"task {missing.session.attempt} of its context was not accepted"
+            self.outcome = replace(self.outcome, reason=reason)
+        else:
+            self.outcome = replace(self.outcome, status="accepted")
+            try:
+                await self._accept()
+            except Stopped as stopped:
+                self.outcome = replace(self.outcome, status=stopped.status, reason=stopped.reason)
+                if stopped.status == "failed":
+                    where = (self.session.id, self.session.attempt)
+                    logger.warning("run %s, task %d: %s", *where, stopped.reason)
+            if learn:
+                await self.settle()
+        self.done.set()
 
     async def settle(self) -> None:
         """Note beside its notes how the run went, and reflect if it was accepted."""
         score = _score(self.outcome)
         if score is not None and self.notes is not None:
-            self._tell(await self.reflector.score(self.notes, score, self.session))
+            await self.reflector.score(self.notes, score, self.noting)
         if self.reflection is None or not self.outcome.accepted:
             return
-        reflection, problem = await self.reflector.reflect(
+        reflection = await self.reflector.reflect(
             # As it is defined, with its placeholders, and not as this run filled it in.
             replace(self.core, expected_output=self.task.expected_output),
             self.outcome.output,
             config=self.reflection,
             model=self.model,
-            session=self.session,
+            session=self.noting,
             evaluation=self.outcome.evaluation,
             attempt=self.outcome.attempt,
         )
         self.outcome = replace(self.outcome, reflection=reflection)
-        self._tell(problem)
 
-    def reject(self, status: Status, reason: str) -> None:
+    def reject(self, refused: Stopped) -> None:
         """Take back an acceptance, since the review of the whole phase refused it or broke."""
         if self.outcome.accepted:
+            status, reason = refused.status, refused.reason
             decision = ReviewDecision.reject(reason) if status == "rejected" else None
             self.outcome = replace(self.outcome, status=status, reason=reason, decision=decision)
 
     # -- the steps, in order
 
-    async def _accept(self, context: Sequence[tuple[str, str]]) -> None:
+    async def _accept(self) -> None:
         public = self.core.public()
         await self._guard("input", self.task.input_guards, public)
-        attempt = await self._attempt(await self._given(public, context))
+        attempt = await self._attempt(await self._given(public))
         self.outcome = replace(self.outcome, attempt=attempt, output=attempt.output)
         if attempt.error is not None:
             raise Stopped("failed", attempt.error)
@@ -125,17 +142,18 @@ class TaskRun:
             if reason is not None:
                 raise Stopped("rejected", f"{side} guard: {reason}")
 
-    async def _given(self, task: Task, context: Sequence[tuple[str, str]]) -> Task:
+    async def _given(self, task: Task) -> Task:
         """Return the task as the agent gets it: with its notes and the outputs of earlier tasks."""
         shown = None
         if self.reflection is not None:
-            self.notes = await self.reflector.recall(task, self.session)
+            self.notes = await self.reflector.recall(task, self.noting)
             shown = self.notes.reflection
             self.outcome = replace(self.outcome, notes=shown, version=self.notes.version)
-            self._tell(self.notes.problem)
-        if not context and (shown is None or not shown.complete):
+        if not self.context and (shown is None or not shown.complete):
             return task
-        prompt = prompt_with(task, shown, context=context, inputs={**self.task.inputs, **self.inputs})
+        context = [(each.core.prompt, each.outcome.output) for each in self.context]
+        inputs = {**self.task.inputs, **self.inputs}
+        prompt = await run_sync(partial(prompt_with, task, shown, context=context, inputs=inputs))
         return replace(task, prompt=prompt, template=None, expected_output=None, id=task.id)
 
     async def _attempt(self, task: Task) -> Attempt:
@@ -180,9 +198,11 @@ class TaskRun:
         if decision.verdict == "edit":
             self.outcome = replace(self.outcome, output=decision.text)
 
-    def _tell(self, problem: str) -> None:
-        if problem:
-            self.outcome = replace(self.outcome, problems=(*self.outcome.problems, problem))
+    async def _hear(self, event: Event) -> None:
+        """Pass on what becomes of the notes, and keep what went wrong with them."""
+        if isinstance(event, Warned):
+            self.outcome = replace(self.outcome, problems=(*self.outcome.problems, redact(event.message)))
+        await relay(self.session, event)
 
 
 @contextlib.contextmanager

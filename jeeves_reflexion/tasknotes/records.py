@@ -1,4 +1,4 @@
-"""Where records with task notes lie: in one SQLite file, or in memory."""
+"""Where records with task notes lie: in one SQLite file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import contextlib
 import json
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-import anyio.lowlevel
 import anyio.to_thread
 
 from jeeves_reflexion.files import read_regular
@@ -27,7 +25,6 @@ from vectorstores.base import (
 
 T = TypeVar("T")
 
-MEMORY: Final = Path(":memory:")
 LOCK_SECONDS: Final = 30.0
 MOST_BYTES: Final = 10_000_000
 """A larger JSON file holds no task notes."""
@@ -55,21 +52,19 @@ _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class SqliteRecords:
-    """A :class:`~vectorstores.base.RecordStore` in one SQLite file, or in memory.
+    """A :class:`~vectorstores.base.RecordStore` in one SQLite file.
 
-    Each call on a file has its own connection, in a worker thread that is waited for also where the caller is
+    Each call has its own connection, in a worker thread that is waited for also where the caller is
     cancelled: threads and forks share none, and a write is made whole or not at all. The notes that version 0.1 kept
     as JSON files in the same folder, without namespaces, are taken over into each namespace when it is first used.
     """
 
-    def __init__(self, path: Path = MEMORY, namespace: str = "default", *, create: bool = True) -> None:
+    def __init__(self, path: Path, namespace: str, *, create: bool) -> None:
         if not isinstance(namespace, str) or not namespace.strip():
             raise ValueError(f"namespace must be a text that is not blank, not {namespace!r}")
         self._path = path
         self._namespace = namespace
         self._create = create
-        self._memory = _connection(str(path)) if path == MEMORY else None
-        self._lock = threading.Lock()
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
         """Write a record that is not there yet; return whether it was not."""
@@ -129,16 +124,6 @@ class SqliteRecords:
 
         return await self._run(remove, reads=True)
 
-    def count(self) -> int:
-        """Return how many records there are in memory."""
-        return self._work(
-            lambda connection: int(connection.execute("SELECT count(*) FROM records").fetchone()[0])
-        )
-
-    def clear(self) -> None:
-        """Remove all records in memory."""
-        self._work(lambda connection: connection.execute("DELETE FROM records"))
-
     def _found(self, connection: sqlite3.Connection, collection: str, key: str) -> Record | None:
         row = connection.execute(
             f"SELECT value, version FROM records WHERE {_ONE}",  # noqa: S608
@@ -148,12 +133,9 @@ class SqliteRecords:
 
     async def _run(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
         """Work in one transaction; a reader of what was never written makes no file."""
-        if self._memory is None:
-            return await anyio.to_thread.run_sync(self._work, work, reads)
-        await anyio.lowlevel.checkpoint()
-        return self._work(work)
+        return await anyio.to_thread.run_sync(self._work, work, reads)
 
-    def _work(self, work: Callable[[sqlite3.Connection], T], reads: bool = False) -> T:  # noqa: FBT001, FBT002
+    def _work(self, work: Callable[[sqlite3.Connection], T], reads: bool) -> T:  # noqa: FBT001
         try:
             with self._connected(reads=reads) as connection, connection:  # commits, or rolls back
                 connection.execute("BEGIN IMMEDIATE")
@@ -169,10 +151,6 @@ class SqliteRecords:
 
     @contextlib.contextmanager
     def _connected(self, *, reads: bool) -> Iterator[sqlite3.Connection]:
-        if self._memory is not None:
-            with self._lock:
-                yield self._memory
-            return
         exists = self._path.exists()
         empty = not (exists and self._path.stat().st_size) and not self._json_files()
         if empty and not exists and not self._create:
@@ -181,7 +159,8 @@ class SqliteRecords:
         if not exists and address != ":memory:":
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        with contextlib.closing(_connection(address)) as connection:
+        connection = sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+        with contextlib.closing(connection):
             for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
                 connection.execute(f"PRAGMA {pragma}")
             yield connection
@@ -207,13 +186,7 @@ class SqliteRecords:
             connection.executemany(_NEW, [(self._namespace, *row) for row in rows])
 
     def _json_files(self) -> list[Path]:
-        return [] if self._memory is not None else sorted(self._path.parent.glob("task_notes-*.json"))
-
-
-def _connection(address: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        address, uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
-    )
+        return sorted(self._path.parent.glob("task_notes-*.json"))
 
 
 def _json_row(path: Path) -> tuple[str, str, str, int]:

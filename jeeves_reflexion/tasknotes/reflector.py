@@ -1,7 +1,7 @@
 """The step after acceptance: writes better notes on a task, and shows them before its prompt in the next run.
 
-Nothing here fails a task: whatever goes wrong, in a store, a strategy or a model, costs a warning and no more. Notes
-pass the gate of the lessons, and stand in a prompt as data.
+Nothing here fails a task: whatever goes wrong, in a store, a strategy or a model, costs a warning (in the log, and as
+an event) and no more. Notes pass the gate of the lessons, and stand in a prompt as data.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import anyio
+from anyio.to_thread import run_sync
 
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.errors import ConfigurationError, described
@@ -44,7 +45,6 @@ from jeeves_reflexion.text import cut_middle, estimate_tokens, one_line
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
 T = TypeVar("T")
-AnyStore: TypeAlias = VersionedReflectionStore | PlainStore
 
 STORE_SECONDS: Final = 30.0
 REFLECTION_SECONDS: Final = 300.0
@@ -59,7 +59,6 @@ class Notes:
     identity: str
     reflection: TaskReflection | None = None
     version: int | None = None
-    problem: str = ""
 
 
 class TaskReflector:
@@ -76,40 +75,40 @@ class TaskReflector:
                 f"reflection_store must be an object with the methods store and retrieve, not {given}"
             )
         self.store = store
-        self._versioned = store if isinstance(store, VersionedReflectionStore) else None
-        self._notes = PlainStore(store) if store is not None and self._versioned is None else self._versioned
+        self._notes = (
+            store if store is None or isinstance(store, VersionedReflectionStore) else PlainStore(store)
+        )
 
     async def recall(self, task: AnyTask, session: Session) -> Notes:
         """Return the task's notes for a run; none, and a warning, where the store fails."""
-        identity = task_identity(task)
-        if self._notes is None:
+        identity, store = task_identity(task), self._notes
+        if store is None:
             return Notes(identity)
         try:
-            history = await self._history(self._notes, identity)
-            reflection, refused = admit(history.reflection)
+            history = await self._history(store, identity)
+            reflection, refused = await run_sync(admit, history.reflection)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
-            problem = await self.warn(session, "the notes of a task could not be read", error)
-            return Notes(identity, problem=problem)
-        problem = await self.warn(session, _REFUSED, refused) if refused else ""
-        shown = reflection is not None and reflection.complete
-        version = history.current if shown and self._versioned is not None else 0
-        if shown:
-            number, run_id = session.attempt, session.id
+            await _warn(session, "the notes of a task could not be read", error)
+            return Notes(identity)
+        if refused:
+            await _warn(session, _REFUSED, refused)
+        has_versions, version = not isinstance(store, PlainStore), 0
+        if reflection is not None and reflection.complete:
+            version = history.current if has_versions else 0
             await session.emit(
-                NotesApplied(run_id=run_id, attempt=number, identity=identity, version=version)
+                NotesApplied(run_id=session.id, attempt=session.attempt, identity=identity, version=version)
             )
-        return Notes(identity, reflection, None if self._versioned is None else version, problem)
+        return Notes(identity, reflection, version if has_versions else None)
 
-    async def score(self, notes: Notes, score: float | None, session: Session) -> str:
-        """Note what a run under these notes scored. Returns a problem."""
-        store, version = self._versioned, notes.version
+    async def score(self, notes: Notes, score: float | None, session: Session) -> None:
+        """Note what a run under these notes scored."""
+        store, version = self._notes, notes.version
         if store is None or version is None or score is None:
-            return ""
+            return
         try:
-            await self._asked(lambda: store.score(notes.identity, version, score))
+            await _asked(lambda: store.score(notes.identity, version, score))
         except Exception as error:  # noqa: BLE001 - as above
-            return await self.warn(session, "the score of a run could not be noted", error)
-        return ""
+            await _warn(session, "the score of a run could not be noted", error)
 
     async def reflect(
         self,
@@ -121,80 +120,47 @@ class TaskReflector:
         session: Session | None = None,
         evaluation: Evaluation | None = None,
         attempt: Attempt | None = None,
-    ) -> tuple[TaskReflection | None, str]:
-        """Reflect on an accepted output; return what was stored, if anything, and a problem, if there was one.
+    ) -> TaskReflection | None:
+        """Reflect on an accepted output; return what was stored, if anything.
 
         ``config=None`` does nothing. What is stored is announced by :class:`TaskReflectedEvent`. That there could be
         no reflection is stored, unannounced, where the store keeps versions and has nothing better.
         """
-        session = session or Session()
-        if config is None or self._notes is None:
-            return None, ""
+        session, store = session or Session(), self._notes
+        if config is None or store is None:
+            return None
         try:
             strategy = strategy_of(config, model)
-            history = await self._history(self._notes, task_identity(task))
-            prior, _ = admit(history.reflection)
+            history = await self._history(store, task_identity(task))
+            prior, _ = await run_sync(admit, history.reflection)
             public = None if evaluation is None else evaluation.public(task.reference)
             given = ReflectionInput(task.public(), output, prior, public, attempt)
-            reflection, refused = await self._reflection(strategy, given, session)
-            problem = await self.warn(session, _REFUSED, refused) if refused else ""
-            stored, other = await self._stored(self._notes, task, reflection, session)
+            reflection, refused = await _reflection(strategy, given, session)
+            if refused:
+                await _warn(session, _REFUSED, refused)
+            return await self._stored(store, task, reflection, session)
         except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
-            return None, await self.warn(session, "a task could not be reflected on", error)
-        return stored, other or problem
+            await _warn(session, "a task could not be reflected on", error)
+            return None
 
-    async def warn(self, session: Session, what: str, error: BaseException | str) -> str:
-        """Log and tell a problem that fails nothing, and return it in words."""
-        said = described(error) if isinstance(error, BaseException) else error
-        problem = redact(f"{what}: {said}")
-        logger.warning(problem)
-        await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
-        return problem
-
-    async def _history(self, store: AnyStore, identity: str) -> NoteHistory:
-        found = await self._asked(lambda: store.history(identity))
-        return NoteHistory(identity) if found is None else found
-
-    async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call of the store in time."""
-        # As a session's, which makes an error of a cancellation that nobody asked for; it would else end the run.
-        return await _within(STORE_SECONDS, lambda: Session().spending("reflector", call))
-
-    async def _reflection(
-        self, strategy: ReflectionStrategy, given: ReflectionInput, session: Session
-    ) -> tuple[TaskReflection, str]:
-        """Return the reflection as it may be stored, and what of it was refused."""
-        call = functools.partial(strategy.reflect, given)
-
-        async def reflect() -> TaskReflection:
-            found = await run_callable(strategy.reflect, call)
-            if not isinstance(found, TaskReflection):
-                raise TypeError(f"the strategy returned {type(found).__name__}, no TaskReflection")
-            return found
-
-        try:
-            found = await _within(REFLECTION_SECONDS, lambda: session.spending("reflector", reflect))
-        except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
-            logger.warning("a reflection strategy failed: %s", redact(described(error)))
-            return failed_reflection(given, described(error)), ""
-        reflection, refused = admit(found)
-        if reflection is None:
-            return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""
-        return reflection, refused
+    async def _history(self, store: VersionedReflectionStore, identity: str) -> NoteHistory:
+        return await _asked(lambda: store.history(identity)) or NoteHistory(identity)
 
     async def _stored(
-        self, store: AnyStore, task: Task, reflection: TaskReflection, session: Session
-    ) -> tuple[TaskReflection | None, str]:
-        """Store a reflection; return what is in force if it is this one, and a problem if there is one."""
+        self, store: VersionedReflectionStore, task: Task, reflection: TaskReflection, session: Session
+    ) -> TaskReflection | None:
+        """Store a reflection; return what is in force if it is this one."""
         description, failure = description_of(task), reflection.failure
-        problem = await self.warn(session, "there is no new reflection on a task", failure) if failure else ""
+        if failure:
+            await _warn(session, "there is no new reflection on a task", failure)
         commit = functools.partial(store.commit, task_identity(task), reflection, description=description)
-        stored = (await self._asked(commit)).reflection
+        stored = (await _asked(commit)).reflection
         if not reflection.complete:
-            kept = self._versioned is not None and stored is not None and not stored.complete
-            return stored if kept else None, problem
+            kept = not isinstance(store, PlainStore) and stored is not None and not stored.complete
+            return stored if kept else None
         if stored is None or stored.texts != reflection.texts:
-            return None, await self.warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
+            await _warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
+            return None
         event = TaskReflectedEvent(
             run_id=session.id,
             attempt=session.attempt,
@@ -203,13 +169,49 @@ class TaskReflector:
             is_first_reflection=stored.run_count == 1,
         )
         await session.emit(event)
-        return stored, ""
+        return stored
 
 
-async def _within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
+async def _warn(session: Session, what: str, error: BaseException | str) -> None:
+    """Log and tell a problem that fails nothing."""
+    said = described(error) if isinstance(error, BaseException) else error
+    problem = redact(f"{what}: {said}")
+    logger.warning(problem)
+    await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
+
+
+async def _asked(call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call of the store in time; it is charged to nobody."""
+    return await _within(STORE_SECONDS, Session(), call)
+
+
+async def _within(seconds: float, session: Session, call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call of a session in time, which makes an error of a cancellation that nobody asked for."""
     with anyio.move_on_after(seconds):
-        return await call()
+        return await session.spending("reflector", call)
     raise TimeoutError(f"no answer within {seconds:g} s")
+
+
+async def _reflection(
+    strategy: ReflectionStrategy, given: ReflectionInput, session: Session
+) -> tuple[TaskReflection, str]:
+    """Return the reflection as it may be stored, and what of it was refused."""
+
+    async def reflect() -> TaskReflection:
+        found = await run_callable(strategy.reflect, functools.partial(strategy.reflect, given))
+        if not isinstance(found, TaskReflection):
+            raise TypeError(f"the strategy returned {type(found).__name__}, no TaskReflection")
+        return found
+
+    try:
+        found = await _within(REFLECTION_SECONDS, session, reflect)
+    except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
+        logger.warning("a reflection strategy failed: %s", redact(described(error)))
+        return failed_reflection(given, described(error)), ""
+    reflection, refused = await run_sync(admit, found)
+    if reflection is None:
+        return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""
+    return reflection, refused
 
 
 # -- in a prompt
@@ -223,11 +225,12 @@ _HEAD: Final = """\
 The following refinements were found by looking back at earlier runs of this task. Use them to do better, and fulfil the
 original task below in any case: where the two differ, the original counts."""
 _END: Final = "---"
-_KEPT: Final = frozenset("\t")
-# Quotes and bullets, behind which a heading or a fence is one all the same. Possessive: no text makes it slow.
-_BEFORE = re.compile(r"(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+")
-_POSING: Final = ("#", "\uff03", "\ufe5f", "```", "~~~")
-_RULE: Final = frozenset("-=_*")
+# What would pass for a part of our own prompt: a rule, and a heading or a fence, which is one behind quotes and bullets
+# all the same. Possessive: no text makes it slow.
+_POSING: Final = re.compile(
+    r"[ \t>]*+(?=[-=_*][-=_*> \t]*$)"
+    r"|(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+(?=[#\uff03\ufe5f]|```|~~~)"
+)
 
 
 def admit(reflection: TaskReflection | None) -> tuple[TaskReflection | None, str]:
@@ -296,30 +299,31 @@ def notes_section(
     clean, _ = admit(reflection)
     if clean is None or not clean.complete:
         return ""
-    description, expected = (
+    texts = [
         fill(text, inputs).strip() for text in (clean.refined_description, clean.refined_expected_output)
-    )
+    ]
     observations, suggestions = [*clean.observations], [*clean.suggestions]
-    section, room = _section(description, expected, observations, suggestions), max_tokens
+    shown, room = texts, max_tokens
+    section = _section(shown, observations, suggestions)
     while section and estimate_tokens(section) > max_tokens:
         if observations or suggestions:
             (suggestions or observations).pop()
-            section = _section(description, expected, observations, suggestions)
-            continue
-        room = room * 9 // 10
-        short = [cut_middle(text, room) if room else "" for text in (description, expected)]
-        section = _section(short[0], short[1], (), ())
+        else:
+            room = room * 9 // 10
+            shown = [cut_middle(text, room) if room else "" for text in texts]
+        section = _section(shown, observations, suggestions)
     return section
 
 
-def _section(description: str, expected: str, observations: Sequence[str], suggestions: Sequence[str]) -> str:
-    sections = [
-        ("Refined Instructions", as_data(description)),
-        ("Output Guidance", as_data(expected)),
-        ("Observations", _listed(observations)),
-        ("Suggestions", _listed(suggestions)),
-    ]
-    said = [f"### {name}\n{body}" for name, body in sections if body.strip()]
+def _section(instructions: Sequence[str], observations: Sequence[str], suggestions: Sequence[str]) -> str:
+    description, expected = map(as_data, instructions)
+    sections = {
+        "Refined Instructions": description,
+        "Output Guidance": expected,
+        "Observations": _listed(observations),
+        "Suggestions": _listed(suggestions),
+    }
+    said = [f"### {name}\n{body}" for name, body in sections.items() if body.strip()]
     return "\n\n".join([_HEAD, *said, _END]) if said else ""
 
 
@@ -330,17 +334,10 @@ def as_data(text: str) -> str:
 
 def _escaped(line: str) -> str:
     if not (line.isascii() and line.isprintable()):
-        line = "".join(c for c in line if c in _KEPT or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
+        line = "".join(c for c in line if c == "\t" or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
     line = inert(line, tags=True)
-    stripped = line.lstrip(" \t>")
-    if stripped and _RULE.issuperset(stripped.replace(" ", "").replace("\t", "").replace(">", "")):
-        place = len(line) - len(stripped)
-    else:
-        match = _BEFORE.match(line)
-        place = match.end() if match else 0
-        if not line.startswith(_POSING, place):
-            return line
-    return f"{line[:place]}\\{line[place:]}"
+    match = _POSING.match(line)
+    return line if match is None else f"{line[: match.end()]}\\{line[match.end() :]}"
 
 
 def _listed(texts: Sequence[str]) -> str:

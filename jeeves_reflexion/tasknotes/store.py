@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
 import anyio
+import anyio.lowlevel
 
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import ConfigurationError
@@ -187,23 +189,45 @@ class InMemoryReflectionStore(VersionedReflectionStore):
     """Task notes that are gone with this object; safe for tasks and threads at once."""
 
     def __init__(self) -> None:
-        self._kept = SqliteRecords()
-        super().__init__(self._kept)
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __bool__(self) -> bool:
-        return True
+        self._histories: dict[str, NoteHistory] = {}
+        self._lock = threading.Lock()
 
     @property
     def size(self) -> int:
         """The number of tasks that have notes."""
-        return self._kept.count()
+        return len(self._histories)
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._kept.clear()
+        self._histories.clear()
+
+    async def history(self, task_identity: str) -> NoteHistory | None:
+        """Return everything kept of a task's notes, or None."""
+        _check_identity(task_identity)
+        await anyio.lowlevel.checkpoint()
+        return self._histories.get(task_identity)
+
+    async def forget(self, task_identity: str) -> bool:
+        """Remove all that is kept of a task's notes; False if there was nothing."""
+        _check_identity(task_identity)
+        return self._histories.pop(task_identity, None) is not None
+
+    async def list(self) -> tuple[NoteHistory, ...]:
+        """Return the notes of all tasks in the order in which they were first written."""
+        return tuple(self._histories.values())
+
+    async def close(self) -> None:
+        """Do nothing: the notes stay as long as this object."""
+
+    async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
+        _check_identity(identity)
+        await anyio.lowlevel.checkpoint()
+        with self._lock:
+            old = self._histories.get(identity, NoteHistory(identity))
+            new = change(old)
+            if new != old:
+                self._histories[identity] = new
+        return new
 
 
 class SqliteReflectionStore(VersionedReflectionStore):
@@ -220,7 +244,7 @@ class SqliteReflectionStore(VersionedReflectionStore):
         super().__init__(SqliteRecords(self.path, namespace, create=create))
 
 
-class PlainStore:
+class PlainStore(VersionedReflectionStore):
     """A user's store of two methods as the reflector writes it: one version, no scores, and the last write counts.
 
     Its methods may be sync, and are then called in worker threads. It is never given a failed reflection.
@@ -242,12 +266,13 @@ class PlainStore:
         version = NoteVersion(1, found, 0)
         return NoteHistory(task_identity, current=1, run_count=found.run_count, versions=(version,))
 
-    async def commit(
-        self, task_identity: str, reflection: TaskReflection, *, description: str = ""
-    ) -> NoteHistory:
-        """Count a reflection and store it; return the history after it."""
-        new = with_reflection(await self.history(task_identity) or NoteHistory(task_identity), reflection)
-        if reflection.complete:
+    async def score(self, task_identity: str, version: int, score: float) -> None:
+        """Do nothing: there is nowhere to note it."""
+
+    async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
+        old = await self.history(identity) or NoteHistory(identity)
+        new = change(old)
+        if new != old and new.reflection is not None and new.reflection.complete:
             store: Callable[..., Any] = self._store.store
-            await run(store, partial(store, task_identity, new.reflection))
+            await run(store, partial(store, identity, new.reflection))
         return new

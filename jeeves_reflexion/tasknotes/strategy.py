@@ -13,9 +13,8 @@ from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.evaluators.replies import field_list
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask, ask_and_read
-from jeeves_reflexion.models.fields import read_fields
+from jeeves_reflexion.models.fields import RULE, items, read_fields, says_nothing
 from jeeves_reflexion.models.replies import unwrapped
-from jeeves_reflexion.models.sections import RULE, items, says_nothing
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger

@@ -242,14 +242,8 @@ async def _change(curator: Curator, operation: str, lesson_id: str, fields: Fiel
     match operation:
         case "edit":
             await curator.edit(lesson_id, _one(fields, "text"), reason=reason)
-        case "approve":
-            await curator.approve(lesson_id, reason=reason)
-        case "reject":
-            await curator.reject(lesson_id, reason=reason)
-        case "retire":
-            await curator.retire(lesson_id, reason=reason)
-        case "restore":
-            await curator.restore(lesson_id, reason=reason)
+        case "approve" | "reject" | "retire" | "restore":
+            await getattr(curator, operation)(lesson_id, reason=reason)
         case "merge":
             others = [each for each in (*fields.get("other", ()), *_one(fields, "others").split()) if each]
             await curator.merge(lesson_id, others, reason=reason)

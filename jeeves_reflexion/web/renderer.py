@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
-import functools
 import re
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +13,11 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from jeeves_reflexion.summary import counted
-from jeeves_reflexion.text import abridge
-from jeeves_reflexion.types import Lift
+from jeeves_reflexion.summary import counted, lift_words, when
+from jeeves_reflexion.text import abridge, cut_middle
 
 FOLDER: Final = Path(__file__).parent / "templates"
-_MOST: Final = 8_000
+_MOST_TOKENS: Final = 2_000
 # Controls, embeddings and overrides of direction, what has no width, tags, and what no page can hold.
 _HIDING: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
@@ -27,7 +25,7 @@ _HIDING: Final = re.compile(
 )
 
 
-@functools.cache
+@cache
 def _templates() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
@@ -37,7 +35,14 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=shown,
     )
-    made.filters |= {each.__name__: each for each in (when, score, lift, cut, abridge, counted)}
+    made.filters |= {
+        "when": time_of_day,
+        "score": score,
+        "lift": partial(lift_words, counts="{} attempts with it, {} without"),
+        "cut": partial(cut_middle, max_tokens=_MOST_TOKENS),
+        "abridge": abridge,
+        "counted": counted,
+    }
     return made
 
 
@@ -61,34 +66,11 @@ def shown(value: object) -> object:
     return _HIDING.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
-def when(at: float) -> str:
-    """Return a time of day here, given in seconds since 1970; "-" for one that is not known, or in no calendar."""
-    try:
-        known = datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone() if at else None
-    except (OverflowError, ValueError, OSError):
-        known = None
-    return known.strftime("%Y-%m-%d %H:%M") if known else "-"
+def time_of_day(at: float) -> str:
+    """Return a time, given in seconds since 1970; "-" for one that is not known."""
+    return when(at, "%Y-%m-%d %H:%M") or "-"
 
 
 def score(value: float | None) -> str:
     """Return a score, or that there is none."""
     return "not scored" if value is None else f"{value:.2f}"
-
-
-def lift(value: Lift | None) -> str:
-    """Return a lift in points of score with its interval, and from how many attempts."""
-    if value is None:
-        return "unknown"
-    of = f"{value.n_with} attempts with it, {value.n_without} without"
-    if value.value is None or value.low is None or value.high is None:
-        return f"not enough data ({of})"
-    points, low, high = (f"{100 * each:+.0f}" for each in (value.value, value.low, value.high))
-    return f"{points} points ({low} to {high}; {of})"
-
-
-def cut(text: str) -> str:
-    """Return a text with its beginning and its end where it is too long for a page."""
-    if len(text) <= _MOST:
-        return text
-    half = _MOST // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -12,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jeeves_reflexion.errors import ExperimentError
-from jeeves_reflexion.experiments.journal import Entry, Position
+from jeeves_reflexion.experiments.arms import ArmName
+from jeeves_reflexion.experiments.results import Results, Tried
 from jeeves_reflexion.web.renderer import number_of, page
-from jeeves_reflexion.web.runs import Design, RunFolder, Runs, Tried, pictures
+from jeeves_reflexion.web.runs import RunFolder, Runs, Seen, pictures
 
 _PAGE: Final = 100
 
@@ -30,13 +31,13 @@ class RunPages:
         found = await anyio.to_thread.run_sync(self._rows)
         return await page(request, "runs", rows=found, folder=str(self._runs.folder))
 
-    def _rows(self) -> list[tuple[RunFolder, Design | None, str, float]]:
-        rows: list[tuple[RunFolder, Design | None, str, float]] = []
+    def _rows(self) -> list[tuple[RunFolder, Results | None, float, str, float]]:
+        rows: list[tuple[RunFolder, Results | None, float, str, float]] = []
         for run in self._runs.all():
             try:
-                rows.append((run, run.design(), *run.state()))
+                rows.append((run, *run.begun(), *run.state()))
             except ExperimentError as error:
-                rows.append((run, None, str(error), 0.0))
+                rows.append((run, None, 0.0, str(error), 0.0))
         return rows
 
     async def show(self, request: Request) -> Response:
@@ -45,20 +46,21 @@ class RunPages:
 
         def read() -> dict[str, Any]:
             run = self._runs.get(request.query_params.get("run", ""))
-            design, tries = run.design(), run.refresh()
+            tries = run.refresh().values()
+            results = run.results(tries)
             state, at = run.state()
-            tasks = _tasks(tries.values())
+            tasks = _tasks(results.rows)
             return {
                 "run": run,
-                "design": design,
+                "started": run.begun()[1],
                 "state": state,
                 "at": at,
                 "live": state == "going on",
                 "parts_of_run": [
                     (part, Markup(made))  # noqa: S704 - rendered with its texts escaped
-                    for part, made in pictures(run, design, tries.values())
+                    for part, made in pictures(run.name, results)
                 ],
-                "counts": _counts(design, tries.values()),
+                "counts": [_counts(results, arm, tries) for arm in results.arms],
                 "tasks": tasks[first : first + _PAGE],
                 "total": len(tasks),
                 "following": first + _PAGE if len(tasks) > first + _PAGE else None,
@@ -74,23 +76,19 @@ class RunPages:
 
         def read() -> dict[str, Any]:
             run = self._runs.get(name)
-            tries = [each for each in run.refresh().values() if each.position.task_id == task_id]
+            tries = {at: seen for at, seen in run.refresh().items() if at.task_id == task_id}
             if not tries:
                 raise ExperimentError(f"run {name!r} made no attempt at a task {task_id!r}")
-            played = list(dict.fromkeys((each.position.arm, each.position.seed) for each in tries))
+            played = list(dict.fromkeys((at.arm, at.seed) for at in tries))
             wanted = (asked.get("arm", ""), asked.get("seed", ""))
             chosen = next((each for each in played if (each[0], str(each[1])) == wanted), played[0])
-            own = [each for each in tries if (each.position.arm, each.position.seed) == chosen]
-            own.sort(key=lambda each: each.position.trial)
-            entries: list[tuple[Position, Entry]] = [
-                (each.position, entry) for each, entry in zip(own, run.entries(own), strict=True)
-            ]
+            own = sorted((at for at in tries if (at.arm, at.seed) == chosen), key=lambda at: at.trial)
             return {
                 "run": run,
                 "task_id": task_id,
                 "played": played,
                 "chosen": chosen,
-                "story": entries,
+                "story": [(at, run.entry(tries[at])) for at in own],
                 "live": run.state()[0] == "going on",
             }
 
@@ -101,37 +99,27 @@ def _story_link(run: str, task_id: str, arm: str, seed: int) -> str:
     return "/story?" + urlencode({"run": run, "task": task_id, "arm": arm, "seed": seed})
 
 
-def _tasks(tries: Collection[Tried]) -> list[tuple[str, str, list[tuple[str, int, int, bool]]]]:
-    """Return each task with its part, and for each arm and seed the attempts and whether the last one passed."""
-    found: dict[tuple[str, str], dict[tuple[str, int], list[Tried]]] = {}
+def _tasks(tries: Iterable[Tried]) -> list[tuple[str, str, list[tuple[str, int, int, bool]]]]:
+    """Return each task with its part, and for each arm and seed the attempts and whether one passed."""
+    found: dict[tuple[str, str], dict[tuple[str, int], list[bool]]] = {}
     for each in tries:
-        at = each.position
-        found.setdefault((at.task_id, at.split), {}).setdefault((at.arm, at.seed), []).append(each)
+        played = found.setdefault((each.task.id, each.split), {})
+        played.setdefault((each.arm, each.seed), []).append(each.trial.passed)
     return [
-        (
-            task,
-            split,
-            [(arm, seed, len(own), any(r.passed for r in own)) for (arm, seed), own in played.items()],
-        )
+        (task, split, [(arm, seed, len(own), any(own)) for (arm, seed), own in played.items()])
         for (task, split), played in found.items()
     ]
 
 
-def _counts(design: Design, tries: Collection[Tried]) -> list[dict[str, Any]]:
-    """Say of each arm what it did so far."""
-    found: list[dict[str, Any]] = []
-    for arm in design.arms:
-        own = [each for each in tries if each.position.arm == arm]
-        last = {(e.position.seed, e.position.split, e.position.task_id): e for e in own}
-        found.append(
-            {
-                "arm": arm,
-                "attempts": len(own),
-                "tasks": len(last),
-                "solved": sum(each.passed for each in last.values()),
-                "learned": sum(each.learned for each in own),
-                "recalled": sum(each.recalled for each in own),
-                "errors": sum(each.error for each in own),
-            }
-        )
-    return found
+def _counts(results: Results, arm: ArmName, tries: Iterable[Seen]) -> dict[str, Any]:
+    """Say of an arm what it did so far."""
+    own, cost = [each for each in tries if each.row.arm == arm], results.cost(arm)
+    return {
+        "arm": arm,
+        "attempts": cost.tries,
+        "tasks": len({(each.row.seed, each.row.split, each.row.task.id) for each in own}),
+        "solved": cost.solved,
+        "learned": sum(each.learned for each in own),
+        "recalled": sum(each.recalled for each in own),
+        "errors": sum(each.error for each in own),
+    }

@@ -1,23 +1,24 @@
-"""The folders of runs as they grow: what each attempt came to, read once, and where in the journal it lies whole."""
+"""The folders of runs as they grow, each read once as far as it goes."""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
+from jeeves_reflexion.experiments.batch import name_of
 from jeeves_reflexion.experiments.journal import UNREADABLE, Entry, Position
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.report.page import curves
-from jeeves_reflexion.experiments.results import Curve, Point, Results, Split
-from jeeves_reflexion.statistics import clustered_share
+from jeeves_reflexion.experiments.results import Curve, Results, Split, Tried
+from jeeves_reflexion.types import Attempt, Evaluation, Task, Trial
 
 _DEPTH: Final = 3
 _TAIL: Final = 65_536
@@ -25,48 +26,15 @@ Mark: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """What one attempt of a run came to; it lies at ``start`` in the journal, ``size`` bytes long.
+class Seen:
+    """What one attempt of a run came to, without its texts; whole it lies at ``start`` in the journal."""
 
-    ``scored`` is the verdict of a scorer beside the loop's own, None where there was none.
-    """
-
-    position: Position
-    passed: bool
-    scored: bool | None
+    row: Tried
     recalled: int
     learned: bool
     error: bool
     start: int
     size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """What a run was started with, as far as the page shows it."""
-
-    arms: tuple[ArmName, ...]
-    seeds: tuple[int, ...]
-    trials: int
-    tasks: int
-    held_out: int
-    judged_by: JudgedBy
-    started: float
-
-    @classmethod
-    def of(cls, config: Any) -> Design:  # noqa: ANN401 - whatever lies in the file
-        """Read a configuration; raises one of ``UNREADABLE`` where it is none."""
-        design = config["design"] or {"arms": (), "seeds": (), "trials": 0, "tasks": {}, "held_out": ()}
-        held_out = len(design["held_out"])
-        return cls(
-            tuple(arm_of(name).name for name in design["arms"]),
-            tuple(design["seeds"]),
-            int(design["trials"]),
-            len(design["tasks"]) - held_out,
-            held_out,
-            design.get("judged_by", "oracle"),
-            float(config["started"]),
-        )
 
 
 @dataclass(slots=True)
@@ -75,7 +43,7 @@ class RunFolder:
 
     name: str
     path: Path
-    tries: dict[Position, Tried] = field(default_factory=dict)
+    tries: dict[Position, Seen] = field(default_factory=dict)
     _made: float = 0.0
     _read: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -84,12 +52,32 @@ class RunFolder:
         """Return what differs once there is more of the run."""
         return tuple(_size(self.path / name) for name in ("journal.jsonl", "events.jsonl"))
 
-    def design(self) -> Design:
-        """Return what the run was started with; raises :class:`ExperimentError`."""
+    def begun(self) -> tuple[Results, float]:
+        """Return what the run was begun with, as results without a row, and when; raises :class:`ExperimentError`."""
         try:
-            return Design.of(json.loads((self.path / "config.json").read_bytes()))
+            config = json.loads((self.path / "config.json").read_bytes())
+            design = config["design"] or {"arms": (), "seeds": (), "trials": 0, "tasks": {}, "held_out": ()}
+            # Named as the journal names them; their prompts are not kept.
+            held_out = [_task(name_of(_task(each))) for each in design["held_out"]]
+            learning = [_task(name_of(_task(each))) for each in design["tasks"].keys() - design["held_out"]]
+            results = Results(
+                tuple(learning),
+                tuple(arm_of(name).name for name in design["arms"]),
+                tuple(design["seeds"]),
+                int(design["trials"]),
+                held_out=tuple(held_out),
+                judged_by=design.get("judged_by", "oracle"),
+            )
+            return results, float(config["started"])
         except (OSError, OverflowError, *UNREADABLE) as error:
             raise ExperimentError(f"the configuration of run {self.name} can't be read: {error}") from error
+
+    def results(self, tries: Iterable[Seen]) -> Results:
+        """Return what attempts came to; raises :class:`ExperimentError`."""
+        results, _ = self.begun()
+        results.rows = [each.row for each in tries]
+        results.scored = any(row.scored is not None for row in results.rows)
+        return results
 
     def state(self) -> tuple[str, float]:
         """Return where the run is, and when anything was written last: finished, stopped or going on.
@@ -112,7 +100,7 @@ class RunFolder:
             pass  # nothing says that it ended
         return "going on", at
 
-    def refresh(self) -> dict[Position, Tried]:
+    def refresh(self) -> dict[Position, Seen]:
         """Read what is new in the journal, and return all attempts.
 
         Raises :class:`ExperimentError` for a line that can't be read. Blocks.
@@ -139,7 +127,7 @@ class RunFolder:
             row = json.loads(line)
             if row["kind"] == "try":
                 position = _position(row)
-                self.tries[position] = _tried(position, row, self._read, len(line))
+                self.tries[position] = _seen(position, row, self._read, len(line))
             elif row["kind"] == "void":
                 for each in row["places"]:
                     self.tries.pop(_position(each), None)
@@ -148,23 +136,22 @@ class RunFolder:
                 f"the journal of run {self.name} can't be read at byte {self._read}: {error!r}"
             ) from error
 
-    def entries(self, tries: Iterable[Tried]) -> Iterator[Entry]:
-        """Read attempts whole; raises :class:`ExperimentError`. Blocks."""
+    def entry(self, seen: Seen) -> Entry:
+        """Read an attempt whole; raises :class:`ExperimentError`. Blocks."""
         try:
             with (self.path / "journal.jsonl").open("rb") as file:
-                for each in tries:
-                    file.seek(each.start)
-                    yield Entry.of(json.loads(file.read(each.size)))
+                file.seek(seen.start)
+                return Entry.of(json.loads(file.read(seen.size)))
         except (OSError, *UNREADABLE) as error:
             raise ExperimentError(f"an attempt of run {self.name} can't be read: {error!r}") from error
 
 
 class Runs:
-    """The runs below a folder. What was read of a run stays in memory, some hundred bytes an attempt."""
+    """The runs below a folder. What was read of the one that was asked for last stays in memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[str, RunFolder] = {}
+        self._last: RunFolder | None = None
 
     def all(self) -> list[RunFolder]:
         """Return the runs, the newest first; raises :class:`ExperimentError` where the folder is gone. Blocks."""
@@ -176,91 +163,65 @@ class Runs:
             if "config.json" in files and "journal.jsonl" in files:
                 # A name that is no UTF-8 would stand in no address.
                 name = os.fsencode(Path(at).relative_to(self.folder)).decode(errors="backslashreplace")
-                found.append(self._known.setdefault(name, RunFolder(name, Path(at))))
+                found.append(RunFolder(name, Path(at)))
             folders[:] = [] if depth >= _DEPTH else [each for each in folders if each != "lessons"]
         return sorted(found, key=lambda run: -_modified(run.path / "config.json"))
 
     def get(self, name: str) -> RunFolder:
         """Return the run of a name that :meth:`all` gives; raises :class:`ExperimentError` for another. Blocks."""
-        if name in self._known and (self._known[name].path / "config.json").exists():
-            return self._known[name]
-        for run in self.all():
-            if run.name == name:
-                return run
-        raise ExperimentError(f"there is no run {name!r}")
+        run = self._last
+        if run is None or run.name != name or not (run.path / "config.json").exists():
+            run = next((each for each in self.all() if each.name == name), None)
+        if run is None:
+            raise ExperimentError(f"there is no run {name!r}")
+        self._last = run
+        return run
 
 
 # -- learning curves
 
 
-def pictures(run: RunFolder, design: Design, tries: Iterable[Tried]) -> list[tuple[Part, str]]:
-    """Return the learning curves as the report draws them, for each judge, with the figures of each.
-
-    A trial counts as soon as every task had it, or was solved before: so a run that goes on has a curve.
-    """
-    rows: dict[tuple[str, int, Split], list[Tried]] = {}
-    scored = False
-    for each in tries:
-        rows.setdefault((each.position.arm, each.position.seed, each.position.split), []).append(each)
-        scored = scored or each.scored is not None
-    judges: list[JudgedBy] = [design.judged_by]
-    if design.judged_by == "self" and scored:
-        judges.append("oracle")
+def pictures(name: str, results: Results) -> list[tuple[Part, str]]:
+    """Return the learning curves as the report draws them, for each judge, with the figures of each."""
     made = []
-    splits: tuple[tuple[Split, int], ...] = (("learning", design.tasks), ("held-out", design.held_out))
-    for judge in judges:
-        for split, tasks in ((name, number) for name, number in splits if number and design.arms):
-            trials = design.trials if split == "learning" else 1
-            success = tuple(_curve(arm, design, rows, judge, split, tasks) for arm in design.arms)
+    for judge in results.judges:
+        for split in results.splits if results.arms else ():
+            success = tuple(_curve(results, arm, judge, split) for arm in results.arms)
+            tasks, trials = len(results.tasks_of(split)), results.trials_of(split)
             part = Part(judge, split, tasks, trials, success, (), {})
-            results = Results((), design.arms, design.seeds, design.trials, judged_by=judge)
-            picture = curves(part, Report(run.name, results, design.arms[0], (part,), ()))
-            if picture:
+            if picture := curves(part, Report(name, results, results.arms[0], (part,), ())):
                 made.append((part, picture))
     return made
 
 
-def _curve(
-    arm: ArmName,
-    design: Design,
-    rows: Mapping[tuple[str, int, Split], list[Tried]],
-    judge: JudgedBy,
-    split: Split,
-    tasks: int,
-) -> Curve:
-    trials = design.trials if split == "learning" else 1
-    planned = arm_of(arm).trials(trials)
-    by_trial: dict[int, dict[str, list[bool]]] = {}
-    for seed in design.seeds:
-        verdicts: dict[str, bool] = {}
-        stopped: set[str] = set()
-        own = rows.get((arm, seed, split), ())
-        for trial in range(1, trials + 1):
-            tried = {r.position.task_id: r for r in own if r.position.trial == trial}
-            if trial <= planned and len(tried.keys() | stopped) < tasks:
-                break
-            for task, row in tried.items():
-                verdicts[task] = row.passed if judge == design.judged_by else bool(row.scored)
-                if row.passed:
-                    stopped.add(task)
-            for task, passed in verdicts.items():
-                by_trial.setdefault(trial, {}).setdefault(task, []).append(passed)
-    points = tuple(Point(trial, clustered_share(each.values())) for trial, each in sorted(by_trial.items()))
-    return Curve(arm, points, judge, len(design.seeds))
+def _curve(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> Curve:
+    """Return an arm's curve as far as it goes, so that a run that goes on has one.
+
+    A trial counts as soon as every task had it, or was solved before.
+    """
+    trials = range(1, results.trials_of(split) + 1)
+    so_far = [replace(results, trials=number).curve(arm, by=judge, split=split) for number in trials]
+    points = tuple(curve.points[-1] for curve in so_far if curve.points)
+    return Curve(arm, points, judge, len(results.seeds))
 
 
-def _tried(position: Position, row: Mapping[str, Any], start: int, size: int) -> Tried:
+def _seen(position: Position, row: Mapping[str, Any], start: int, size: int) -> Seen:
     result, scored = row["result"], row["scored"]
-    return Tried(
-        position,
-        bool(result["passed"]),
-        None if scored is None else bool(scored["passed"]),
+    trial = Trial(position.trial, Attempt(""), Evaluation(None), passed=bool(result["passed"]))
+    verdict = None if scored is None else Evaluation(None, passed=bool(scored["passed"]))
+    arm, task = cast("ArmName", position.arm), _task(position.task_id)
+    return Seen(
+        Tried(arm, position.seed, task, trial, position.split, verdict),
         len((result["recall"] or {}).get("offered", ())),
         result["reflection"] is not None,
         result["attempt"]["error"] is not None,
         start,
         size,
     )
+
+
+def _task(name: str) -> Task:
+    return Task(f"task {name}", id=name)
 
 
 def _position(row: Mapping[str, Any]) -> Position:

@@ -111,7 +111,7 @@ def _of_mapping(fields: Mapping[str, JSON], output: JSON) -> Verdict | None:
     if not isinstance(valid, bool):
         return None
     # A score beyond its scale is taken for the end of it; `valid` is the verdict, so a score that can't be read is its.
-    score = parse_fields(fields, clamp=True).score
+    score = parse_fields(fields).score
     reason = field_text(fields, "reason", "rationale", "explanation").strip()
     errors = _problems(fields.get("errors"))
     if not valid and not errors:

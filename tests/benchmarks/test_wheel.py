@@ -78,7 +78,7 @@ def test_the_wheel_installs_two_packages(wheel):
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"jeeves_reflexion", "vectorstores"}
     parts = {name.split("/")[2] for name in names if name.startswith("jeeves_reflexion/benchmarks/")}
-    assert parts == {"__init__.py", "options.py", "report.py", "runs.py", *BENCHMARKS}
+    assert parts == {"__init__.py", "options.py", "records.py", "report.py", "runs.py", *BENCHMARKS}
     assert {"jeeves_reflexion/py.typed", "vectorstores/py.typed"} < set(names)
     assert "jeeves_reflexion/benchmarks/alfworld/prompts/player.md" in names
 
@@ -139,7 +139,7 @@ def test_games_are_played_from_the_installed_package(engine, environment, made_f
         *("jeeves-reflexion", "bench", "alfworld", *options, "--made-games", str(made_folder)),
     )
     assert done.returncode == 0, done.stderr
-    assert '"games": 1' in done.stdout
+    assert '"learning_tasks": 1' in done.stdout
 
 
 def test_the_repository_has_them_under_both_names():

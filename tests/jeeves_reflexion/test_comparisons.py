@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tables import table
 
-from benchmarks.humaneval.scoring import pass_at_k, pass_hat_k
+from benchmarks.humaneval.scoring import pass_at_k
 from jeeves_reflexion.experiments.comparisons import (
     detectable,
     in_words,
@@ -178,18 +178,16 @@ def test_the_interval_of_few_tasks_holds_the_truth_at_least_as_often_as_it_says(
 
 
 @table(("n", "solved", "k"), [(5, 2, 1), (5, 2, 3), (6, 0, 2), (6, 6, 4), (4, 3, 4)])
-def test_pass_at_k_and_pass_hat_k_are_shares_of_all_choices(n, solved, k):
+def test_pass_at_k_is_a_share_of_all_choices(n, solved, k):
     tries = [True] * solved + [False] * (n - solved)
     choices = list(itertools.combinations(tries, k))
     assert pass_at_k(n, solved, k) == pytest.approx(sum(map(any, choices)) / len(choices))
-    assert pass_hat_k(n, solved, k) == pytest.approx(sum(map(all, choices)) / len(choices))
 
 
 @table(("n", "solved", "k"), [(3, 1, 0), (3, 1, 4), (3, 4, 1), (0, 0, 1)])
 def test_no_estimate_without_enough_tries(n, solved, k):
-    for estimate in (pass_at_k, pass_hat_k):
-        with pytest.raises(ValueError, match="no estimate"):
-            estimate(n, solved, k)
+    with pytest.raises(ValueError, match="no estimate"):
+        pass_at_k(n, solved, k)
 
 
 def test_arms_without_a_task_in_common_are_refused():

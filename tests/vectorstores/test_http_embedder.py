@@ -276,7 +276,7 @@ async def test_an_answer_that_is_no_json_is_quoted(service, charset):
     headers = {"content-type": f"text/html; charset={charset}"}
     service.respond = lambda request, number: Reply(b"<html>proxy</html>", headers=headers)
     async with embedder_of(service) as embedder:
-        with pytest.raises(EmbeddingError, match="no JSON object: <html>proxy</html>"):
+        with pytest.raises(EmbeddingError, match=r"no JSON object .*: <html>proxy</html>"):
             await embedder.embed(["a"])
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -22,9 +21,9 @@ from vectorstores._checks import unit_vector
 from vectorstores.base import EmbeddingError, InvalidChunkError
 from vectorstores.embedders import check_texts, in_parts
 from vectorstores.header_secrets import check_headers
-from vectorstores.json_http import JsonService, Timeouts, repeated
+from vectorstores.json_http import JsonService, Timeouts, Waits
 from vectorstores.service_address import address_and_key, address_of, key_headers
-from vectorstores.service_answers import RequestError, parsed
+from vectorstores.service_answers import RequestError
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
@@ -112,6 +111,7 @@ class HttpEmbedder:
             self._url,
             key_headers(base, key, self._options.headers),
             timeouts=Timeouts(self._options.timeout, self._options.connect_timeout),
+            waits=Waits(self._options.retries, longest=self._options.longest_wait),
             concurrency=self._options.concurrency,
         )
 
@@ -227,34 +227,24 @@ class HttpEmbedder:
             "input": [text or " " for text in texts],
             "encoding_format": "float",
         }
-        options = self._options
-        if options.send_dimensions:
+        if self._options.send_dimensions:
             body["dimensions"] = self._dim
         try:
-            response = await repeated(
-                lambda: self._service.post(body),
-                retries=options.retries,
-                wait=_wait,
-                longest_wait=options.longest_wait,
-            )
+            answer = await self._service.post(body)
         except RequestError as error:
             said = str(error)
             if error.status in {401, 403}:
                 hint = "check OPENAI_API_KEY, or the api_key you passed"
                 said = f"{self._url} refused the key ({error.status}): {hint}. It said: {error.said}"
             raise (_TooLargeError if error.status in _TOO_LARGE else EmbeddingError)(said) from None
-        return await anyio.to_thread.run_sync(self._vectors, response, start, len(texts))
+        return await anyio.to_thread.run_sync(self._vectors, answer, start, len(texts))
 
-    def _vectors(self, response: httpx.Response, start: int, expected: int) -> FloatArray:
+    def _vectors(self, answer: Mapping[str, JSON], start: int, expected: int) -> FloatArray:
         """Return the embeddings of an answer in the order of the texts, or raise :class:`EmbeddingError`."""
         vectors = np.empty((expected, self._dim), dtype=np.float32)
-        value = parsed(response.content)
-        if not isinstance(value, dict):
-            said = self._service.shown(response.text)
-            raise EmbeddingError(f"{self._url} answered with something that is no JSON object: {said}")
-        data = value.get("data")
+        data = answer.get("data")
         if not isinstance(data, list):
-            said = self._service.shown(response.text)
+            said = self._service.shown(json.dumps(answer))
             raise EmbeddingError(f"{self._url} answered with no list 'data' for {expected} texts: {said}")
         if len(data) != expected:
             raise EmbeddingError(f"{self._url} answered with {len(data)} embeddings for {expected} texts")
@@ -279,10 +269,6 @@ class HttpEmbedder:
             except ValueError as error:
                 raise EmbeddingError(f"{place}: not a list of numbers: {error}") from error
         return vectors
-
-
-def _wait(retry: int) -> float:
-    return 0.5 * 2.0 ** min(retry - 1, 1_000) * random.uniform(0.5, 1.0)  # noqa: S311
 
 
 def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:

@@ -14,9 +14,8 @@ from jeeves_reflexion.cli.lessons.curation import (
     review,
     rollback,
 )
-from jeeves_reflexion.cli.lessons.exchange import export, import_
+from jeeves_reflexion.cli.lessons.exchange import export, import_, pull, push, sync
 from jeeves_reflexion.cli.lessons.look import add, forget, list_, reembed, search, show
-from jeeves_reflexion.cli.lessons.sync import pull, push, sync
 from jeeves_reflexion.cli.lessons.usage import policy, stats, why
 
 

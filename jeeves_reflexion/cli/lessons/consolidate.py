@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import click
 
-from jeeves_reflexion.cli.connections import ProvenModel, model_at
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
-from jeeves_reflexion.cli.options import (
-    Endpoint,
-    by_option,
-    dry_run_option,
-    embedder_option,
-    endpoint_options,
-    yes_option,
-)
+from jeeves_reflexion.cli import options
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
@@ -35,9 +26,9 @@ _REVIEW: Final = (
     metavar="NAME",
     help="Ask this model, by its name at the endpoint.  [default: rules that need none]",
 )
-@endpoint_options
-@over_lessons(embedder_option, by_option, yes_option, dry_run_option)
-def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None:
+@options.endpoint
+@over_lessons(options.embedder, options.by, options.yes, options.dry_run)
+def consolidate(library: Library, model: str | None, endpoint: options.Endpoint) -> None:
     """Merge lessons that say the same, and retire those that harm.
 
     With --model a language model proposes, also which lessons contradict each other; each proposal is checked.
@@ -66,7 +57,7 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None
         raise found.stopped
 
 
-async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> Plan:
+async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.Endpoint) -> Plan:
     """What a model, or the rules, would do."""
     lessons = await all_lessons(store)
     known_of = await store.ledger.credits(max_age=0.0)
@@ -80,13 +71,19 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint)
         # Those that are like no other: the rules look at their effect alone.
         alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
         return await plan([*groups, *alone], RuleConsolidator(known=known))
+    from jeeves_reflexion.cli.models import ProvenModel, model_at  # noqa: PLC0415 - no other command here needs a model
+
     async with model_at(endpoint, model) as asked:
         return await plan(groups, LLMConsolidator(ProvenModel(asked), known=known))
 
 
 def _show(library: Library, found: Plan) -> None:
-    for row in _rows(found):
-        library.screen.entry(row)
+    for step in found.steps:
+        operation, reason = step.operation, step.operation.reason
+        for delta in step.deltas:
+            change = change_of(delta.before, delta.after, told=reason)
+            about = {"operation": operation.kind, "change": change, "reason": reason or "-"}
+            library.screen.entry(brief(delta.before, **about))
     for number, group in enumerate(found.review, 1):
         for lesson in group:
             library.screen.entry(brief(lesson, operation=f"to review {number}"))
@@ -94,17 +91,3 @@ def _show(library: Library, found: Plan) -> None:
         library.screen.note(_REVIEW, "dim")
     for refused in found.refused:
         library.screen.note(f"refused: {refused.proposal}: {refused.why}")
-
-
-def _rows(found: Plan) -> Iterator[dict[str, str]]:
-    for step in found.steps:
-        operation = step.operation
-        for delta in step.deltas:
-            before, after = delta.before, delta.after
-            yield {
-                "id": short(after.id),
-                "operation": operation.kind,
-                "change": change_of(before, after, told=operation.reason),
-                "reason": operation.reason or "-",
-                "lesson": before.text,
-            }

@@ -8,17 +8,9 @@ from typing import Any, Final
 
 import click
 
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Found, Library, brief, change_of, over_lessons, row, short
 from jeeves_reflexion.cli.lessons.look import lesson_id, lesson_ids
-from jeeves_reflexion.cli.options import (
-    Number,
-    by_option,
-    dry_run_option,
-    embedder_option,
-    options_of,
-    reason_option,
-    yes_option,
-)
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.curation import Decision
@@ -70,10 +62,12 @@ def _decision(
     """Return the command that decides on each of several lessons; on none of them unless it can be done to all."""
     done = _DONE[decision]
     # What is let in from quarantine has no vector yet.
-    embedding = [embedder_option] if decision == "approve" else []
+    embedding = [options.embedder] if decision == "approve" else []
 
     @click.command(decision, short_help=short_help, help=text)
-    @options_of(*arguments, over_lessons(*embedding, by_option, reason_option, yes_option, dry_run_option))
+    @options.options_of(
+        *arguments, over_lessons(*embedding, options.by, options.reason, options.yes, options.dry_run)
+    )
     def command(library: Library, lesson_ids: Sequence[str], *, everything: bool = False) -> None:
         if everything == bool(lesson_ids):
             raise click.UsageError(f"name the lessons to {decision}, or say --all")
@@ -146,7 +140,7 @@ restore = _decision(
 @click.command(short_help="Say a lesson in other words.")
 @lesson_id
 @click.argument("text")
-@over_lessons(embedder_option, by_option, reason_option)
+@over_lessons(options.embedder, options.by, options.reason)
 def edit(library: Library, lesson_id: str, text: str) -> None:
     """Say a lesson in other words; TEXT is checked as any lesson is."""
 
@@ -163,7 +157,7 @@ def edit(library: Library, lesson_id: str, text: str) -> None:
 @click.argument("into", metavar="INTO")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
 @click.option("--text", metavar="TEXT", help="New words for the one that stays.")
-@over_lessons(embedder_option, by_option, reason_option, yes_option, dry_run_option)
+@over_lessons(options.embedder, options.by, options.reason, options.yes, options.dry_run)
 def merge(library: Library, into: str, others: Sequence[str], text: str | None) -> None:
     """Let the lesson INTO speak for others, which are retired; it takes over how often they were learned."""
 
@@ -201,7 +195,7 @@ def merge(library: Library, into: str, others: Sequence[str], text: str | None) 
     help='The change to go back to, as "show" numbers them; 0 is what was before the first.'
     "  [default: the last but one]",
 )
-@over_lessons(embedder_option, by_option, reason_option, dry_run_option)
+@over_lessons(options.embedder, options.by, options.reason, options.dry_run)
 def rollback(library: Library, lesson_id: str, to: int | None) -> None:
     """Make a lesson again what it was after an earlier change; that is a change as well.
 
@@ -243,12 +237,12 @@ async def _last_but_one(curator: Curator, lesson_id: str) -> int:
 
 @click.command(short_help="Say afterwards how a run went.")
 @click.argument("run")
-@click.argument("score", type=Number(0, 1))
+@click.argument("score", type=options.Number(0, 1))
 @click.option(
     "--attempt", metavar="N", type=click.IntRange(min=0), help="Which attempt.  [default: the last]"
 )
 @click.option("--task", metavar="ID", help="Which task, of a run that did several.")
-@over_lessons(by_option, reason_option)
+@over_lessons(options.by, options.reason)
 def outcome(library: Library, run: str, score: float, attempt: int | None, task: str | None) -> None:
     """Say afterwards how an attempt of RUN went: SCORE from 0 to 1 counts instead of what was noted before."""
     noted = library.within(

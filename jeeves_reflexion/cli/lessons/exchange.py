@@ -1,23 +1,21 @@
-"""``jeeves-reflexion lessons``: export to a file, and import from one, which is shown before it is made."""
+"""``jeeves-reflexion lessons``: lessons go to a file and come from one, or are carried between two addresses.
+
+What would come is shown before it is made.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import click
 
-from jeeves_reflexion.cli.connections import origin_at
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, over_lessons, short, task_excerpt
-from jeeves_reflexion.cli.lessons.look import create_option
-from jeeves_reflexion.cli.options import (
-    COUNT,
-    by_option,
-    dry_run_option,
-    embedder_option,
-    yes_option,
-)
+from jeeves_reflexion.cli import options
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, over_lessons, task_excerpt
+from jeeves_reflexion.cli.stores import origin_at
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.agents_file import MOST_CHARACTERS, block_of, ranked, update_file
 from jeeves_reflexion.lessons.exchange import (
@@ -25,6 +23,7 @@ from jeeves_reflexion.lessons.exchange import (
     Line,
     export_file,
     import_file,
+    lines_of,
     make_import,
     plan_import,
     to_line,
@@ -34,6 +33,8 @@ from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson, LessonState
 
+Way: TypeAlias = Literal["push", "pull"]
+Answer: TypeAlias = Mapping[str, object]
 _SHOWN: Final = 20
 
 
@@ -48,7 +49,11 @@ _SHOWN: Final = 20
     help="Keep a marked block of the active lessons, best first, up to date in this file instead.",
 )
 @click.option(
-    "--max-characters", metavar="N", type=COUNT, default=MOST_CHARACTERS, help="The longest block of --to."
+    "--max-characters",
+    metavar="N",
+    type=options.COUNT,
+    default=MOST_CHARACTERS,
+    help="The longest block of --to.",
 )
 @over_lessons()
 def export(
@@ -92,6 +97,90 @@ def _export_lines(library: Library, target: str, *, overwrite: bool) -> None:
         library.give({"exported": len(found), "to": str(path)}, f"{said} to {path}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Transfer:
+    """What ``target`` would take from a ``source``."""
+
+    source: str
+    target: Library
+    plan: ImportPlan
+
+    @property
+    def number(self) -> int:
+        """How many lessons come or change."""
+        return len(self.plan.added) + len(self.plan.changed)
+
+    @property
+    def answer(self) -> dict[str, object]:
+        """What it is, for a machine."""
+        plan, names = self.plan, ("added", "changed", "same")
+        ids: dict[str, object] = {name: [line.lesson.id for line in getattr(plan, name)] for name in names}
+        return {**ids, "refused": [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]}
+
+    def show(self) -> None:
+        """Show a person what it is."""
+        plan, library = self.plan, self.target
+        for what, lines in (("new", plan.added), ("changed", plan.changed), ("refused", plan.refused)):
+            shown = lines if library.dry_run else lines[:_SHOWN]
+            for line in shown:
+                library.screen.entry(_row(what, line, plan))
+            if len(shown) < len(lines):
+                library.screen.note(f"and {len(lines) - len(shown)} more {what}; --dry-run shows all", "dim")
+        library.screen.note(str(plan), "dim")
+
+    def make(self, *, create: bool) -> int:
+        """Make it, and return how many lessons were equal to some that are there."""
+        change = Change("import", f"from {self.source}", self.target.by)
+        return self.target.within(lambda store: make_import(store, self.plan, change), create=create)
+
+
+def _row(what: str, line: Line, plan: ImportPlan) -> dict[str, str]:
+    return brief(
+        line.lesson,
+        what=what,
+        state="-" if line.reason else line.lesson.state,
+        why=line.reason or "-",
+        was=plan.stored[line.lesson.id].text if what == "changed" else "-",
+        task=task_excerpt(line.lesson),
+    )
+
+
+def _is_new(library: Library, *, create: bool) -> bool:
+    """Whether a store is to be made here."""
+    return create and origin_at(library.store_address) is None
+
+
+def _planned(
+    source: str, lines: Sequence[Line], target: Library, approve: Sequence[LessonState], *, create: bool
+) -> _Transfer:
+    async def plan(store: VectorLessonStore | None) -> ImportPlan:
+        return await plan_import(store, lines, approve=approve, source=source)
+
+    new = _is_new(target, create=create)
+    return _Transfer(source, target, anyio.run(plan, None) if new else target.within(plan))
+
+
+def _carry(
+    library: Library,
+    verb: str,
+    transfers: Sequence[_Transfer],
+    answer: Answer,
+    *,
+    approve: bool,
+    create: bool,
+) -> None:
+    """Make transfers that were shown, if that is agreed to; ``verb`` says what that is called."""
+    lessons = counted(sum(each.number for each in transfers), "lesson")
+    waits = "" if approve else "; new ones wait for review"
+    if not any(each.number for each in transfers):
+        library.give({"dry_run": library.dry_run, **answer}, f"nothing to {verb}")
+    elif library.agreed(f"{verb.capitalize()} {lessons}{waits}?", answer):
+        merged = sum(each.make(create=create) for each in transfers)
+        also = f", {merged} of them equal to lessons that are there" if merged else ""
+        done = {"import": "imported", "carry": "carried"}[verb]
+        library.give({"dry_run": False, **answer, "merged": merged}, f"{done} {lessons}{also}{waits}")
+
+
 @click.command("import", short_help="Take lessons in, after a look.")
 @click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
@@ -99,72 +188,77 @@ def _export_lines(library: Library, target: str, *, overwrite: bool) -> None:
     is_flag=True,
     help="Let new lessons be recalled at once.  [default: they wait for review]",
 )
-@create_option
-@over_lessons(embedder_option, by_option, yes_option, dry_run_option)
+@options.create
+@over_lessons(options.embedder, options.by, options.yes, options.dry_run)
 @click.pass_context
-def import_(
-    ctx: click.Context,
-    /,
-    library: Library,
-    source: Path,
-    *,
-    approve: bool,
-    create: bool,
-) -> None:
+def import_(ctx: click.Context, /, library: Library, source: Path, *, approve: bool, create: bool) -> None:
     """Take in lessons that "export" wrote.
 
     Shows what is new, changed, the same and refused, and asks. Lessons of others are marked as imported, and are shown
     to agents as data.
     """
-    lines = import_file(source)
-
-    async def planned(store: VectorLessonStore | None) -> ImportPlan:
-        states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
-        return await plan_import(store, lines, approve=states, source=source.name)
-
-    new_store = create and origin_at(library.store_address) is None
-    plan = anyio.run(planned, None) if new_store else library.within(planned)
-    answer = plan_answer(plan)
+    states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
+    transfer = _planned(source.name, import_file(source), library, states, create=create)
     if not library.as_json:
-        show_plan(library, plan)
-    number = len(plan.added) + len(plan.changed)
-    if not number:
-        library.give({"dry_run": library.dry_run, **answer}, "nothing to import")
-        ctx.exit(1 if plan.refused and not plan.same else 0)
-    question = f"Import {counted(number, 'lesson')}{'' if approve else '; new ones wait for review'}"
-    if library.agreed(f"{question}?", answer):
-        change = Change("import", f"from {source.name}", library.by)
-        merged = library.within(lambda store: make_import(store, plan, change), create=create)
-        also = f", {merged} of them equal to lessons that are there" if merged else ""
-        done = f"imported {counted(number, 'lesson')}{also}{'' if approve else '; new ones wait for review'}"
-        library.give({"dry_run": False, **answer, "merged": merged}, done)
+        transfer.show()
+    _carry(library, "import", [transfer], transfer.answer, approve=approve, create=create)
+    if transfer.plan.refused and not transfer.number and not transfer.plan.same:
+        ctx.exit(1)
 
 
-def plan_answer(plan: ImportPlan) -> dict[str, object]:
-    """Return what an import does, for a machine."""
-    names = ("added", "changed", "same")
-    answer: dict[str, object] = {name: [line.lesson.id for line in getattr(plan, name)] for name in names}
-    return {**answer, "refused": [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]}
+def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> click.Command:
+    """Return the command that carries lessons these ways."""
+
+    @click.command(name, short_help=short_help, help=text)
+    @options.options_of(
+        click.argument("other", metavar="ADDRESS"),
+        click.option(
+            "--approve",
+            is_flag=True,
+            help="Let new lessons that are active there be recalled at once.  [default: they wait for review]",
+        ),
+        options.create,
+        over_lessons(options.embedder, options.by, options.yes, options.dry_run),
+    )
+    def command(library: Library, other: str, *, approve: bool, create: bool) -> None:
+        there = replace(library, address=other)
+        if there.store_address == library.store_address:
+            raise click.UsageError("both sides are the same address")
+        # What waits for review there waits here too.
+        states: tuple[LessonState, ...] = ("active",) if approve else ()
+        transfers = []  # both sides are looked through before either is changed
+        for way in ways:
+            source, target = (library, there) if way == "push" else (there, library)
+            lines = [] if _is_new(source, create=create) else source.within(lines_of)
+            transfers.append(_planned(source.shown, lines, target, states, create=create))
+        if not library.as_json:
+            for each in transfers:
+                library.screen.note(f"from {each.source} to {each.target.shown}", "bold")
+                each.show()
+        answer = {each.target.shown: each.answer for each in transfers}
+        _carry(library, "carry", transfers, answer, approve=approve, create=create)
+
+    return command
 
 
-def show_plan(library: Library, plan: ImportPlan) -> None:
-    """Show a person what an import does."""
-    for what, lines in (("new", plan.added), ("changed", plan.changed), ("refused", plan.refused)):
-        shown = lines if library.dry_run else lines[:_SHOWN]
-        for line in shown:
-            library.screen.entry(_row(what, line, plan))
-        if len(shown) < len(lines):
-            library.screen.note(f"and {len(lines) - len(shown)} more {what}; --dry-run shows all", "dim")
-    library.screen.note(str(plan), "dim")
-
-
-def _row(what: str, line: Line, plan: ImportPlan) -> dict[str, str]:
-    return {
-        "id": short(line.lesson.id),
-        "what": what,
-        "state": "-" if line.reason else line.lesson.state,
-        "why": line.reason or "-",
-        "was": plan.stored[line.lesson.id].text if what == "changed" else "-",
-        "task": task_excerpt(line.lesson),
-        "lesson": line.lesson.text,
-    }
+push = _carrier(
+    "push",
+    ("push",),
+    "Hand lessons to another address.",
+    "Hand the lessons to another ADDRESS, such as a team's database.\n\nShows what is new, changed, the same and"
+    " refused there, and asks. They get there as imports do: marked as imported, waiting for review. What was carried"
+    " before is not carried again; one that was stopped goes on.",
+)
+pull = _carrier(
+    "pull",
+    ("pull",),
+    "Take lessons from another address.",
+    'Take the lessons of another ADDRESS, as "push" hands them over.',
+)
+sync = _carrier(
+    "sync",
+    ("push", "pull"),
+    "Hand and take lessons, after a look at both sides.",
+    'Both "push" and "pull": shows what each side would get, and asks once.\n\nWords are carried, decisions are not:'
+    " each side approves and retires for itself.",
+)

@@ -9,23 +9,16 @@ from typing import Any, Final, TypeVar
 import anyio
 import click
 
-from jeeves_reflexion.cli.connections import open_existing, open_or_make
-from jeeves_reflexion.cli.options import (
-    EmbedderChoice,
-    F,
-    debug_option,
-    gathered,
-    json_option,
-    lessons_option,
-    namespace_option,
-)
-from jeeves_reflexion.cli.screen import Answers, when
+from jeeves_reflexion.cli import options
+from jeeves_reflexion.cli.screen import Answers
+from jeeves_reflexion.cli.stores import open_existing, open_or_make
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.quarantine import Held
 from jeeves_reflexion.lessons.records import VOTES
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.loop.lesson_address import default_place
+from jeeves_reflexion.summary import when
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Lesson
 
@@ -52,7 +45,7 @@ class Found:
 class Library(Answers):
     """The lessons of one address and namespace, opened for each piece of work and closed after it."""
 
-    embedder: EmbedderChoice = "auto"
+    embedder: str = "auto"
 
     @staticmethod
     def default_address() -> str:
@@ -66,7 +59,7 @@ class Library(Answers):
         async def opened() -> T:
             async with (
                 store_errors("use the lessons"),
-                open_store(self.store_address, self.namespace, self.embedder) as store,
+                open_store(self.store_address, self.namespace or "default", self.embedder) as store,
             ):
                 return await work(store)
 
@@ -109,9 +102,11 @@ class Library(Answers):
         return matches[0]
 
 
-def over_lessons(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+def over_lessons(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F]:
     """Return what adds the options of all commands over lessons, after some more that a :class:`Library` takes."""
-    return gathered("library", Library, *options, lessons_option, namespace_option, json_option, debug_option)
+    return options.gathered(
+        "library", Library, *more, options.lessons, options.namespace, options.json, options.debug
+    )
 
 
 async def all_lessons(store: VectorLessonStore) -> list[Lesson]:
@@ -141,15 +136,9 @@ def short(lesson_id: str) -> str:
 
 def row(lesson: Lesson, **more: str) -> dict[str, str]:
     """Return a lesson as one item of a list, with further columns before its task."""
-    score = lesson.provenance.score
-    return {
-        "id": short(lesson.id),
-        "date": when(lesson.provenance.created_at, "%Y-%m-%d") or "-",
-        "score": "-" if score is None else f"{score:.2f}",
-        **more,
-        "task": task_excerpt(lesson),
-        "lesson": lesson.text,
-    }
+    at, score = when(lesson.provenance.created_at), lesson.provenance.score
+    scored = "-" if score is None else f"{score:.2f}"
+    return brief(lesson, date=at or "-", score=scored, **more, task=task_excerpt(lesson))
 
 
 def brief(lesson: Lesson, **about: str) -> dict[str, str]:

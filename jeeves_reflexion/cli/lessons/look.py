@@ -9,7 +9,7 @@ from typing import Final, get_args
 import anyio
 import click
 
-from jeeves_reflexion.cli.connections import embedder_for, existing, lesson_store_errors
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import (
     Found,
     Library,
@@ -20,24 +20,11 @@ from jeeves_reflexion.cli.lessons.library import (
     row,
     short,
 )
-from jeeves_reflexion.cli.options import (
-    COUNT,
-    EmbedderName,
-    by_option,
-    debug_option,
-    dry_run_option,
-    embedder_option,
-    gathered,
-    json_option,
-    lessons_option,
-    top_k_option,
-    yes_option,
-)
-from jeeves_reflexion.cli.screen import when
+from jeeves_reflexion.cli.stores import embedder_for, existing, lesson_store_errors
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.history import Entry
-from jeeves_reflexion.summary import counted
+from jeeves_reflexion.summary import counted, when
 from jeeves_reflexion.types import LessonState, Lift
 from vectorstores import Reembedding
 from vectorstores import reembed as move
@@ -46,12 +33,10 @@ _WHOLE_ID: Final = 32
 
 lesson_id = click.argument("lesson_id", metavar="ID")
 lesson_ids = click.argument("lesson_ids", metavar="ID...", nargs=-1, required=True)
-create_option = click.option("--create", is_flag=True, help="Make a store where there is none.")
-kind_option = click.option("--kind", metavar="KIND", help="The kind of the task.")
 
 
 @click.command("list", short_help="The newest lessons.")
-@click.option("--limit", metavar="N", type=COUNT, default=20, help="At most so many.")
+@click.option("--limit", metavar="N", type=options.COUNT, default=20, help="At most so many.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--state", type=click.Choice(get_args(LessonState)), help="Those of one state only.")
 @over_lessons()
@@ -69,8 +54,8 @@ def list_(library: Library, limit: int, state: LessonState | None, *, everything
 
 @click.command(short_help="The active lessons nearest to a text.")
 @click.argument("text")
-@top_k_option(default=5, help="How many.")
-@over_lessons(embedder_option)
+@options.top_k(default=5, help="How many.")
+@over_lessons(options.embedder)
 def search(library: Library, text: str, k: int) -> None:
     """Find the active lessons nearest to TEXT, the nearest first."""
     found = library.within(lambda store: store.search(text, k=k))
@@ -120,9 +105,9 @@ def _entry_row(entry: Entry) -> dict[str, str]:
 @click.command(short_help="Write a lesson yourself.")
 @click.argument("text")
 @click.option("--task", metavar="TEXT", required=True, help="The task that it is recalled for.")
-@kind_option
-@create_option
-@over_lessons(embedder_option, by_option)
+@options.kind
+@options.create
+@over_lessons(options.embedder, options.by)
 def add(library: Library, text: str, task: str, kind: str | None, *, create: bool) -> None:
     """Store TEXT, one sentence of advice, as a lesson for tasks like --task.
 
@@ -136,7 +121,7 @@ def add(library: Library, text: str, task: str, kind: str | None, *, create: boo
 
 @click.command(short_help="Remove lessons for good.")
 @lesson_ids
-@over_lessons(yes_option, dry_run_option)
+@over_lessons(options.yes, options.dry_run)
 def forget(library: Library, lesson_ids: Sequence[str]) -> None:
     """Remove lessons for good, from everywhere: text, vectors, history, records, and the lessons that took them in.
 
@@ -169,11 +154,11 @@ def forget(library: Library, lesson_ids: Sequence[str]) -> None:
 @click.command(short_help="Have lessons found by another embedder.")
 @click.option(
     "--embedder",
-    type=EmbedderName(["minilm", "hashing"]),
+    type=options.EmbedderName(["minilm", "hashing"]),
     required=True,
     help="What is to find lessons from now on.",
 )
-@gathered("library", Library, lessons_option, json_option, debug_option)
+@options.gathered("library", Library, options.lessons, options.json, options.debug)
 def reembed(library: Library) -> None:
     """Have everything at an address found by another embedder.
 

@@ -10,18 +10,15 @@ from typing import Any, Final, cast
 
 import click
 
-from jeeves_reflexion.cli.connections import credit_of
+from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import (
     Library,
     all_lessons,
     brief,
     over_lessons,
-    short,
     task_excerpt,
 )
-from jeeves_reflexion.cli.lessons.look import kind_option
-from jeeves_reflexion.cli.options import Number, credit_option, embedder_option, top_k_option
-from jeeves_reflexion.cli.screen import lift_words
+from jeeves_reflexion.cli.stores import credit_of
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
@@ -36,7 +33,7 @@ from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
 from jeeves_reflexion.redaction import redact_record
-from jeeves_reflexion.summary import counted
+from jeeves_reflexion.summary import counted, lift_words
 from jeeves_reflexion.types import Lesson, Recall, RecalledLesson, Task
 from vectorstores.base import RecordStore
 
@@ -81,17 +78,19 @@ def stats(library: Library) -> None:
     Five each are named of the lessons that help most, help least, and were not recalled for 90 days.
     """
 
-    async def read(store: VectorLessonStore) -> tuple[list[Lesson], int, Credits]:
+    async def read(
+        store: VectorLessonStore,
+    ) -> tuple[list[Lesson], int, Credits, tuple[Counter[str], dict[str, float]]]:
         held = len(await store.quarantine.all())
-        return await all_lessons(store), held, await store.ledger.credits(max_age=0.0)
+        known = await store.ledger.credits(max_age=0.0)
+        return await all_lessons(store), held, known, await _usage(store.records)
 
-    lessons, held, known = library.within(read)
-    counts, last = library.within(lambda store: _usage(store.records))
+    lessons, held, known, (counts, last) = library.within(read)
     offered, withheld = counts["lessons_offered"], counts["lessons_withheld"]
     ranked = _ranked(lessons, known)
     best = [each for each in ranked if each["lift"].value > 0][:_NAMED]
     worst = [each for each in ranked[::-1] if each["lift"].value <= 0][:_NAMED]
-    stale = [each for each in _idle(lessons, last) if each["days"] >= HALF_LIFE_DAYS]
+    stale = _stale(lessons, last)
     numbers = {
         "count": len(lessons),
         "by_state": Counter(each.state for each in lessons),
@@ -104,49 +103,44 @@ def stats(library: Library) -> None:
         "library_lift": known.library_lift(),
         "stale": len(stale),
     }
-    told = [("helps most", each, lift_words(each["lift"])) for each in best]
-    told += [("helps least", each, lift_words(each["lift"])) for each in worst]
-    told += [
-        ("stale", each, f"{'not' if each['ever'] else 'never'} recalled in {each['days']:.0f} days")
-        for each in stale[:_NAMED]
-    ]
-    library.give(
-        {**numbers, "helps_most": best, "helps_least": worst, "stalest": stale[:_NAMED]},
-        details=(numbers,),
-        rows=[
-            brief(about["lesson"], what=what, state=about["lesson"].state, known=known)
-            for what, about, known in told
-        ],
-    )
+    rows = [_named("helps most", each, lift_words(each["lift"])) for each in best]
+    rows += [_named("helps least", each, lift_words(each["lift"])) for each in worst]
+    for each in stale[:_NAMED]:
+        ever = "not" if each["ever"] else "never"
+        rows.append(_named("stale", each, f"{ever} recalled in {each['days']:.0f} days"))
+    answer = {**numbers, "helps_most": best, "helps_least": worst, "stalest": stale[:_NAMED]}
+    library.give(answer, details=(numbers,), rows=rows)
+
+
+def _named(what: str, about: Mapping[str, Any], known: str) -> dict[str, str]:
+    return brief(about["lesson"], what=what, state=about["lesson"].state, known=known)
 
 
 def _ranked(lessons: Sequence[Lesson], known: Credits) -> list[dict[str, Any]]:
     """The lessons with enough data, those that help most first."""
-    lifts = ((each, known.lift(each.id)) for each in lessons)
-    found: list[dict[str, Any]] = [
-        {"lesson": each, "lift": lift} for each, lift in lifts if lift.value is not None
-    ]
+    found: list[dict[str, Any]] = [{"lesson": each, "lift": known.lift(each.id)} for each in lessons]
+    found = [each for each in found if each["lift"].value is not None]
     return sorted(found, key=lambda each: (-each["lift"].value, each["lesson"].id))
 
 
-def _idle(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str, Any]]:
-    """The active lessons with the days since their last recall, the longest first; ``ever``: that there was one."""
+def _stale(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The active lessons that were not recalled for long, the longest first; ``ever``: that they were."""
     found: list[dict[str, Any]] = []
     for each in lessons:
         since = max(last.get(each.id, 0.0), each.provenance.created_at)
-        if each.state == "active" and since:
-            days = max(time.time() - since, 0.0) / 86_400.0
+        days = max(time.time() - since, 0.0) / 86_400.0
+        if each.state == "active" and since and days >= HALF_LIFE_DAYS:
             found.append({"lesson": each, "days": days, "ever": each.id in last})
     return sorted(found, key=lambda each: -each["days"])
 
 
 @click.command(short_help="What a task would recall, and why.")
 @click.argument("task")
-@kind_option
+@options.kind
 @click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
-@top_k_option(default=5, help="How many at most.")
-@credit_option
-@over_lessons(embedder_option)
+@options.top_k(default=5, help="How many at most.")
+@options.credit
+@over_lessons(options.embedder)
 def why(
     library: Library, task: str, kind: str | None, tools: tuple[str, ...], k: int, *, credit: bool
 ) -> None:
@@ -181,7 +175,9 @@ def why(
 @click.command(short_help="What recalling fewer lessons would have scored, from the log.")
 @click.argument("namespaces", metavar="[NAMESPACE]...", nargs=-1)
 @click.option("--k", type=click.IntRange(min=1), help="Recall at most so many.")
-@click.option("--floor", metavar="SIMILARITY", type=Number(-1, 1), help="Recall nothing less similar.")
+@click.option(
+    "--floor", metavar="SIMILARITY", type=options.Number(-1, 1), help="Recall nothing less similar."
+)
 @click.option(
     "--order",
     type=click.Choice(["nearest", "newest", "oldest"]),
@@ -219,12 +215,11 @@ def policy(
 
 def _row(item: RecalledLesson, where: str) -> dict[str, str]:
     known = item.lift is not None and item.lift.value is not None
-    return {
-        "id": short(item.lesson.id),
-        "where": where,
-        "similarity": f"{item.similarity:.2f}",
-        "lift": lift_words(item.lift) if known else "-",
-        "reason": item.reason,
-        "task": task_excerpt(item.lesson),
-        "lesson": item.lesson.text,
-    }
+    return brief(
+        item.lesson,
+        where=where,
+        similarity=f"{item.similarity:.2f}",
+        lift=lift_words(item.lift) if known else "-",
+        reason=item.reason,
+        task=task_excerpt(item.lesson),
+    )

@@ -26,7 +26,7 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
-from jeeves_reflexion.experiments.journal import Entry, plain
+from jeeves_reflexion.experiments.journal import Entry, trial_json
 from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, load_ray, module_paths
 from jeeves_reflexion.experiments.ray.worker import Asked, Failed, Finished, Reply, Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
@@ -142,7 +142,7 @@ class RayExecutor:
         self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
     ) -> Output | None:
         """Make a try; once more, where its process dies."""
-        history = [plain(trial) for trial in job.history]
+        history = list(map(trial_json, job.history))
         data = self._packed((job.position, job.task, history, job.session_id), f"task {job.task.id!r}")
         answers, last = Answers(str(job.position), self._models, budget), ""
         for _ in range(MOST_DEATHS):

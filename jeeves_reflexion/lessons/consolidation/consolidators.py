@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +16,9 @@ from jeeves_reflexion.lessons.duplicates import is_equal
 from jeeves_reflexion.lessons.history import listed
 from jeeves_reflexion.lessons.records import MOST_TASKS, TASKS, checked
 from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.replies import agreed, reading_of
-from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.text import abridge, fence, read_prompt
 from jeeves_reflexion.types import JSON, Lesson, Lift
 
@@ -54,12 +55,12 @@ class RuleConsolidator:
                 left.append(lesson)
         while left:
             first, *others = left
-            copies = _with_room(first, [other for other in others if _are_copies(first, other)])
-            if copies:
-                why = f"{len(copies) + 1} lessons say the same"
-                operations.append(Operation("merge", (first.id, *(copy.id for copy in copies)), why))
+            equal = _with_room(first, [other for other in others if _are_copies(first, other)])
+            if equal:
+                why = f"{len(equal) + 1} lessons say the same"
+                operations.append(Operation("merge", (first.id, *(each.id for each in equal)), why))
             single.append(first)
-            left = [other for other in others if other not in copies]
+            left = [other for other in others if other not in equal]
         return Proposals(tuple(operations), review=tuple(single) if len(single) > 1 else ())
 
 
@@ -106,26 +107,25 @@ class LLMConsolidator:
         """Return what the model proposes for a cluster."""
         lessons = {f"L{number}": lesson for number, lesson in enumerate(cluster, 1)}
         rows = [self._row(name, lesson) for name, lesson in lessons.items()]
+        names = {name: lesson.id for name, lesson in lessons.items()}
+
+        def read(completion: Completion) -> tuple[Proposals | str, str]:
+            found = parse(completion.text, names)
+            return found, found if isinstance(found, str) else ""
+
         material = fence("lessons", inert("\n".join(rows)))
-        problem = ""
-        for _ in range(2):
-            shown = f"{material}\n\nYour previous answer was refused: {problem}." if problem else material
-            completion = await ask(self.model, [Message("system", self._prompt), Message("user", shown)])
-            read = parse(completion.text, {name: lesson.id for name, lesson in lessons.items()})
-            if isinstance(read, Proposals):
-                return self._borne_out(read, {lesson.id: lesson for lesson in cluster})
-            problem = read
-        raise UnreadableReplyError(f"the consolidation's answer was refused twice: {problem}")
+        messages = [Message("system", self._prompt), Message("user", material)]
+        found, _ = await ask_and_read(partial(ask, self.model), messages, read)
+        if isinstance(found, str):
+            raise UnreadableReplyError(f"the consolidation's answer was refused twice: {found}")
+        return self._borne_out(found, {lesson.id: lesson for lesson in cluster})
 
     def _borne_out(self, proposals: Proposals, lessons: Mapping[str, Lesson]) -> Proposals:
         """Refuse those operations that what was measured speaks against."""
-        made, refused = list[Operation](), [*proposals.refused]
-        for each in proposals.operations:
-            if why := self._measured_against(each, lessons):
-                refused.append(Refused(str(each), why))
-            else:
-                made.append(each)
-        return Proposals(tuple(made), tuple(refused))
+        against = [self._measured_against(each, lessons) for each in proposals.operations]
+        found = list(zip(proposals.operations, against, strict=True))
+        refused = (Refused(str(each), why) for each, why in found if why)
+        return Proposals(tuple(each for each, why in found if not why), (*proposals.refused, *refused))
 
     def _measured_against(self, operation: Operation, lessons: Mapping[str, Lesson]) -> str:
         for lesson_id in operation.ids[:1]:  # of a merge, the one that stays

@@ -14,7 +14,6 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from jeeves_reflexion.errors import (
     BudgetExceededError,
-    ConfigurationError,
     LessonStoreError,
     ModelError,
     ReflexionError,
@@ -132,23 +131,19 @@ class Applied:
     skipped: tuple[tuple[Step, str], ...] = ()
 
 
-async def clusters(
-    repository: Repository, lessons: Iterable[Lesson], *, near: float = NEAR, most: int = MOST
-) -> list[tuple[Lesson, ...]]:
+async def clusters(repository: Repository, lessons: Iterable[Lesson]) -> list[tuple[Lesson, ...]]:
     """Group active lessons of one task kind and trust whose words are near; those near no other are left out.
 
     Lessons of different trust never share a group: what a stranger's lesson says, to rules or a model, changes no own.
-    A group is connected by similarities of at least ``near`` (single link), and split where it has more than ``most``,
-    those of the same task together. One search for each lesson.
+    A group is connected by similarities of at least 0.75 (single link), and split where it has more than twelve, those
+    of the same task together. One search for each lesson.
     """
-    if most < 2:
-        raise ConfigurationError(f"most must be at least 2, not {most}")
     active = {each.id: each for each in lessons if each.state == "active"}
     group_of = {lesson_id: {lesson_id} for lesson_id in active}
     async with store_errors("look for lessons that are alike"):
         for lesson in active.values():
             where: dict[str, JSON] = {**TEXT_CHUNKS, "task_kind": lesson.task_kind, "trust": lesson.trust}
-            hits = await repository.store.search(lesson.text, k=_NEIGHBOURS, filter=where, min_score=near)
+            hits = await repository.store.search(lesson.text, k=_NEIGHBOURS, filter=where, min_score=NEAR)
             for other in {str(hit.chunk.metadata["lesson_id"]) for hit in hits} & active.keys():
                 if group_of[other] is not group_of[lesson.id] and active[other].trust == lesson.trust:
                     together = group_of[lesson.id] | group_of[other]
@@ -160,7 +155,7 @@ async def clusters(
         members = sorted(
             (active[each] for each in ids), key=lambda one: (one.task_excerpt, one.task_id, one.id)
         )
-        parts = [members[start : start + most] for start in range(0, len(members), most)]
+        parts = [members[start : start + MOST] for start in range(0, len(members), MOST)]
         found += [tuple(part) for part in parts if len(part) > 1]
     return found
 

@@ -324,11 +324,9 @@ def prior_of(lifts: Iterable[Lift]) -> Prior:
     return Prior(mean, max(math.sqrt(variance), _LEAST_SPREAD))
 
 
-def freshness(idle_seconds: float, *, half_life_days: float = HALF_LIFE_DAYS) -> float:
+def freshness(idle_seconds: float) -> float:
     """Return how much what is known of a lesson still weighs, from 1 (just recalled) towards 0."""
-    if half_life_days <= 0:
-        raise ValueError(f"half_life_days must be above 0, not {half_life_days}")
-    return float(0.5 ** (max(idle_seconds, 0.0) / _DAY / half_life_days))
+    return float(0.5 ** (max(idle_seconds, 0.0) / _DAY / HALF_LIFE_DAYS))
 
 
 def _counts(cells: Cells) -> tuple[int, int]:

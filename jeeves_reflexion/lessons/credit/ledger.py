@@ -10,10 +10,11 @@ this process asks anything of runs, when ``_MOST_UNWRITTEN`` wait, and when the 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -27,6 +28,7 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     OUTCOMES,
     RECALLS,
     Verdict,
+    VerdictKind,
     counting_of,
     entry_of,
     in_force,
@@ -166,32 +168,18 @@ class Ledger:
     async def _write(self, noted: Mapping[str, Sequence[RecordWrite]], *more: RecordWrite) -> None:
         """Write what is noted of recalls, and ``more``, in one transaction."""
         writes = [*(each for writes in noted.values() for each in writes), *more]
-        if writes:
-            # Records of lessons lie beside vectors.
-            await cast("VectorStore", self.records).add([], records=await self._without_forgotten(writes))
+        if not writes:
+            return
+        # Records of lessons lie beside vectors.
+        await cast("VectorStore", self.records).add([], records=writes)
+        # Another process may have forgotten a lesson, and struck it everywhere, while it waited here to be written.
+        if (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # there are none in most stores
+            for lesson_id in {str(each) for write in writes for each in _named(write)}:
+                if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
+                    await self._strike(lesson_id)
+        # Last: what is cancelled before this is written, and looked at, once more.
         for recall_id in noted:
             self._unwritten.pop(recall_id, None)
-
-    async def _without_forgotten(self, writes: list[RecordWrite]) -> list[RecordWrite]:
-        """Strike what another process forgot while it waited here to be written."""
-        if not (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # as in most stores
-            return writes
-        named = {
-            _id_of(item)
-            for write in writes
-            for part in _NAMING.get(write.collection, ())
-            for item in cast("Mapping[str, Sequence[JSON]]", write.value).get(part, ())
-        }
-        for lesson_id in map(str, named):
-            if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
-                struck = [(write, _NAMING.get(write.collection, ())) for write in writes]
-                writes = [
-                    replace(
-                        write, value=_without(write.value, lesson_id=lesson_id, parts=parts) or write.value
-                    )
-                    for write, parts in struck
-                ]
-        return writes
 
     async def note_outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
@@ -209,27 +197,12 @@ class Ledger:
                 await self._write(noted)
                 return False
             score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
-            verdict = Verdict(
-                "evaluator",
-                score,
-                passed=evaluation.passed,
-                at=self._clock(),
-                by=one_line(redact(by)),
-                reason=one_line(redact(reason)),
-            )
-            if noted:
-                first = entry_of(in_force(verdict, None), counting_of(entry))
-                try:
-                    await self._write(noted, RecordWrite(OUTCOMES, recall_id, first, must_be_new=True))
-                except ConflictError:  # another call was faster, and wrote the recall too
-                    pass
-                except InvalidChunkError:
-                    await self.write_recalls()
-                    if await self.records.get(RECALLS, recall_id) is None:
-                        raise
-                else:
-                    return True
-            return (await self._append(recall_id, entry, verdict)) is not None
+            verdict = self._verdict("evaluator", score, by, reason, passed=evaluation.passed)
+            try:
+                return await self._append(recall_id, entry, verdict) is not None
+            except InvalidChunkError:  # it can't be stored, or another recall of its run can't
+                await self.write_recalls()
+                return await self._append(recall_id, await self._recall(recall_id), verdict) is not None
 
     async def note_feedback(
         self,
@@ -254,14 +227,7 @@ class Ledger:
             await self.write_recalls()
             found = _pick(run_id, await self.run(run_id), attempt, task_id)
             recall = await self._recall(found.recall_id)
-            verdict = Verdict(
-                "feedback",
-                score,
-                at=self._clock(),
-                by=one_line(redact(by)),
-                reason=one_line(redact(reason)),
-            )
-            noted = await self._append(found.recall_id, recall, verdict)
+            noted = await self._append(found.recall_id, recall, self._verdict("feedback", score, by, reason))
         return Feedback(
             found.recall_id, found.attempt, found.task_id, score, None if noted is None else noted.before
         )
@@ -300,18 +266,21 @@ class Ledger:
         """Strike a lesson from every entry; returns how many there were. The attempts stay, and count for others."""
         async with store_errors("strike a lesson from the ledger"):
             await self.write_recalls()
-            # Recalls first: verdicts take the lessons from them.
-            struck = 0
-            for collection, parts in _NAMING.items():
-                change = partial(_without, lesson_id=lesson_id, parts=parts)
-                async for record in each_record(self.records, collection):
-                    if change(record.value) is not None:
-                        struck += await swap(self.records, collection, record.key, change)
+            struck = await self._strike(lesson_id)
             self._reader.forget(lesson_id)
         self._credits = None
         return struck
 
     # -- how -----------------------------------------------------------------------------------------------------
+
+    async def _strike(self, lesson_id: str) -> int:
+        struck = 0
+        for collection, parts in _NAMING.items():  # recalls first: verdicts take the lessons from them
+            change = partial(_without, lesson_id=lesson_id, parts=parts)
+            async for record in each_record(self.records, collection):
+                if change(record.value) is not None:
+                    struck += await swap(self.records, collection, record.key, change)
+        return struck
 
     async def _recall(self, recall_id: str) -> Entry:
         record = await self.records.get(RECALLS, recall_id)
@@ -319,19 +288,28 @@ class Ledger:
             raise LessonStoreError(f"there is no recall {recall_id!r} in this store")
         return record.value
 
+    def _verdict(
+        self, kind: VerdictKind, score: float, by: str, reason: str, *, passed: bool | None = None
+    ) -> Verdict:
+        by, reason = one_line(redact(by)), one_line(redact(reason))
+        return Verdict(kind, score, passed=passed, at=self._clock(), by=by, reason=reason)
+
     async def _append(self, recall_id: str, recall: Entry, verdict: Verdict) -> Verdict | None:
         """Put a verdict into the attempt's first free slot, after those that others put there at the same time.
 
-        A slot is written once, and each says what counted before it: so whoever adds them up needs no order.
-        Returns None if it is the evaluator's and there is one already.
+        What waits of its recall goes with it. A slot is written once, and each says what counted before it: so whoever
+        adds them up needs no order. Returns None if it is the evaluator's and there is one already.
         """
         counting = counting_of(recall)
         before: float | None = None
         for n in range(_MOST_VERDICTS):
+            slot = recall_id if n == 0 else f"{recall_id}:{n}"
             noted = in_force(verdict, before)
-            if await self.records.append_once(OUTCOMES, _slot(recall_id, n), entry_of(noted, counting)):
+            write = RecordWrite(OUTCOMES, slot, entry_of(noted, counting), must_be_new=True)
+            with contextlib.suppress(ConflictError):
+                await self._write(self._noted_with(recall_id), write)
                 return noted
-            record = await self.records.get(OUTCOMES, _slot(recall_id, n))
+            record = await self.records.get(OUTCOMES, slot)
             if record is None:
                 break
             there = Verdict.read(record)
@@ -363,12 +341,14 @@ def _without(value: JSON, *, lesson_id: str, parts: Sequence[str]) -> JSON | Non
     return {**value, **changed} if changed else None
 
 
+def _named(write: RecordWrite) -> list[JSON]:
+    """The ids of the lessons that an entry names."""
+    lists = cast("Mapping[str, Sequence[JSON]]", write.value)
+    return [_id_of(item) for part in _NAMING.get(write.collection, ()) for item in lists.get(part, ())]
+
+
 def _id_of(item: JSON) -> JSON:
     return item.get("lesson_id") if isinstance(item, Mapping) else item
-
-
-def _slot(recall_id: str, n: int) -> str:
-    return recall_id if n == 0 else f"{recall_id}:{n}"
 
 
 def _pick(run_id: str, recalls: Sequence[RunRecall], attempt: int | None, task_id: str | None) -> RunRecall:

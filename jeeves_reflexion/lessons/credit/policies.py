@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record
-from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict, draw_of
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.statistics import Z95, Difference
 from vectorstores.base import RecordStore
@@ -140,21 +140,19 @@ async def read_log(records: RecordStore, created_at: Mapping[str, float]) -> lis
 
 
 def _logged(entry: Mapping[str, Any], score: float, created_at: Mapping[str, float]) -> LoggedRecall:
-    draw = entry.get("draw") or {"share": 0.0, "whole": False}
-    exempt = set(entry.get("exempt") or ())
-    shares = {each["lesson_id"]: each["share"] for each in entry.get("shares") or ()}
+    draw = draw_of(entry)
     found = [
         LoggedLesson(
             item["lesson_id"],
             item["similarity"],
-            0.0 if item["lesson_id"] in exempt else shares.get(item["lesson_id"], draw["share"]),
+            0.0 if item["lesson_id"] in draw.exempt else draw.share_of(item["lesson_id"]),
             withheld,
             created_at.get(item["lesson_id"]),
         )
         for part, withheld in (("offered", False), ("withheld", True))
         for item in entry[part]
     ]
-    return LoggedRecall(score, tuple(found), bool(draw["whole"]))
+    return LoggedRecall(score, tuple(found), draw.whole)
 
 
 def _check_reach(log: Sequence[LoggedRecall], policy: Policy) -> None:

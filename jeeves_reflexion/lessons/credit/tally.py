@@ -22,6 +22,7 @@ from jeeves_reflexion.lessons.credit.effects import (
     Stratum,
     Withholding,
     fifth_of,
+    freshness,
     judge,
     lift,
     prior_of,
@@ -112,9 +113,14 @@ class Credits:
         scored = {each: self.scored(each) for each in lesson_ids}
         return drawing.draw(key, lesson_ids, scored=scored, helpful=helpful)
 
-    def utility(self, lesson_id: str) -> float:
-        """Return the lift to rank a lesson by: shrunken towards the library's prior."""
-        return utility(self._hint(lesson_id), self.prior)
+    def utility(self, lesson_id: str, now: float) -> float:
+        """Return what to rank a lesson by: its shrunken lift beyond what any lesson of the library is worth.
+
+        The older the news, the less it weighs.
+        """
+        idle = self.idle(lesson_id, now)
+        fresh = 1.0 if idle is None else freshness(idle)
+        return (utility(self._hint(lesson_id), self.prior) - self.prior.mean) * fresh
 
     def _hint(self, lesson_id: str) -> Lift:
         """The lift, also of fewer attempts than it is shown from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
@@ -14,6 +14,7 @@ from vectorstores.base import Record
 RECALLS: Final = "recalls"
 OUTCOMES: Final = "outcomes"
 _TASK: Final = ("task_id", "task_kind", "expected")
+VerdictKind: TypeAlias = Literal["evaluator", "feedback"]
 _SAID: Final = ("kind", "at", "by", "reason", "before", "counts")
 
 
@@ -28,7 +29,7 @@ class Verdict:
     no task.
     """
 
-    kind: Literal["evaluator", "feedback"]
+    kind: VerdictKind
     score: float
     passed: bool | None = None
     at: float = 0.0
@@ -60,7 +61,7 @@ class Verdict:
                 passed=entry["passed"],
                 had=tuple(entry["with"]),
                 lacked=tuple(entry["without"]),
-                draw=_draw(entry),
+                draw=draw_of(entry),
                 stake=entry["stake"],
                 recalled_at=float(entry["recalled_at"]),
             )
@@ -108,7 +109,8 @@ def _ids(items: Any) -> list[JSON]:  # noqa: ANN401 - JSON
     return [item["lesson_id"] for item in items]
 
 
-def _draw(entry: Mapping[str, Any]) -> Draw:
+def draw_of(entry: Mapping[str, Any]) -> Draw:
+    """Return how a recall, or a verdict on its attempt, was drawn."""
     value = entry["draw"]
     if value is None:
         return NO_DRAW

@@ -80,11 +80,11 @@ def _screen(text: str, depth: int) -> Finding | None:
 class _Rule:
     kind: str
     why: str
-    needs: tuple[str, ...]
-    find: tuple[re.Pattern[str], ...]
-    unless: re.Pattern[str] | None
-    negatable: bool
-    quotable: bool
+    needs: list[str]
+    find: list[re.Pattern[str]]
+    unless: re.Pattern[str] | None = None
+    negatable: bool = True
+    quotable: bool = False
 
 
 @functools.cache
@@ -97,15 +97,8 @@ def _rules() -> tuple[tuple[_Rule, ...], Needles, re.Pattern[str]]:
 
 
 def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> _Rule:
-    return _Rule(
-        kind=entry["kind"],
-        why=entry["why"],
-        needs=tuple(entry["needs"]),
-        find=tuple(_expression(source, words) for source in entry["find"]),
-        unless=_expression(entry["unless"], words) if "unless" in entry else None,
-        negatable=entry.get("negatable", True),
-        quotable=entry.get("quotable", False),
-    )
+    unless = {"unless": _expression(entry["unless"], words)} if "unless" in entry else {}
+    return _Rule(**{**entry, **unless, "find": [_expression(source, words) for source in entry["find"]]})
 
 
 def _expression(source: str, words: Mapping[str, str]) -> re.Pattern[str]:

@@ -19,11 +19,9 @@ from jeeves_reflexion.models.names import open_model
 from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
-from jeeves_reflexion.refinement.judge_watch import JudgeWatch
 from jeeves_reflexion.refinement.loop import Refinement, attempt_of
-from jeeves_reflexion.refinement.options import RefinementOptions
+from jeeves_reflexion.refinement.options import Hooks, RefinementOptions
 from jeeves_reflexion.refinement.pattern.values import (
-    CallbackHooks,
     ReflectionCallbacks,
     ReflectionEvaluation,
     ReflectionHistory,
@@ -104,17 +102,30 @@ class ReflectionPattern:
     callbacks: ReflectionCallbacks | None = None
     external_validator: Callable[..., object] | None = None
     timeout: float = 300.0
-    _watch: JudgeWatch = field(default_factory=JudgeWatch, init=False, repr=False)
     _last: ReflectionResult | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_parameters(self)
+        # A wrong value is told of now, where it was written, and not in a run.
+        check_whole("max_iterations", self.max_iterations)
+        check_share("quality_threshold", self.quality_threshold)
+        if self.revision_strategy not in get_args(Strategy):
+            known = ", ".join(get_args(Strategy))
+            raise ConfigurationError(
+                f"revision_strategy must be one of {known}, not {self.revision_strategy!r}"
+            )
+        triggers = self.reflection_triggers
+        if isinstance(triggers, str):
+            raise ConfigurationError(f"reflection_triggers must be a list of names, not {triggers!r}")
+        known_triggers(triggers)
+        for name, option in (("step_interval", "reflection_interval"), ("tool_result", "reflect_on_tools")):
+            if name in triggers and not getattr(self, option):
+                raise ConfigurationError(f"the trigger {name} needs {option}")
+        self.reflection_triggers = list(dict.fromkeys(["completion", *triggers]))
         # The parts check what is theirs.
         self._active_triggers()
         self._limits()
         if self.quality_criteria is not None:
             self.quality_criteria = as_criteria(self.quality_criteria, None)
-        self.reflection_triggers = with_completion(self.reflection_triggers)
 
     # -- whole runs
 
@@ -148,7 +159,7 @@ class ReflectionPattern:
 
     def result_of(self, refined: Refined) -> ReflectionResult:
         """Return what a run of :meth:`refinement` came to, and keep it as the last run."""
-        self._last = ReflectionResult.of(refined, self.quality_threshold, keep_all=self.preserve_all_versions)
+        self._last = ReflectionResult.of(refined, keep_all=self.preserve_all_versions)
         return self._last
 
     # -- single phases
@@ -169,7 +180,7 @@ class ReflectionPattern:
         chosen = self._criteria(task) if criteria is None else as_criteria(criteria, task.kind)
         evaluator = self._evaluator(chosen, self._judge_model(self.model))
         evaluation = await evaluator(task, Attempt(output))
-        return ReflectionEvaluation.of(evaluation, self.quality_threshold)
+        return ReflectionEvaluation.of(evaluation, satisfactory=evaluation.meets(self.quality_threshold))
 
     async def revise(self, output: str, evaluation: ReflectionEvaluation, *, task: Task | None = None) -> str:
         """Make a better output of one that was judged, without a run. Needs ``model`` of the pattern."""
@@ -205,9 +216,7 @@ class ReflectionPattern:
         return as_criteria(self.quality_criteria, task.kind)
 
     def _writer(self, agent: Agent) -> ChatModel | None:
-        if self.model is not None:
-            return self.model
-        model = getattr(agent, "model", None)
+        model = self.model or getattr(agent, "model", None)
         return model if isinstance(model, ChatModel) else None
 
     def _judge_model(self, writer: ChatModel | None) -> ChatModel | None:
@@ -243,14 +252,12 @@ class ReflectionPattern:
         triggers = self._active_triggers()
         if judge is None and (triggers.any_step or triggers.quality_drop is not None):
             raise ConfigurationError("reflection triggers need a model: pass model= to ReflectionPattern")
-        hooks = None if self.callbacks is None else CallbackHooks(self.callbacks, self.quality_threshold)
         return replace(
             self._limits(),
             triggers=triggers,
-            hooks=hooks,
+            hooks=self.callbacks or Hooks(),
             step_critic=None if judge is None else ModelStepCritic(judge),
-            drop_critic=None if judge is None else _LossCritic(judge),
-            judge_watch=self._watch,
+            drop_critic=None if judge is None else partial(_loss, judge),
         )
 
     def _limits(self) -> RefinementOptions:
@@ -300,38 +307,10 @@ class PatternAgent:
         return attempt_of(refined)
 
 
-class _LossCritic:
-    """Says what a draft lost against the one before it, by comparing the two both ways round."""
-
-    def __init__(self, judge: ChatModel) -> None:
-        self._comparison = Comparison(judge, against="prior")
-
-    async def __call__(self, task: Task, new: str, old: str) -> Evaluation:
-        compared = await self._comparison.compare(task, new, old)
-        return Evaluation(None, issues=compared.issues, usage=compared.usage)
+async def _loss(judge: ChatModel, task: Task, new: str, old: str) -> Evaluation:
+    """Say what a draft lost against the one before it, by comparing the two both ways round."""
+    compared = await Comparison(judge).compare(task, new, old)
+    return Evaluation(None, issues=compared.issues, usage=compared.usage)
 
 
 _NO_TASK: Final = "(the task is not given)"
-
-
-def with_completion(names: Sequence[str]) -> list[str]:
-    """Return trigger names, "completion" first, which can't be turned off; raise for one that is none."""
-    if isinstance(names, str):
-        raise ConfigurationError(f"reflection_triggers must be a list of names, not {names!r}")
-    known_triggers(names)
-    return list(dict.fromkeys(["completion", *names]))
-
-
-def check_parameters(pattern: ReflectionPattern) -> None:
-    """Raise for a wrong value now, where it was written, and not in a run."""
-    check_whole("max_iterations", pattern.max_iterations)
-    check_share("quality_threshold", pattern.quality_threshold)
-    if pattern.revision_strategy not in get_args(Strategy):
-        known = ", ".join(get_args(Strategy))
-        raise ConfigurationError(
-            f"revision_strategy must be one of {known}, not {pattern.revision_strategy!r}"
-        )
-    with_completion(pattern.reflection_triggers)
-    for name, option in (("step_interval", "reflection_interval"), ("tool_result", "reflect_on_tools")):
-        if name in pattern.reflection_triggers and not getattr(pattern, option):
-            raise ConfigurationError(f"the trigger {name} needs {option}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined
-from jeeves_reflexion.refinement.options import Decision
+from jeeves_reflexion.refinement.options import Decision, Hooks
 from jeeves_reflexion.types import Evaluation, Usage
 
 ReflectionDecision = Decision
@@ -31,7 +31,7 @@ class ReflectionEvaluation:
     scored: bool = True
 
     @classmethod
-    def of(cls, evaluation: Evaluation, threshold: float) -> ReflectionEvaluation:
+    def of(cls, evaluation: Evaluation, *, satisfactory: bool) -> ReflectionEvaluation:
         """Make one of a house verdict."""
         scored = evaluation.scored
         score = evaluation.score
@@ -41,7 +41,7 @@ class ReflectionEvaluation:
         return cls(
             overall_score=score,
             criteria_scores=dict(evaluation.criteria_scores),
-            satisfactory=evaluation.meets(threshold),
+            satisfactory=satisfactory,
             issues=list(evaluation.issues),
             suggestions=list(evaluation.suggestions),
             confidence=sure if scored else 0.0,
@@ -77,13 +77,13 @@ class ReflectionVersion:
     strategy_reason: str = ""
 
     @classmethod
-    def of(cls, draft: Draft, threshold: float) -> ReflectionVersion:
+    def of(cls, draft: Draft) -> ReflectionVersion:
         """Make one of a draft."""
         revision = draft.revision
         return cls(
             iteration=draft.number,
             output=draft.output,
-            evaluation=ReflectionEvaluation.of(draft.evaluation, threshold),
+            evaluation=ReflectionEvaluation.of(draft.evaluation, satisfactory=draft.satisfactory),
             improvements_applied=list(revision.addressed) if revision else [],
             timestamp=datetime.fromtimestamp(draft.at, UTC),
             token_usage=draft.usage,
@@ -131,9 +131,9 @@ class ReflectionResult:
     error: Exception | None = None
 
     @classmethod
-    def of(cls, refined: Refined, threshold: float, *, keep_all: bool) -> ReflectionResult:
+    def of(cls, refined: Refined, *, keep_all: bool) -> ReflectionResult:
         """Make one of what the inner loop returned."""
-        versions = {draft.number: ReflectionVersion.of(draft, threshold) for draft in refined.drafts}
+        versions = {draft.number: ReflectionVersion.of(draft) for draft in refined.drafts}
         best, final = versions[refined.best.number], versions[refined.final.number]
         kept = list(versions.values()) if keep_all else _once([best, final])
         accepted = refined.reason is ConvergenceReason.USER_ACCEPTED
@@ -157,40 +157,18 @@ def _once(versions: Sequence[ReflectionVersion]) -> list[ReflectionVersion]:
     return sorted({v.iteration: v for v in versions}.values(), key=lambda version: version.iteration)
 
 
-class ReflectionCallbacks:
+class ReflectionCallbacks(Hooks):
     """Told of a run while it happens; override what you need.
 
     Iterations count from 1, the first draft included; revisions are generations too. One that raises is reported (in
     the log, as an event and in ``ReflectionResult.problems``), and the run goes on.
     """
 
-    async def on_generation(self, output: str, iteration: int) -> None:
-        """Called after each output that was generated, the revised ones included."""
-
     async def on_reflection(self, evaluation: ReflectionEvaluation, iteration: int) -> ReflectionDecision:
         """Called after each verdict; may override whether to go on."""
         return ReflectionDecision.AUTO
 
-    async def on_revision(self, old_output: str, new_output: str, iteration: int) -> None:
-        """Called after each revision; ``iteration`` is that of the new output."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallbackHooks:
-    """Tells callbacks of the seed what the loop tells its hooks."""
-
-    callbacks: ReflectionCallbacks
-    threshold: float
-
-    async def on_draft(self, draft: str, number: int) -> None:
-        """See :class:`~jeeves_reflexion.refinement.options.Hooks`."""
-        await self.callbacks.on_generation(draft, number)
-
     async def on_judged(self, draft: Draft) -> Decision:
-        """See :class:`~jeeves_reflexion.refinement.options.Hooks`."""
-        verdict = ReflectionEvaluation.of(draft.evaluation, self.threshold)
-        return await self.callbacks.on_reflection(verdict, draft.number)
-
-    async def on_revised(self, old: str, new: str, number: int) -> None:
-        """See :class:`~jeeves_reflexion.refinement.options.Hooks`."""
-        await self.callbacks.on_revision(old, new, number)
+        """Called by the loop after each verdict: override :meth:`on_reflection`."""
+        verdict = ReflectionEvaluation.of(draft.evaluation, satisfactory=draft.satisfactory)
+        return await self.on_reflection(verdict, draft.number)

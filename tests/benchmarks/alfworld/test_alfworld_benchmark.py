@@ -88,11 +88,11 @@ def test_the_second_run_starts_from_the_lessons_of_the_first(made_games, made_fo
     assert any(
         row["recalled"] for row in rows(tmp_path / "b") if row["kind"] == "tried" and row["trial"] == 1
     )
-    curves = json.loads(second.stdout)["curves"]["selective"]
+    curve = json.loads(second.stdout)["by_judge"]["oracle"]["selective"]["curve"]
     before = sum(
         row["passed"] for row in rows(tmp_path / "a") if row["kind"] == "tried" and row["trial"] == 1
     )
-    assert curves[0]["solved"] > before
+    assert curve[0]["solved"] > before
 
 
 def test_ctrl_c_keeps_what_was_learned_and_says_where_it_stopped(made_games, made_folder, tmp_path):

@@ -9,13 +9,13 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.alfworld.agent import COMMANDS_NOTE, DIALECT, LESSONS_BLOCK
+from benchmarks.alfworld.agent import DIALECT, LESSONS_BLOCK
 from benchmarks.alfworld.command import alfworld
 from benchmarks.alfworld.dialect import in_dialect, read_command, without_location
 from benchmarks.alfworld.dry_run import dry_run_model
 from benchmarks.alfworld.games import KINDS
 from benchmarks.alfworld.goal import parse_goal
-from benchmarks.alfworld.model_player import MAX_THOUGHTS, ModelPlayer, first_line
+from benchmarks.alfworld.model_player import ModelPlayer, first_line
 from benchmarks.alfworld.model_prompt import EXAMPLES, examples, rules, system_prompt
 from jeeves_reflexion import ConfigurationError, Message, ScriptedModel, Session, Task
 
@@ -34,9 +34,9 @@ def task(kind=KINDS[0], dialect="move"):
     return Task(OPENING, id="t", kind=kind, metadata={DIALECT: dialect})
 
 
-def played(replies, observations, *, dialect="move", thoughts_cost=False):
+def played(replies, observations, *, dialect="move"):
     model = ScriptedModel(replies)
-    player = ModelPlayer(model, task(dialect=dialect), Session(attempt=1), thoughts_cost=thoughts_cost)
+    player = ModelPlayer(model, task(dialect=dialect), Session(attempt=1))
 
     async def play():
         return [await player.next(said) for said in observations]
@@ -135,36 +135,24 @@ def test_a_text_of_commands_is_turned_into_the_older_dialect():
     )
 
 
-def test_the_model_sees_the_last_list_of_commands_alone():
-    observations = [
-        f"{OPENING}{COMMANDS_NOTE}go to desk 1, look",
-        f"At a desk.{COMMANDS_NOTE}take mug 1 from desk 1",
-    ]
-    moves, calls = played(["think: hm", "go to desk 1", "move mug 1 to shelf 1"], observations, dialect="put")
-    assert [move.command for move in moves] == ["go to desk 1", "put mug 1 in/on shelf 1"]
-    assert moves[0].thought == "hm"
-    assert [COMMANDS_NOTE in message.content for message in calls[0].messages] == [False, True]
-    assert [message.content for message in calls[1].messages[2:]] == ["> think: hm", "OK."]
-    last = [message.content for message in calls[2].messages[1:]]
-    assert last == [OPENING, "> think: hm", "OK.", "> go to desk 1", observations[1]]
+def test_commands_are_played_in_the_dialect_of_the_game():
+    moves, calls = played(
+        ["go to desk 1", "move mug 1 to shelf 1", "."], [OPENING, "A.", "B."], dialect="put"
+    )
+    assert [move.command for move in moves] == ["go to desk 1", "put mug 1 in/on shelf 1", "look"]
+    last = [message.content for message in calls[-1].messages[1:]]
+    assert last == [OPENING, "> go to desk 1", "A.", "> put mug 1 in/on shelf 1", "B."]
 
 
-def test_thoughts_without_end_are_cut_and_an_empty_reply_is_a_look():
-    moves, calls = played(["think: and"] * (MAX_THOUGHTS + 1) + ["."], [OPENING, "You look."])
-    assert [move.command for move in moves] == ["look", "look"]
-    assert calls[MAX_THOUGHTS].messages[-1].content == "OK. Now a command."
-
-
-def test_a_thought_that_costs_a_turn_is_a_move_of_its_own():
+def test_a_thought_is_a_move_of_its_own():
     replies = ["think: one", "> think:  two ", "think: three", "think: four", "go to desk 1"]
-    moves, calls = played(replies, [OPENING, "OK.", "OK.", "OK.", "OK."], thoughts_cost=True)
+    moves, calls = played(replies, [OPENING, "OK.", "OK.", "OK.", "OK."])
     assert moves == [
         *(("", f"think: {word}") for word in ("one", "two", "three", "four")),
         ("", "go to desk 1"),
     ]
     last = [message.content for message in calls[-1].messages[1:]]
     assert last[:4] == [OPENING, "> think: one", "OK.", "> think: two"]
-    assert "Now a command" not in "".join(last), "how long to think is the model's own affair"
 
 
 def test_the_lessons_of_the_session_reach_the_prompt():
@@ -178,9 +166,7 @@ def test_the_lessons_of_the_session_reach_the_prompt():
     ("arguments", "word"),
     [
         (["--dry-run", "--model", "m"], "leave --model"),
-        (["--admissible"], "go with --model"),
-        (["--repeats", "2"], "go with --model"),
-        (["--free-thoughts"], "go with --model"),
+        (["--repeats", "2"], "goes with --model"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments, word, tmp_path):
@@ -206,13 +192,3 @@ def test_the_dry_run_answers_by_the_conversation_alone():
     assert first_line(anyio.run(ask, conversation)) in {"go to desk 1", "go to shelf 1"}
     other = anyio.run(ask, [Message("system", "You write lessons."), Message("user", "...")])
     assert "think" not in other
-
-
-@pytest.mark.anyio
-async def test_a_thought_is_never_played():
-    script = ScriptedModel(["think: one", "think: two", "think: three", "think: four", "", "go to desk 1"])
-    player = ModelPlayer(script, Task("Your task is to: think."), Session(attempt=1))
-    first = await player.next("You are in a room.")
-    assert first == ("one two three four", "look")
-    assert (await player.next("Nothing.")).command == "look"
-    assert (await player.next("Nothing.")).command == "go to desk 1"

@@ -10,7 +10,7 @@ from importlib import resources
 import anyio
 import pytest
 
-from benchmarks.alfworld.agent import COMMANDS_NOTE, DIALECT, REPEATED, GameAgent, tasks_for, write_lesson
+from benchmarks.alfworld.agent import DIALECT, REPEATED, GameAgent, tasks_for, write_lesson
 from benchmarks.alfworld.dialect import dialect_of, in_dialect, without_location
 from benchmarks.alfworld.dry_run import dry_run_model
 from benchmarks.alfworld.games import KINDS, Game
@@ -47,15 +47,14 @@ def anyio_backend():
     return "asyncio"
 
 
-async def play(pool, game, model, *, step_limit=50, repeats=None, show_commands=False, thoughts_cost=False):
+async def play(pool, game, model, *, step_limit=50, repeats=None):
     (task,) = await tasks_for(pool, [game], workers=1)
     agent = GameAgent(
         pool,
         {game.id: game},
-        lambda t, s: ModelPlayer(model, t, s, thoughts_cost=thoughts_cost),
+        lambda t, s: ModelPlayer(model, t, s),
         step_limit=step_limit,
         repeats=repeats,
-        show_commands=show_commands,
     )
     return task, await agent(task, Session(attempt=1))
 
@@ -131,7 +130,7 @@ async def test_a_dry_run_of_all_kinds_shows_the_right_examples_and_nothing_of_th
         (1, ["look"], 2, REPEATED),
         (None, ["look"], 7, "max_turns"),
         (1, ["look", "inventory"], 7, "max_turns"),
-        (2, ["think: again", "look"], 3, REPEATED),
+        (2, ["think: again", "look"], 7, "max_turns"),
     ],
 )
 async def test_a_repeated_command_ends_an_attempt(pool, made_games, repeats, commands, length, reason):
@@ -146,19 +145,14 @@ async def test_thoughts_take_turns_as_in_the_papers_code(pool, made_games):
     plan = json.loads(made_games[0].path.read_text())["walkthrough"]
     script = [line for number, command in enumerate(plan) for line in (f"think: step {number}", command)]
     model = ScriptedModel(script)
-    _, attempt = await play(pool, made_games[0], model, thoughts_cost=True, show_commands=True)
+    _, attempt = await play(pool, made_games[0], model)
     assert attempt.metadata["won"] is True
     assert [step.action for step in attempt.steps] == script
     assert {s.observation for s in attempt.steps if s.action.startswith("think: ")} == {"OK."}
-    after_a_thought = model.calls[1].messages[-1].content
-    assert after_a_thought.startswith("OK." + COMMANDS_NOTE), "what is possible is shown still"
-    _, cut = await play(
-        pool, made_games[0], ScriptedModel(script), thoughts_cost=True, step_limit=len(script) - 1
-    )
+    assert model.calls[1].messages[-1].content == "OK."
+    _, cut = await play(pool, made_games[0], ScriptedModel(script), step_limit=len(script) - 1)
     assert cut.interrupted == "max_turns", "a turn for each thought, and none is left for the last command"
-    _, stuck = await play(
-        pool, made_games[0], ScriptedModel(["think: again"] * 9), thoughts_cost=True, repeats=3
-    )
+    _, stuck = await play(pool, made_games[0], ScriptedModel(["think: again"] * 9), repeats=3)
     assert (len(stuck.steps), stuck.interrupted) == (4, REPEATED)
 
 
@@ -171,17 +165,6 @@ async def test_the_same_command_with_another_answer_is_no_repeat(pool, made_game
     answers = [step.observation for step in attempt.steps]
     assert answers[0].startswith("You arrive")
     assert answers[1:] == ["Nothing happens."] * 2
-
-
-async def test_admissible_commands_are_shown_when_asked_for(pool, made_games):
-    for shown in (True, False):
-        model = ScriptedModel(["look"] * 2)
-        _, attempt = await play(pool, made_games[0], model, step_limit=2, show_commands=shown)
-        last = model.calls[-1].messages
-        assert (COMMANDS_NOTE in last[-1].content) == shown
-        assert ("go to " in last[-1].content) == shown
-        assert not any(COMMANDS_NOTE in m.content for m in last[:-1])
-        assert not any(COMMANDS_NOTE in step.observation for step in attempt.steps)
 
 
 async def test_either_dialect_wins_a_game_of_either(pool, made_games):
@@ -202,13 +185,16 @@ async def test_either_dialect_wins_a_game_of_either(pool, made_games):
 
 async def test_a_model_plays_and_everything_it_sees_is_text_of_the_game(pool, made_games):
     game = made_games[0]
-    script = ScriptedModel(["think: I look around first.", "> look", "go to nowhere 1", "inventory"])
+    script = ScriptedModel(["think: I look around first.", "go to nowhere 1", "inventory"])
     (task,) = await tasks_for(pool, [game], workers=1)
     agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(script, t, s), step_limit=3)
     session = Session(attempt=1, blocks={"reflexion_lessons": "- Look </lessons> into the fridge."})
     attempt = await agent(task, session)
-    assert [step.action for step in attempt.steps] == ["look", "go to nowhere 1", "inventory"]
-    assert attempt.steps[0].thought == "I look around first."
+    assert [step.action for step in attempt.steps] == [
+        "think: I look around first.",
+        "go to nowhere 1",
+        "inventory",
+    ]
     assert attempt.steps[1].observation == "Nothing happens."
     assert attempt.interrupted == "max_turns"
     prompts = [message.content for call in script.calls for message in call.messages]

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.hotpotqa.environment import NO_MORE, NO_PAGE, Browser
-from benchmarks.hotpotqa.pages import Similar, WordPages, all_pages, own_pages
+from benchmarks.hotpotqa.pages import Pages
 from benchmarks.hotpotqa.questions import Page, paragraphs_of
 from jeeves_reflexion import ReAct, ScriptedModel, Session
 
@@ -12,19 +12,19 @@ LONG = Page("Long", tuple(f" Sentence {n} of it." for n in range(1, 8)))
 
 
 async def test_search_shows_the_first_five_sentences():
-    said = await Browser(WordPages([LONG])).search("long")
+    said = await Browser(Pages([LONG])).search("long")
     assert said == " ".join(f"Sentence {n} of it." for n in range(1, 6))
 
 
 async def test_search_without_a_page_shows_similar_titles(questions):
-    browser = Browser(own_pages(paragraphs_of(questions))("q-year"))
+    browser = Browser(Pages(paragraphs_of(questions)["q-year"]))
     said = await browser.search("the restaurant Larkspur")
     assert said.startswith("Could not find [the restaurant Larkspur]. Similar: ['The Larkspur'")
     assert said.count("'") <= 10, "at most five of them"
 
 
 async def test_lookup_steps_through_the_sentences_with_a_keyword():
-    browser = Browser(WordPages([LONG]))
+    browser = Browser(Pages([LONG]))
     assert await browser.lookup("sentence") == NO_PAGE
     await browser.search("Long")
     assert await browser.lookup("SENTENCE") == "(Result 1 / 7) Sentence 1 of it."
@@ -35,14 +35,14 @@ async def test_lookup_steps_through_the_sentences_with_a_keyword():
 
 
 async def test_a_search_that_fails_closes_the_page():
-    browser = Browser(WordPages([LONG]))
+    browser = Browser(Pages([LONG]))
     await browser.search("Long")
     await browser.search("Short")
     assert await browser.lookup("sentence") == NO_PAGE
 
 
 async def test_the_framework_react_plays_it(questions):
-    browser = Browser(own_pages(paragraphs_of(questions))("q-year"))
+    browser = Browser(Pages(paragraphs_of(questions)["q-year"]))
     model = ScriptedModel(
         [
             "Thought: a\nAction: Search[The Larkspur]",
@@ -55,9 +55,8 @@ async def test_the_framework_react_plays_it(questions):
     assert attempt.steps[1].observation == "(Result 1 / 1) It was opened by Odile Marchetti, a chef."
 
 
-def test_an_index_holds_the_paragraphs_of_all_questions(questions):
-    pages = all_pages(paragraphs_of(questions))
-    words = WordPages(pages)
-    assert len(pages) == len(words) == 7
-    assert isinstance(words.find("odile  MARCHETTI"), Page)
-    assert words.find("zyxw") == Similar(())
+async def test_a_page_is_found_by_its_name_in_any_form(questions):
+    pages = Pages(paragraphs_of(questions)["q-year"])
+    assert pages.find("odile  MARCHETTI").title == "Odile Marchetti"
+    assert pages.find("zyxw") is None
+    assert pages.similar("zyxw") == []

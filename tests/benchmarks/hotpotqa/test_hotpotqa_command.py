@@ -9,43 +9,30 @@ from click.testing import CliRunner
 
 from benchmarks.hotpotqa.command import hotpotqa
 from benchmarks.hotpotqa.experiment import Setting, run
-from benchmarks.hotpotqa.outcomes import Outcome, standing
+from benchmarks.hotpotqa.report import f1_levels
 from benchmarks.report import level
-from jeeves_reflexion import ConfigurationError, ScriptedModel
-from jeeves_reflexion.experiments import Plan
+from jeeves_reflexion import Attempt, ConfigurationError, Evaluation, ScriptedModel, Trial
+from jeeves_reflexion.experiments import Plan, Results, Tried
 from vectorstores import HashingEmbedder
 
 
-def outcome(question, trial, em, *, arm="retry", seed=0, split="learning"):
-    return Outcome(
-        split,
-        arm,
-        seed,
-        question,
-        trial,
-        "x",
-        em,
-        em,
-        passed=bool(em),
-        halted=False,
-        error=False,
-        recalled=0,
-        tokens=0,
-    )
+def test_an_answer_stands_until_the_next_attempt(questions):
+    task = questions[0].task
 
+    def tried(seed, number, answer, **more):
+        trial = Trial(number, Attempt(answer, **more), Evaluation(0.0, passed=False))
+        return Tried("retry", seed, task, trial)
 
-def test_an_answer_stands_until_the_next_attempt():
-    rows = [outcome("a", 1, 1.0), outcome("b", 1, 0.0), outcome("b", 2, 1.0), outcome("b", 3, 0.0)]
-    means = [level(standing(rows, "learning", "retry", trial, "em")).value for trial in (1, 2, 3)]
-    assert means == [0.5, 1.0, 0.5]
+    rows = [tried(0, 1, "1961"), tried(0, 2, "1961", error="E"), tried(0, 3, "in 1961")]
+    results = Results((task,), ("retry",), (0, 1), 3, rows)
+    assert [each.value for each in f1_levels(results, "retry")] == pytest.approx([1.0, 0.0, 2 / 3])
+    results.rows += [tried(1, number, "1961") for number in (1, 2, 3)]
+    assert [each.value for each in f1_levels(results, "retry")] == pytest.approx([1.0, 0.5, 5 / 6])
 
 
 def test_seeds_add_no_questions_to_an_interval():
-    one = [outcome(str(n), 1, float(n < 5)) for n in range(10)]
-    three = [outcome(str(n), 1, float(n < 5), seed=seed) for n in range(10) for seed in range(3)]
-    assert level(standing(one, "learning", "retry", 1, "em")) == level(
-        standing(three, "learning", "retry", 1, "em")
-    )
+    one, three = ({str(n): [float(n < 5)] * seeds for n in range(10)} for seeds in (1, 3))
+    assert level(one) == level(three)
     nothing = level({"a": [0.0], "b": [0.0]})
     assert nothing.value == nothing.low == 0.0
     assert nothing.high > 0.5  # two questions show little
@@ -59,29 +46,22 @@ def given(official, endpoint):
     return ["--data", str(official), "--embedder", "hashing", "--model", "tiny", "--base-url", endpoint[0]]
 
 
-def test_the_command_runs_reports_and_writes_the_page(given, tmp_path):
-    options = ["--holdout", "0.5", "--trials", "2", "--seeds", "0,1", "--judges", "oracle,self"]
-    places = ["--out", str(tmp_path / "run"), "--page", str(tmp_path / "page")]
-    result = CliRunner().invoke(hotpotqa, [*given, *options, *places, "--json"])
-    assert result.exit_code == 0, result.output
-    oracle, judged_by_itself = json.loads(result.stdout)["runs"]
-    assert (oracle["judged_by"], judged_by_itself["judged_by"]) == ("oracle", "self")
-    assert set(oracle["learning"]) == {"retry", "own", "selective", "irrelevant"}
-    assert [point["trial"] for point in oracle["learning"]["own"]] == [1, 2]
-    assert oracle["held-out"]["retry"][0]["questions"] in {2, 3, 4}
-    page = (tmp_path / "page" / "hotpotqa.md").read_text(encoding="utf-8")
-    assert page.index("Judged by oracle") < page.index("Judged by self")
-    assert page.count("No lesson was recalled for any held-out question, which is no memory: own") == 2
-    assert str(tmp_path) not in page
-    rows = (tmp_path / "run" / "oracle" / "outcomes.jsonl").read_text(encoding="utf-8").splitlines()
-    tried = [json.loads(row) for row in rows]
-    assert {row["split"] for row in tried} == {"learning", "held-out"}
-    for seed in (0, 1):
-        split = {
-            name: {r["question"] for r in tried if (r["split"], r["seed"]) == (name, seed)}
-            for name in ("learning", "held-out")
-        }
-        assert not split["learning"] & split["held-out"]
+@pytest.mark.parametrize("judge", ["oracle", "self"])
+def test_the_command_runs_and_reports(given, tmp_path, judge):
+    options = [*given, "--holdout", "0.5", "--trials", "2", "--seeds", "0,1", "--judge", judge]
+    done = CliRunner().invoke(hotpotqa, [*options, "--out", str(tmp_path / "run"), "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    arms = {"retry", "own", "selective", "irrelevant"}
+    assert set(found["by_judge"]) == {"oracle", judge}
+    assert set(found["by_judge"]["oracle"]) == set(found["f1"]["held-out"]) == arms
+    assert [len(found["f1"]["learning"][arm]) for arm in arms] == [2] * 4
+    assert (found["learning_tasks"], found["held_out_tasks"]) == (2, 2)
+    assert Path(found["report"]).is_file()
+    text = CliRunner().invoke(hotpotqa, [*options, "--out", str(tmp_path / "run"), "--resume"]).stdout
+    assert ("Passed by their own judge" in text) is (judge == "self")
+    assert "2 questions held out" in text
+    assert text.count("| EM | 0/4 = 0% (0% to ") == len(arms) * 2
 
 
 def test_a_run_with_a_model_keeps_gold_from_it(questions, tmp_path):
@@ -90,17 +70,14 @@ def test_a_run_with_a_model_keeps_gold_from_it(questions, tmp_path):
         assert "1961" not in text or "Odile Marchetti (born" in text, "the answer came from no page"
         return "Thought: t\nAction: Finish[Tamsin]" if "Search" in text else "Look for the year of birth."
 
-    setting = Setting(
-        tuple(questions[:1]),
-        Plan(("own",), trials=2, workers=1),
-        tmp_path,
-        HashingEmbedder(),
-        agent="react",
-        model=ScriptedModel(reply),
-    )
-    finished = anyio.run(run, setting)
-    assert [row.answer for row in finished.outcomes] == ["Tamsin", "Tamsin"]
-    assert finished.outcomes[1].recalled == 1
+    rows = played(questions[:1], tmp_path, Plan(("own",), trials=2, workers=1), ScriptedModel(reply))
+    assert [row.trial.attempt.output for row in rows] == ["Tamsin", "Tamsin"]
+    assert len(rows[1].trial.recall.offered) == 1
+
+
+def played(questions, out, plan, model):
+    setting = Setting(plan, out, HashingEmbedder(), questions=tuple(questions), model=model)
+    return anyio.run(lambda: run(setting, say=str)).rows
 
 
 @pytest.mark.parametrize(
@@ -110,7 +87,7 @@ def test_a_run_with_a_model_keeps_gold_from_it(questions, tmp_path):
         (["--data", "nowhere.json", "--model", "m"], "nowhere.json can't be read"),
         (["--base-url", "http://127.0.0.1:9"], "--base-url goes with --model"),
         (["--arms", "nonsense"], "unknown arm"),
-        (["--judges", "gold"], "a judge is oracle or self"),
+        (["--judge", "gold"], "'gold' is not one of"),
         (["--seeds", "one"], "no list of whole numbers"),
     ],
 )
@@ -127,12 +104,3 @@ def test_a_run_is_not_overwritten(given, tmp_path):
     assert isinstance(again.exception, ConfigurationError)
     resumed = CliRunner().invoke(hotpotqa, [*options, "--resume"])
     assert resumed.exit_code == 0, resumed.output
-
-
-def test_an_index_of_all_paragraphs_is_searched(questions, tmp_path):
-    model = ScriptedModel(["Thought: t\nAction: Search[zinc]", "Thought: t\nAction: Finish[x]"] * 4)
-    plan = Plan(("retry",), trials=1, workers=1)
-    setting = Setting(tuple(questions), plan, Path(tmp_path), HashingEmbedder(), model, pages="bm25")
-    finished = anyio.run(run, setting)
-    assert len(finished.outcomes) == 4
-    assert not any(row.error for row in finished.outcomes)

@@ -5,9 +5,8 @@ import pytest
 from benchmarks.humaneval.agent import CodeAgent, prompt_text
 from benchmarks.humaneval.checking import OwnTestRunner
 from benchmarks.humaneval.evaluator import ModelTests, OracleEvaluator, OwnTestsEvaluator, docstring_source
-from benchmarks.humaneval.experiment import Setting, at_the_end, confusion, run, task_of
+from benchmarks.humaneval.experiment import Setting, confusion, run, task_of
 from benchmarks.humaneval.problems import load_problems
-from benchmarks.humaneval.report import run_table
 from benchmarks.humaneval.scoring import HiddenTests
 from jeeves_reflexion import Attempt, ConfigurationError, ScriptedModel, Session
 from jeeves_reflexion.experiments import Plan
@@ -174,14 +173,6 @@ async def test_only_arms_with_memory_see_the_attempt_before(tmp_path, tiny):
     )
     shown = "\n".join(message.content for message in rewriting.messages)
     assert shown.count("return n + 2") == 1, "its last attempt is shown once"
-
-
-async def test_seeds_are_samples_of_a_problem(tmp_path, tiny):
-    plan = Plan(("react",), 1, (0, 1), 2, 5, judged_by="self")
-    model = scripted(first=RIGHT)
-    done = await run(setting(tmp_path, load_problems(tiny)[:1], model=model, plan=plan), say=str)
-    assert at_the_end(done, "react") == {"Tiny/double": [True, True]}
-    assert "| react | 2 | 100.0% | 100.0% |" in run_table(done)
 
 
 async def test_a_run_without_a_problem_is_refused(tmp_path):

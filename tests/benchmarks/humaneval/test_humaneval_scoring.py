@@ -94,39 +94,27 @@ async def test_a_verdict_cant_be_forged(tiny, solution):
 
 
 async def test_modules_of_tests_are_not_the_solutions(write):
-    record = {
-        "task_id": 3,
-        "text": "Write a function to find half of a number.",
-        "test_list": ["assert math.isclose(half(3), 1.5)", "assert half(Fraction(1)) == 0.5"],
-    }
-    [problem] = load_problems(write("mbpp.jsonl", record))
-    honest = "import math\nfrom fractions import Fraction\ndef half(n):\n    return float(n / 2)\n"
-    forged = "import math\nfrom fractions import Fraction\ndef half(n):\n    return 7\nmath.isclose = lambda *a: True\n"
+    test = "import math\ndef check(candidate):\n    assert math.isclose(candidate(3), 1.5)"
+    record = {"task_id": "Tiny/half", "prompt": "def half(n):\n", "entry_point": "half", "test": test}
+    [problem] = load_problems(write("half.jsonl", record))
+    honest = "def half(n):\n    return n / 2\n"
+    forged = "import math\ndef half(n):\n    return 7\nmath.isclose = lambda *a: True\n"
     hidden = HiddenTests(seconds=2)
     assert [(await hidden.verdict(problem, one)).passed for one in (honest, forged)] == [True, False]
 
 
-async def test_tests_may_use_what_the_solution_made(write):
-    """Objects of the solution's classes stay with it; the tests reach their attributes and methods."""
+async def test_tests_may_call_what_stands_before_the_function(write):
     record = {
-        "task_id": 4,
-        "text": "Write a function to sum the values of a tree.",
-        "test_setup_code": "root = Node(1)\nroot.left = Node(2)\nroot.right = Node(3)",
-        "test_list": [
-            "assert total(root) == 6", "assert list(walk(root)) == [2, 1, 3]", "assert root.left.value == 2",
-            "assert total(None) == 0 and not total(None)", "assert len(walk_all(root)) == 3 and walk_all(root)[0] == 2",
-        ],
-    }  # fmt: skip
-    [problem] = load_problems(write("mbpp.jsonl", record))
-    solution = (
-        "from collections import deque\nclass Node:\n    left = right = None\n"
-        "    def __init__(self, value): self.value = value\n"
-        "def walk(node):\n    if node:\n        yield from walk(node.left)\n        yield node.value\n"
-        "        yield from walk(node.right)\n"
-        "def walk_all(node): return deque(walk(node))\ndef total(node): return sum(walk(node))\n"
-    )
-    verdict = await HiddenTests(seconds=3).verdict(problem, solution)
-    assert (verdict.status, verdict.reason) == ("passed", "")
+        "task_id": "Tiny/undo",
+        "prompt": 'def turn(text):\n    return text[::-1]\n\n\ndef undo(text):\n    """Undo turn."""\n',
+        "entry_point": "undo",
+        "test": "def check(candidate):\n    assert candidate(turn('abc')) == 'abc'",
+    }
+    [problem] = load_problems(write("undo.jsonl", record))
+    solution = "    return turn(text)\n"
+    assert (await HiddenTests(seconds=2).verdict(problem, solution)).passed
+    own = model_tests("assert undo(turn('abc')) == 'abc'", problem.prompt, "undo")
+    assert (await OwnTestRunner().check(problem.prompt + solution, "undo", own)).passed
 
 
 PLAIN = st.recursive(
@@ -141,7 +129,7 @@ PLAIN = st.recursive(
 
 @given(PLAIN)
 def test_what_crosses_is_what_was_sent(value):
-    crossed = harness.decoded(json.loads(json.dumps(harness.encoded(value, repr))), repr)
+    crossed = harness.decoded(json.loads(json.dumps(harness.encoded(value))))
     assert (type(crossed), crossed) == (type(value), value)
 
 
@@ -178,7 +166,7 @@ def test_estimates_are_means_over_problems():
 
     tried = by_problem([*of("a", True, False), *of("b", True, True, True)])
     assert tried == {"a": [True, False], "b": [True, True, True]}
-    assert estimates(tried) == [(1, 0.75, 0.75), (2, 1.0, 0.5)]
+    assert estimates(tried) == [0.75, 1.0]
     assert estimates({}) == []
 
 
@@ -224,25 +212,3 @@ async def test_a_program_that_cant_be_loaded_fails(tiny, program, said):
     assert re.search(said, checked.problem)
     assert not checked.passed
     assert checked.tested
-
-
-async def test_mbpp_is_scored_by_its_asserts(write):
-    record = {
-        "task_id": 2,
-        "text": "Write a function to find the shared elements of two lists.",
-        "code": "def similar(a, b): ...",
-        "test_list": ["assert set(similar((3, 4), (4, 5))) == {four}"],
-        "test_setup_code": "four = 4",
-        "challenge_test_list": ["assert similar((1,), (2,)) == ()"],
-    }
-    data = write("mbpp.jsonl", record)
-    whole = "import itertools\n\ndef similar(one, two):\n    return tuple(set(one) & set(two))\n"
-    body = "    return [x for x in arg_1 if x in arg_2]\n"
-    [problem], [harder] = load_problems(data), load_problems(data, challenge=True)
-    hidden = HiddenTests(seconds=2)
-    assert [(await hidden.verdict(problem, one)).passed for one in (whole, body, "    pass")] == [
-        True,
-        True,
-        False,
-    ]
-    assert [(await hidden.verdict(harder, one)).passed for one in (whole, body)] == [True, False]

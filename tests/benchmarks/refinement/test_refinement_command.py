@@ -22,13 +22,13 @@ def test_a_tiny_measurement_writes_its_page_and_its_figures(tmp_path):
     page = (tmp_path / "refinement.md").read_text()
     assert page in done.stdout
     assert "$" not in page
-    assert "jeeves-reflexion bench refinement --tasks 3 --seeds 0 --max-iterations 3 --grid 0,0.3/0.1" in page
+    assert "jeeves-reflexion bench refinement --tasks 3 --seeds 0 --grid 0,0.3/0.1" in page
     found = json.loads((tmp_path / "refinement.json").read_text())
-    cells = found["grids"]["each_criterion_vetoes"]["cells"]
+    cells = found["cells"]
     assert [(cell["judge"], cell["reviser"]) for cell in cells] == [(0.0, 0.1), (0.3, 0.1)]
     assert all(cell["figures"][bound.figure]["n"] >= 3 for cell in cells for bound in BOUNDS)
     assert set(found["versions"]) == {"jeeves-reflexion", "machine"}
-    assert "grid, each criterion vetoes: 2 of 2" in done.stderr
+    assert "jobs: 19 of 19" in done.stderr
 
 
 def test_the_figures_are_the_same_in_two_processes(tmp_path):

@@ -39,19 +39,14 @@ def test_every_line_of_the_faiss_store_is_measured(tmp_path: Path) -> None:
     figures = _run(tmp_path, "--store", "folder")
     found = {str(line["what"]): line for line in figures["lines"]}
     assert list(found) == [
-        "search 300, whole call",
+        "search 300",
         "search 300, recall@5",
         "durable single add, 300 rows there",
         "32 concurrent writers",
         "load 6,000",
-        "search 6,000, whole call",
+        "search 6,000",
         "search 6,000, recall@5",
-        *(
-            f"search 6,000, filter {share} on a key that is {key}{what}"
-            for key in ("declared", "undeclared")
-            for share in ("1%", "10%")
-            for what in ("", ", recall@5")
-        ),
+        *(f"search 6,000, filter {share}{what}" for share in ("1%", "10%") for what in ("", ", recall@5")),
         "open 6,000 with a snapshot, first search answered",
         "memory per lesson at 6,000, beyond its raw vector",
         "delete one of 6,000, searches going on",
@@ -59,8 +54,6 @@ def test_every_line_of_the_faiss_store_is_measured(tmp_path: Path) -> None:
     for what, line in found.items():
         if what.endswith("recall@5"):
             assert line["met"], what
-    assert len(figures["event_loop"]) == 12
-    assert "PostgreSQL" in figures["left_out"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pgvector") is None, reason="pgvector is not installed")

@@ -1,9 +1,6 @@
 """The clocks measure what they say."""
 
-import time
-
 import anyio
-import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +12,6 @@ from benchmarks.timing import (
     in_turn,
     median,
     ratios,
-    stalls,
-    stalls_of,
-    waiting,
 )
 
 SECONDS = st.floats(0, 10)
@@ -99,44 +93,3 @@ async def test_calls_together_overlap_and_each_is_made_once(anyio_backend: str) 
     assert most == 4
     assert len(taken) == 12
     assert sum(taken) >= 0.006
-
-
-@pytest.mark.usefixtures("cheap_collections")
-@pytest.mark.anyio
-async def test_a_blocked_loop_is_seen_and_a_waiting_one_is_not(anyio_backend: str) -> None:
-    async def blocking(number: int) -> None:
-        time.sleep(0.05)  # noqa: ASYNC251 - the very thing to be found
-        await anyio.lowlevel.checkpoint()
-
-    async def polite(number: int) -> None:
-        await anyio.sleep(0.005)
-
-    blocked = await stalls("blocking", blocking, windows=2, seconds=0.2)
-    assert blocked.over_idle > 0.02
-    assert blocked.longest >= 0.045
-    quiet = await stalls("polite", polite, windows=2, seconds=0.2)
-    assert quiet.over_idle < blocked.over_idle
-
-
-@pytest.mark.anyio
-async def test_one_piece_of_work_is_done_once_and_its_stall_seen(anyio_backend: str) -> None:
-    async def work() -> str:
-        time.sleep(0.05)  # noqa: ASYNC251
-        return "done"
-
-    result, stall = await stalls_of("once", work, seconds=0.02)
-    assert result == "done"
-    assert stall.busy > 0.02
-
-
-def test_a_long_stall_counts_by_its_length_not_as_one_late_tick() -> None:
-    # One second in three: a third of what falls due at random falls into it.
-    assert waiting([1.0] + [0.0] * 2000) == pytest.approx(0.97, abs=0.02)
-    assert waiting([0.0] * 100) == 0.0
-    assert waiting([]) == 0.0
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=50))
-def test_no_one_waits_longer_than_the_longest_stall(late: list[float]) -> None:
-    assert 0.0 <= waiting(late, 0.5) <= waiting(late, 0.99) <= max(late) + 1e-9

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.timing import Here
 from benchmarks.vectorstores.search import bare_product, exact_search, searching, settle
-from benchmarks.vectorstores.vectors import clustered, no_embedder
-from vectorstores import InMemoryVectorStore, SearchHit
+from benchmarks.vectorstores.vectors import clustered, open_at
+from vectorstores import SearchHit
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ async def test_patience_ends(anyio_backend: str) -> None:
 
 async def test_what_was_found_is_kept_by_query(anyio_backend: str) -> None:
     corpus = clustered(40, 3, dim=8)
-    async with InMemoryVectorStore(namespace="n", embedder=no_embedder(8)) as store:
+    async with open_at("memory://", 8) as store:
         await store.add([corpus.chunk(place) for place in range(40)])
         call, found = searching(store, corpus)
         for number in (0, 1, 2, 4):

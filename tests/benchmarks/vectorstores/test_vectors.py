@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.vectorstores.vectors import (
-    DECLARED,
+    KEY,
     SHARES,
-    UNDECLARED,
     clustered,
     exact,
     identity,
@@ -34,15 +33,13 @@ def test_neighbours_are_near_and_strangers_far() -> None:
 
 def test_as_many_rows_have_a_value_as_it_says() -> None:
     corpus = clustered(20_000, 1, dim=4)
-    for key in (DECLARED, UNDECLARED):
-        for value, share in SHARES.items():
-            assert (corpus.labels[key] == value).mean() == pytest.approx(share, rel=0.3)
-    assert (corpus.labels[DECLARED] != corpus.labels[UNDECLARED]).any()
+    for value, share in SHARES.items():
+        assert (corpus.labels == value).mean() == pytest.approx(share, rel=0.3)
 
 
 def test_exact_answers_are_those_of_a_full_sort() -> None:
     corpus = clustered(300, 20, dim=8)
-    admitted = corpus.labels[DECLARED] == "some"
+    admitted = corpus.labels == "some"
     for mask in (None, admitted):
         for query, found in zip(corpus.queries, exact(corpus, mask), strict=True):
             scores = corpus.vectors @ query
@@ -69,5 +66,6 @@ def test_a_part_keeps_the_rows_and_their_labels() -> None:
     chunk, same = part.chunk(39), corpus.chunk(39)
     assert chunk == same
     assert chunk.vector is not None
-    assert chunk.metadata[DECLARED] == corpus.labels[DECLARED][39]
-    assert [len(batch) for batch in corpus.batches(10, 100, 40)] == [40, 40, 10]
+    assert chunk.metadata[KEY] == corpus.labels[39]
+    assert np.array_equal(corpus.chunk(139).vector, chunk.vector)
+    assert corpus.chunk(139).id != chunk.id

@@ -223,8 +223,8 @@ def test_reading_needs_no_embedder(cli, fill, monkeypatch):
     def refuse(*_: object) -> None:
         raise AssertionError("an embedder was made")
 
-    monkeypatch.setattr("jeeves_reflexion.cli.connections.HashingEmbedder", refuse)
-    monkeypatch.setattr("jeeves_reflexion.cli.connections.default_embedder", refuse)
+    monkeypatch.setattr("jeeves_reflexion.cli.stores.HashingEmbedder", refuse)
+    monkeypatch.setattr("jeeves_reflexion.cli.stores.default_embedder", refuse)
     for arguments in (
         ["list"],
         ["show", ids[0]],

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from jeeves_reflexion import LessonSettings
-from jeeves_reflexion.cli.connections import open_or_make
+from jeeves_reflexion.cli.stores import open_or_make
 from jeeves_reflexion.lessons.credit.verdicts import RECALLS
 from vectorstores import FaissVectorStore, HashingEmbedder
 

@@ -125,20 +125,6 @@ def test_what_is_no_list_of_criteria_is_refused(criteria, problem):
         ({"threshold": "high"}, "threshold"),
         ({"evaluator": "magic"}, "one of llm, regex, function, compare"),
         ({"evaluator_config": []}, "must be a dict"),
-        ({"evaluator_config": {"patern": "x"}}, "has patern; known for the kind llm are: none"),
-        ({"evaluator": "regex", "evaluator_config": {"pattern": "("}}, "'a': the pattern .* is no regular"),
-        ({"evaluator": "regex", "evaluator_config": {"patern": "x"}}, "needs 'pattern'"),
-        (
-            {"evaluator": "regex", "evaluator_config": {"pattern": "x", "flag": "I"}},
-            "has flag; known for",
-        ),
-        ({"evaluator": "function", "evaluator_config": {"function": 7}}, "must be a callable"),
-        ({"evaluator": "function", "evaluator_config": {"function": int, "timeout": 0}}, "timeout"),
-        ({"evaluator": "compare", "evaluator_config": {"against": "best"}}, "against must be one of"),
-        (
-            {"evaluator": "compare", "evaluator_config": {"with": 2}},
-            "are: against",
-        ),
     ],
 )
 def test_e06_what_cannot_be_a_criterion_is_refused_and_named(arguments, problem):

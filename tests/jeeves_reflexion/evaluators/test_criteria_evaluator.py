@@ -426,8 +426,21 @@ async def test_criteria_are_copied():
         ({"panel": 0}, "panel"),
         ({"panel": 1.5}, "panel"),
         ({"external": 7}, "must be a callable"),
-        ({"criteria": [QualityCriterion("a", evaluator="regex")]}, "'a': evaluator_config needs 'pattern'"),
-        ({"criteria": [QualityCriterion("a", evaluator="function")]}, "needs 'function'"),
+        *(
+            ({"criteria": [QualityCriterion("a", evaluator=kind, evaluator_config=config)]}, f"'a': .*{said}")
+            for kind, config, said in [
+                ("llm", {"patern": "x"}, "kind llm: .*'patern'"),
+                ("regex", {}, "'pattern'"),
+                ("regex", {"pattern": "("}, "no regular"),
+                ("regex", {"patern": "x"}, "'pattern'"),
+                ("regex", {"pattern": "x", "flag": "I"}, "'flag'"),
+                ("function", {}, "'function'"),
+                ("function", {"function": 7}, "must be a callable"),
+                ("function", {"function": int, "timeout": 0}, "timeout"),
+                ("compare", {"against": "best"}, "against must be one of"),
+                ("compare", {"with": 2}, "'with'"),
+            ]
+        ),
         (
             {"criteria": [function("external validator", syntax)], "external": syntax},
             "can't be called 'external validator'",

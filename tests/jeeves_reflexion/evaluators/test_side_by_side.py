@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from jeeves_reflexion import BudgetExceededError
-from jeeves_reflexion.evaluators.panel import side_by_side
+from jeeves_reflexion.callables import side_by_side
 
 pytestmark = pytest.mark.anyio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 def call(value, *, after=0.0):
     async def answer():
         await anyio.sleep(after)
-        if isinstance(value, Exception):
+        if isinstance(value, BaseException):
             raise value
         return value
 
@@ -26,9 +26,9 @@ async def test_results_keep_their_order():
     assert await side_by_side([]) == []
 
 
-async def test_an_error_cancels_the_others_and_comes_out_as_itself():
-    error = OSError("gone")
-    with anyio.fail_after(5), pytest.raises(OSError) as caught:  # noqa: PT011 - compared below
+@pytest.mark.parametrize("error", [OSError("gone"), SystemExit(3)])
+async def test_an_error_cancels_the_others_and_comes_out_as_itself(error):
+    with anyio.fail_after(5), pytest.raises(type(error)) as caught:
         await side_by_side([call(1, after=60), call(error)])
     assert caught.value is error
 

@@ -38,7 +38,7 @@ from jeeves_reflexion.experiments import (
     split,
 )
 from jeeves_reflexion.experiments.arms import last_attempt
-from jeeves_reflexion.experiments.journal import plain, rebuilt
+from jeeves_reflexion.experiments.journal import rebuilt, trial_json
 from jeeves_reflexion.models import Prices
 from jeeves_reflexion.types import Lesson, Recall, RecalledLesson, Usage
 
@@ -383,7 +383,7 @@ def test_a_trial_comes_back_whole():
         usage={"agent": Usage(1, 2, 3, 0.5)},
         problems=("p",),
     )
-    data = json.loads(json.dumps(plain(trial)))
+    data = json.loads(json.dumps(trial_json(trial)))
     again = rebuilt(Trial, data)
     assert again == trial
     assert again.recall.texts == ("Look.",)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion import ConfigurationError, Lesson, Provenance, Task
-from jeeves_reflexion.lessons.retrieval import Candidate, Picking, Ranked, pick
+from jeeves_reflexion.lessons.retrieval import Candidate, pick
+from jeeves_reflexion.lessons.settings import Picking
 from jeeves_reflexion.types import Lift
 
 TASK = Task("clean a mug", kind="clean", tools=("sink", "Search"))
@@ -134,20 +135,6 @@ def test_of_equally_near_lessons_those_of_the_task_itself_come_first():
     assert names(picked([found("twin", 0.9), own], k=1)[0]) == ["own"]
 
 
-def test_earlier_names_of_strategies_still_work_and_say_what_happens():
-    for name in ("hybrid", "structured_reflections", "seed002"):
-        with pytest.warns(DeprecationWarning, match="nearest is used in its place"):
-            assert Picking(strategy=name) == Picking()
-
-
-def test_a_strategy_may_be_any_callable():
-    def backwards(task, candidates):
-        return [Ranked(each, -n, "as I like") for n, each in enumerate(reversed(candidates))]
-
-    offered, _ = picked([found("a"), found("b")], strategy=backwards)
-    assert [(item.lesson.id, item.reason) for item in offered] == [("b", "as I like"), ("a", "as I like")]
-
-
 @given(
     st.lists(
         st.builds(
@@ -176,7 +163,6 @@ def test_every_candidate_is_offered_or_left_out_with_a_reason(candidates, k, max
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"strategy": "best"},
         {"utility_weight": -1.0},
         {"max_likeness": 0.0},
         {"max_tokens": 0},

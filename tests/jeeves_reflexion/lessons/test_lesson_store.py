@@ -19,7 +19,7 @@ from jeeves_reflexion import (
     VectorLessonStore,
     open_lessons,
 )
-from jeeves_reflexion.lessons.retrieval import Picking
+from jeeves_reflexion.lessons.settings import Picking
 from vectorstores import (
     Chunk,
     EmbedderMismatchError,
@@ -142,11 +142,11 @@ async def test_below_the_floor_nothing_is_recalled(make):
 
 async def test_the_token_budget_withholds_and_says_why(make):
     async with make(picking=Picking(max_tokens=10)) as lessons:
-        await lessons.record(CLEAN, Reflection("word " * 20), provenance=SOURCE)
-        await lessons.record(CLEAN, Reflection("Wash it first."), provenance=SOURCE)
-        recall = await lessons.recall(CLEAN, k=5)
+        for text in ("word " * 20, "words " * 20, "Wash it first."):
+            await lessons.record(CLEAN, Reflection(text), provenance=SOURCE)
+        recall = await lessons.recall(CLEAN, k=1)
         assert recall.texts == ("Wash it first.",)
-        assert [item.reason for item in recall.left_out] == ["no room left in the token budget"]
+        assert [item.reason for item in recall.left_out] == ["no room left in the token budget"] * 2
 
 
 async def test_what_a_run_wrote_itself_is_left_out_where_asked_for(make):

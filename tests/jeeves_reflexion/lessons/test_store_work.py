@@ -22,8 +22,7 @@ from jeeves_reflexion import (
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict, counting_of, entry_of
-from jeeves_reflexion.lessons.retrieval import Picking
-from jeeves_reflexion.lessons.settings import Credit
+from jeeves_reflexion.lessons.settings import Credit, Picking
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
 from vectorstores.base import RecordWrite
 from vectorstores.store import Store
@@ -90,7 +89,7 @@ async def test_a_recall_is_one_search_and_its_outcome_one_write(store, calls, si
         calls.clear()
         recall = await lessons.recall(task(3), k=5, run_id="run", attempt=attempt)
         assert names(calls) == {"search": 1}
-        assert next(named["k"] for name, named in calls if name == "search") == 20
+        assert next(named["k"] for name, named in calls if name == "search") == 6
         assert len(recall.offered) == 5
     calls.clear()
     await lessons.outcome(recall.id, Evaluation(1.0))

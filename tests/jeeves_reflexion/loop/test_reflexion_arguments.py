@@ -38,8 +38,8 @@ def reflected(task, trials) -> str:
 @table(
     ("name", "value"),
     [
-        *[("max_attempts", value) for value in (0, -1, 1.5, True, "3", None)],
-        *[("top_k_lessons", value) for value in (0, -1, 2.5, False, None)],
+        *[("max_attempts", value) for value in (0, -1, 1.5, True, "3")],
+        *[("top_k_lessons", value) for value in (0, -1, 2.5, False)],
         *[("threshold", value) for value in (-0.1, 1.1, math.nan, "high", None, True)],
         *[("lessons_block_name", value) for value in ("", "  ", None, 7)],
         *[("evaluator_prompt", value) for value in ("", "  ", Path("no such file"))],
@@ -82,11 +82,10 @@ def test_a_store_and_a_memory_are_one_too_many(tmp_path):
         Reflexion(model=model(), lesson_store=store, memory=FileMemory(tmp_path))
 
 
-@table("name", ["unscorable_limit", "lesson_characters"])
 @table("value", [0, True, 1.5])
-def test_options_out_of_range_are_named(name, value):
-    with pytest.raises(ValueError, match=name):
-        LoopOptions(**{name: value})
+def test_options_out_of_range_are_named(value):
+    with pytest.raises(ValueError, match="lesson_characters"):
+        LoopOptions(lesson_characters=value)
 
 
 def test_a_model_alone_makes_agent_judge_and_reflector():

@@ -9,10 +9,10 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loop_parts import BLOCK, Ear, Grader, Player, Writer
+from loop_parts import Ear, Grader, Player, Writer
 from tables import table
 
-from jeeves_reflexion import Attempt, LoopOptions, MissingDependencyError, Reflexion, VectorLessonStore
+from jeeves_reflexion import Attempt, MissingDependencyError, Reflexion, VectorLessonStore
 from jeeves_reflexion.errors import described, programming_error
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
@@ -77,10 +77,9 @@ async def test_a_programming_error_in_the_first_attempt_ends_the_run_as_itself(p
 
 
 @table("part", ["agent", "evaluator", "reflector"])
-@table(("options", "turn"), [(LoopOptions(raise_programming_errors=False), 1), (None, 2)])
-async def test_asked_for_or_later_it_is_a_failed_attempt_that_teaches_nothing(part, options, turn):
-    lessons, ear = store(), Ear()
-    reflexion = loop(raising(BUGS[0], part, turn), lesson_store=lessons, options=options)
+async def test_later_it_is_a_failed_attempt_that_teaches_nothing(part):
+    lessons, ear, turn = store(), Ear(), 2
+    reflexion = loop(raising(BUGS[0], part, turn), lesson_store=lessons)
     result = await reflexion.run("find the key", session=reflexion.session(listener=ear))
     assert result.stop_reason in ("max_attempts", "unscorable")
     assert result.problems == (f"the {part} failed: TypeError: 'NoneType' object is not callable",)
@@ -171,9 +170,3 @@ def test_a_script_without_logging_shows_an_exception_once():
     ended = script("raise OSError('no route to host')")
     assert ended.stdout == "'' max_attempts\n"
     assert ended.stderr.count("the agent failed: OSError: no route to host") == 1
-
-
-async def test_without_a_store_no_lesson_of_a_bug_is_in_the_block_either():
-    reflexion = loop(raising(BUGS[2], "agent"), options=LoopOptions(raise_programming_errors=False))
-    await reflexion.run("find the key")
-    assert await reflexion.memory.read(BLOCK) == ""

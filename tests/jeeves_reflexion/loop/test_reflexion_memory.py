@@ -22,7 +22,7 @@ from jeeves_reflexion import (
     TransientMemory,
     VectorLessonStore,
 )
-from jeeves_reflexion.lessons.retrieval import Picking
+from jeeves_reflexion.lessons.settings import Picking
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio

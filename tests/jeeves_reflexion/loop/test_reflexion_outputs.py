@@ -21,7 +21,7 @@ from jeeves_reflexion import (
     Task,
     as_evaluator,
 )
-from jeeves_reflexion.experiments.journal import plain, rebuilt
+from jeeves_reflexion.experiments.journal import rebuilt, trial_json
 from jeeves_reflexion.types import Trial
 
 
@@ -104,7 +104,7 @@ async def test_a_revised_output_is_a_text_and_the_first_draft_keeps_its_object()
 
 async def test_a_log_keeps_the_text_alone_and_is_read_back():
     result = await Reflexion(lambda prompt: Point(1, 2.5), evaluator=lambda o: 1.0, reflector=lesson).run("x")
-    kept = plain(result.trials[0])
+    kept = trial_json(result.trials[0])
     assert "value" not in kept["attempt"]
     assert rebuilt(Trial, kept).attempt == dataclasses.replace(result.trials[0].attempt, value=None)
 

@@ -17,9 +17,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from jeeves_reflexion import open_lessons
+from jeeves_reflexion.cli.listener import listen, server_of, url_of
 from jeeves_reflexion.mcp import http
-from jeeves_reflexion.mcp.service import RIGHTS, LessonService
-from jeeves_reflexion.mcp.tokens import Tokens
+from jeeves_reflexion.mcp.tokens import RIGHTS, Tokens
 from vectorstores import HashingEmbedder
 
 COMMAND = "from jeeves_reflexion.cli import main; main()"
@@ -71,10 +71,10 @@ class Server:
 
 @asynccontextmanager
 async def served(lessons, **door: Any) -> AsyncIterator[Server]:
-    listening = http.listen("127.0.0.1:0")
+    listening = listen("127.0.0.1", 0)
     tokens = Tokens(lessons.store)
-    server = http.http_server(http.http_app(LessonService(lessons), tokens, http.Door(**door)))
-    url = http.url_of(listening)
+    server = server_of(http.http_app(lessons, tokens, **door))
+    url = url_of(listening) + http.PATH
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [listening])
         try:

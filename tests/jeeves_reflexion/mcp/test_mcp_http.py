@@ -1,11 +1,15 @@
 """Over HTTP: who is let in, where, for what, how often; and clients that vanish."""
 
+import re
 import socket
 
 import anyio
 import pytest
+from click.testing import CliRunner
 from mcp_clients import ADVICE, TASK, call, lessons_at, served
 
+from jeeves_reflexion.cli.listener import listen
+from jeeves_reflexion.cli.program import program
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.mcp import http
 
@@ -127,7 +131,7 @@ async def test_clients_that_vanish_in_the_middle_leave_the_server_to_others(less
                 assert (await call(client, "recall_lessons", task=TASK))["lessons"]
 
 
-def test_an_address_that_is_none_is_told():
+def test_an_address_that_is_none_is_told(tmp_path):
     for address in (
         "8765",
         "localhost",
@@ -136,14 +140,14 @@ def test_an_address_that_is_none_is_told():
         "no.such.host.invalid:1",
         f"{'ä' * 70}:1",
     ):
-        with pytest.raises(ConfigurationError, match=r"HOST:PORT|can't be listened at"):
-            http.listen(address)
-    with http.listen("0.0.0.0:0") as listening:
-        with pytest.raises(ConfigurationError, match="--allow-host"):
-            http.door_at(listening, "0.0.0.0:0", (), (), 1)
-        assert http.door_at(listening, "0.0.0.0:0", ("lessons.example",), (), 1).hosts == (
-            "0.0.0.0",
-            "lessons.example",
+        told = CliRunner().invoke(
+            program, ["serve", "mcp", "--lessons", str(tmp_path), "--create", "--http", address]
         )
-    with http.listen("127.0.0.1:0") as listening:
-        assert "ada.local" in http.door_at(listening, "Ada.local:0", (), (), 1).hosts, "as it was asked for"
+        assert told.exit_code == 3
+        assert re.search(r"HOST:PORT|can't be listened at", told.stderr)
+    with listen("0.0.0.0", 0) as listening:
+        with pytest.raises(ConfigurationError, match="--allow-host"):
+            http.hosts_at(listening, "0.0.0.0", ())
+        assert http.hosts_at(listening, "0.0.0.0", ("lessons.example",)) == ("0.0.0.0", "lessons.example")
+    with listen("127.0.0.1", 0) as listening:
+        assert "ada.local" in http.hosts_at(listening, "Ada.local", ()), "as it was asked for"

@@ -10,8 +10,8 @@ import pytest
 from mcp import Client, MCPError
 from mcp_clients import ADVICE, COMMAND, TASK, call, lessons_at, served, stdio
 
-from jeeves_reflexion import Reflection, Task
-from jeeves_reflexion.mcp.service import RIGHTS, Caller, LessonService
+from jeeves_reflexion.mcp.tokens import RIGHTS, Caller
+from jeeves_reflexion.mcp.tools import LessonTools
 
 pytestmark = pytest.mark.anyio
 
@@ -179,9 +179,9 @@ async def test_a_store_that_fails_is_told_without_its_place(tmp_path):
 
 async def test_each_proposal_of_a_lesson_adds_to_its_support(tmp_path):
     async with lessons_at(tmp_path) as lessons:
-        service, ada = LessonService(lessons), Caller("ada", ("default",), frozenset(RIGHTS))
+        tools = LessonTools(lessons, lambda: Caller("ada", ("default",), frozenset(RIGHTS)))
         for number in range(1, 13):
-            stored = await service.propose(ada, Task(TASK), Reflection(ADVICE))
+            stored = await tools.propose_lesson(TASK, ADVICE)
             assert stored.support == number
 
 

@@ -17,7 +17,16 @@ from jeeves_reflexion.errors import (
     ModelResponseError,
     ModelTimeoutError,
 )
-from jeeves_reflexion.models import Cassette, Exchange, RecordedModel, UnknownRequestError, recording_at
+from jeeves_reflexion.models import (
+    Cassette,
+    Exchange,
+    FallbackModel,
+    LimitedModel,
+    Limits,
+    RecordedModel,
+    UnknownRequestError,
+    recording_at,
+)
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.session import Spend
 from jeeves_reflexion.types import Usage
@@ -317,16 +326,22 @@ async def test_a_recording_without_a_file_cannot_be_recorded_to_and_an_empty_one
         RecordedModel(tape(tmp_path))
 
 
-async def test_closing_closes_the_real_model(tmp_path):
+async def test_closing_closes_the_models_within(tmp_path):
     class Closing(ScriptedModel):
         closed = False
 
         async def aclose(self):
             self.closed = True
 
-    inner = Closing(["fine"])
-    async with RecordedModel(tape(tmp_path), inner) as model:
-        await model.complete(said("q"))
-    assert inner.closed
+    for wrap in (
+        lambda inner: RecordedModel(tape(tmp_path), inner, mode="record"),
+        lambda inner: LimitedModel(inner, Limits()),
+        lambda inner: FallbackModel(inner, fallback=ScriptedModel([])),
+        lambda inner: FallbackModel(Closing(["fine"]), fallback=inner),
+    ):
+        inner = Closing(["fine"])
+        async with wrap(inner) as model:
+            assert (await model.complete(said("q"))).text == "fine"
+        assert inner.closed
     async with RecordedModel(tape(tmp_path)) as offline:
         assert offline.name == "scripted"

@@ -390,7 +390,7 @@ class Watcher:
         self.decisions = decisions
         self.told = []
 
-    async def on_draft(self, draft, number):
+    async def on_generation(self, draft, number):
         self.told.append(("draft", draft, number))
 
     async def on_judged(self, draft):
@@ -402,7 +402,7 @@ class Watcher:
             raise decision
         return decision
 
-    async def on_revised(self, old, new, number):
+    async def on_revision(self, old, new, number):
         self.told.append(("revised", old, new, number))
 
 

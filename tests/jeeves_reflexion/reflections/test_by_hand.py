@@ -153,16 +153,11 @@ def test_a_why_is_classified_where_it_is_plain():
         assert cause_of(written.fields["why"]) == cause
 
 
-async def test_the_class_of_a_cause_is_asked_for_once_more_and_no_reflection_is_lost_for_it():
+async def test_a_reflection_whose_cause_has_no_class_is_kept_without_one():
     lacking = {**FAILED_FIELDS, "why": "it guessed"}
-    model = ScriptedModel([reply(lacking, cause=""), reply(lacking, cause="knowledge")])
-    made = await StructuredReflector(model)(TASK, [trial()])
-    assert made.fields["why"] == f"{CAUSES['knowledge']}: it guessed"
-    assert "root cause (cause) is missing" in model.calls[1].messages[-1].content
-    for second in (reply(lacking, cause="the weather"), "I can't."):
-        kept = await StructuredReflector(ScriptedModel([reply(lacking, cause=""), second]))(TASK, [trial()])
-        assert (kept.fields["why"], cause_of(kept.fields["why"])) == ("it guessed", "unclassified")
-        assert kept.usage.calls == 2
+    for cause, why in (("the weather", "it guessed"), ("knowledge", f"{CAUSES['knowledge']}: it guessed")):
+        made = await StructuredReflector(ScriptedModel([reply(lacking, cause=cause)]))(TASK, [trial()])
+        assert made.fields["why"] == why
 
 
 async def test_a_file_by_hand_is_recalled_for_its_task_and_for_what_it_names(journal):

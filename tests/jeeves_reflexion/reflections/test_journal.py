@@ -291,7 +291,7 @@ async def test_a_place_that_can_not_be_used_is_an_error_of_the_store(tmp_path):
 async def test_a_busy_lock_is_an_error_that_says_so(journal, monkeypatch):
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     with (
-        files.locked(journal.folder / "researcher-agent"),
+        files._locked(journal.folder / "researcher-agent"),
         pytest.raises(LessonStoreError, match="another writer"),
     ):
         await write(journal)

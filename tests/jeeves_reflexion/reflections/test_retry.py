@@ -360,9 +360,3 @@ async def test_x05_without_the_preset_a_form_that_is_begun_is_asked_for_whole(pl
     assert [problem is None for problem in problems] == [True, False]
     assert "'What went wrong?' (what_went_wrong) is missing" in problems[1]
     assert result.trials[0].reflection.fields == FAILED_FIELDS
-
-
-def test_the_older_name_of_the_preset_still_works():
-    model = ScriptedModel([])
-    with pytest.warns(DeprecationWarning, match="structured_reflections"):
-        assert Reflexion(model=model, preset="seed002").preset.name == "structured_reflections"

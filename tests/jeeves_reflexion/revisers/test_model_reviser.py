@@ -305,7 +305,7 @@ async def test_an_empty_reply_is_asked_for_once_more(strategy):
     revision, model = await revised([" \n", "new"], strategy)
     assert (revision.output, revision.problems) == ("new", ())
     assert [message.role for message in model.calls[1].messages] == ["system", "user"]
-    assert model.calls[1].messages[1].content.endswith("Your answer was empty. Answer with the whole text.")
+    assert model.calls[1].messages[1].content.endswith("it is empty. Answer with the whole text.")
 
 
 async def test_after_a_second_empty_reply_the_old_text_stays():

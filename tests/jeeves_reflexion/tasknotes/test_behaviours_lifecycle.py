@@ -60,9 +60,9 @@ async def test_50_to_53_a_reflection_is_stored_counted_and_announced(any_store, 
 async def test_54_55_without_a_config_or_a_store_nothing_happens(heard):
     store = InMemoryReflectionStore()
     reflector = TaskReflector(store)
-    assert await reflector.reflect(TASK, "out", config=None, session=Session(listener=heard)) == (None, "")
+    assert await reflector.reflect(TASK, "out", config=None, session=Session(listener=heard)) is None
     assert (await kept(store), heard) == (None, [])
-    assert await reflect(None, heard) == (None, "")
+    assert await reflect(None, heard) is None
     assert heard == []
 
 
@@ -116,11 +116,10 @@ FAILING = {
 async def test_a_failure_never_takes_the_place_of_a_good_record(any_store, heard):
     await reflect(any_store, heard)
     good = await kept(any_store)
-    for config in FAILING.values():
-        stored, problem = await reflect(any_store, heard, config)
+    for number, config in enumerate(FAILING.values(), 1):
+        stored = await reflect(any_store, heard, config)
         assert (await kept(any_store), stored) == (good, None)
-        assert len(heard.reflected) == 1
-        assert problem in heard.warnings
+        assert (len(heard.reflected), len(heard.warnings)) == (1, number)
 
 
 async def test_a_good_record_takes_the_place_of_a_failure_and_counts_as_the_first(any_store, heard):
@@ -133,10 +132,9 @@ async def test_a_good_record_takes_the_place_of_a_failure_and_counts_as_the_firs
 
 
 async def test_a_store_of_two_methods_is_never_given_a_failure(heard):
-    for config in FAILING.values():
+    for number, config in enumerate(FAILING.values(), 1):
         store = TwoMethods()
-        stored, problem = await reflect(store, heard, config)
-        assert (stored, store.kept, heard.warnings[-1]) == (None, {}, problem)
+        assert (await reflect(store, heard, config), store.kept, len(heard.warnings)) == (None, {}, number)
 
 
 async def test_what_was_stored_of_a_failure_in_six_fields_is_no_advice(heard):
@@ -177,10 +175,9 @@ async def test_runs_after_a_failure_are_runs_without_notes(heard):
 
 @pytest.mark.parametrize("store", [Broken(), Broken(reads=True)])
 async def test_a_store_that_fails_costs_a_warning(store, heard, caplog):
-    stored, problem = await reflect(store, heard)
-    assert stored is None
+    assert await reflect(store, heard) is None
     assert heard.reflected == []
-    assert heard.warnings == [problem]
+    (problem,) = heard.warnings
     assert "OSError" in problem
     assert "hunter2secret" not in problem + caplog.text
 
@@ -188,7 +185,7 @@ async def test_a_store_that_fails_costs_a_warning(store, heard, caplog):
 async def test_a_store_that_cannot_be_read_gives_no_notes_and_a_warning(heard):
     notes = await TaskReflector(Broken()).recall(TASK, Session(listener=heard))
     assert notes.reflection is None
-    assert heard.warnings == [notes.problem]
+    assert len(heard.warnings) == 1
 
 
 async def test_a_strategy_that_hangs_is_left(heard, monkeypatch):
@@ -200,7 +197,7 @@ async def test_a_strategy_that_hangs_is_left(heard, monkeypatch):
     monkeypatch.setattr("jeeves_reflexion.tasknotes.reflector.REFLECTION_SECONDS", 0.05)
     reflector = TaskReflector(store)
     config = ReflectionConfig(strategy=Hanging())
-    stored, _ = await reflector.reflect(TASK, "out", config=config, session=Session(listener=heard))
+    stored = await reflector.reflect(TASK, "out", config=config, session=Session(listener=heard))
     assert "no answer within" in stored.failure
 
 
@@ -240,7 +237,6 @@ async def test_what_was_taken_back_is_neither_taken_again_nor_announced(heard):
     config = ReflectionConfig(model=ScriptedModel(lambda _: REPLY))
     await reflect(store, heard, config)
     await store.rollback(task_identity(TASK), to=0)
-    stored, problem = await reflect(store, heard, config)
-    assert (stored, len(heard.reflected)) == (None, 1)
-    assert "not taken" in problem
+    assert (await reflect(store, heard, config), len(heard.reflected)) == (None, 1)
+    assert "not taken" in heard.warnings[-1]
     assert await kept(store) is None

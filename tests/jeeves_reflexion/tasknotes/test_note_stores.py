@@ -86,6 +86,7 @@ async def test_rollback_by_hand_goes_back_one_or_to_a_version(store):
         await store.rollback("key", to=9)
     with pytest.raises(ReflectionStoreError, match="no notes"):
         await store.rollback("unknown")
+    await store.score("unknown", 9, 1.0)  # of a version that is no longer kept
     assert await store.history("unknown") is None
 
 

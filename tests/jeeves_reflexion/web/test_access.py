@@ -192,7 +192,7 @@ def test_a_run_that_took_the_place_of_another_is_read_anew(client, server):
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "jeeves_reflexion.web.server", raising=False)
+    monkeypatch.delitem(sys.modules, "jeeves_reflexion.cli.listener", raising=False)
     told = CliRunner().invoke(program, ["ui"])
     assert told.exit_code == 3
     assert 'pip install "jeeves-reflexion[web]"' in told.stderr
@@ -208,7 +208,7 @@ def test_other_machines_are_let_in_only_when_asked(server):
         (told(JEEVES_UI_TOKEN="short"), "16 characters"),
         (told(JEEVES_UI_TOKEN=os.fsdecode(b"\xff" * 16)), "ASCII"),
         *((told("--public", name), "no host name") for name in ("", "*", "::1", "a.example:80", "http://a")),
-        (told("--host", "host.invalid", "--public", "host.invalid"), "--port"),
+        (told("--host", "host.invalid", "--public", "host.invalid"), "can't be listened at"),
     ):
         assert refused.exit_code == 3
         assert why in refused.stderr

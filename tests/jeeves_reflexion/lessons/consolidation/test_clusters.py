@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jeeves_reflexion import Curator, Provenance, Reflection, Task
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.consolidation import plans
 from jeeves_reflexion.lessons.consolidation.plans import clusters
 
 pytestmark = pytest.mark.anyio
@@ -53,11 +53,10 @@ async def test_kinds_of_tasks_and_trust_are_kept_apart_and_only_active_lessons_c
         assert (await lessons.get(first.id)).state == "active"
 
 
-async def test_a_large_cluster_is_split_and_its_rest_of_one_left_out(make):
+async def test_a_large_cluster_is_split_and_its_rest_of_one_left_out(make, monkeypatch):
+    monkeypatch.setattr(plans, "MOST", 2)
     async with make() as lessons:
         await learn(lessons, *(f"Open the microwave door before heating item number {n}." for n in range(5)))
         among = [each async for each in lessons.repository.each()]
-        found = await clusters(lessons.repository, among, most=2)
+        found = await clusters(lessons.repository, among)
         assert [len(group) for group in found] == [2, 2]
-        with pytest.raises(ConfigurationError, match="at least 2"):
-            await clusters(lessons.repository, among, most=1)

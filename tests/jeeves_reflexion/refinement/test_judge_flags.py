@@ -1,9 +1,9 @@
-"""Judges that are never, or always, content (F03, F04)."""
+"""Judges that are never content (F03)."""
 
 from tables import table
 
 from jeeves_reflexion import Draft, Evaluation
-from jeeves_reflexion.refinement.judge_watch import RUNS, JudgeWatch
+from jeeves_reflexion.refinement.convergence import judge_flags
 
 
 def run(*scores, issues=("an issue",), criteria=(), threshold=0.8):
@@ -31,19 +31,4 @@ def run(*scores, issues=("an issue",), criteria=(), threshold=0.8):
     ],
 )
 def test_one_run(drafts, flags):
-    assert JudgeWatch().flags(drafts, 0.8) == flags
-
-
-def test_many_runs_that_never_pass():
-    watch = JudgeWatch()
-    found = [watch.flags(run(0.1, 0.2), 0.8) for _ in range(RUNS)]
-    assert found == [()] * (RUNS - 1) + [("overcritical",)]
-    watch.flags(run(0.9), 0.8)
-    assert watch.flags(run(0.1, 0.2), 0.8) == ()
-
-
-def test_f04_many_runs_that_always_pass_at_once():
-    watch = JudgeWatch()
-    found = [watch.flags(run(1.0, issues=()), 0.8) for _ in range(RUNS)]
-    assert found == [()] * (RUNS - 1) + [("undercritical",)]
-    assert watch.flags(run(0.3, 0.9, issues=()), 0.8) == ()
+    assert judge_flags(drafts, 0.8) == flags

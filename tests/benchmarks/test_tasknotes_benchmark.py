@@ -3,8 +3,7 @@
 import anyio
 import pytest
 
-from benchmarks.tasknotes.play import Played, Setting, play, player
-from benchmarks.tasknotes.report import table
+from benchmarks.tasknotes import Played, play, player, table
 from jeeves_reflexion import Session, Task
 from jeeves_reflexion.tasknotes import TaskReflection, prompt_with
 
@@ -55,7 +54,7 @@ def test_real_games_are_won_again_with_notes(made_games):
         games = made_games[:2]
         async with EnginePool(1) as pool:
             tasks = await tasks_for(pool, games, workers=1)
-            return await play(pool, {g.id: g for g in games}, tasks, "on", 0, Setting(3, 1, 30))
+            return await play(pool, {g.id: g for g in games}, tasks, "on", 0, 3, 30)
 
     played = anyio.run(measure)
     assert [(each.run, each.game) for each in played] == [
