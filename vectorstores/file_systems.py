@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,25 @@ _NETWORK_FILE_SYSTEMS: Final = (
 )
 
 
-def refuse_network(place: Path) -> None:
-    """Raise for a place on a network file system (known on Linux only)."""
+def check_place(folder: Path, what: str) -> None:
+    """Raise where the folder of a store, which may be made yet, can't be: it is a file, or on a network file system."""
+    if folder.exists() and not folder.is_dir():
+        raise StoreUnavailableError(f"{folder} is a file, not the folder of {what}")
+    _refuse_network(folder)
+
+
+def refuse_strangers(folder: Path, what: str, ours: Callable[[str], bool]) -> None:
+    """Raise for a folder of other things."""
+    found = [each.name for each in folder.iterdir() if not ours(each.name)] if folder.exists() else []
+    if found:
+        raise StoreUnavailableError(
+            f"{folder} is not the folder of {what}: it holds other files, such as {min(found)!r}; name an empty or a"
+            " new folder"
+        )
+
+
+def _refuse_network(place: Path) -> None:
+    # Known on Linux only.
     if not _MOUNTS.exists():
         return
     kind = file_system(place.resolve(), _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))

@@ -38,7 +38,7 @@ from urllib.parse import quote
 from filelock import FileLock, Timeout
 
 from vectorstores.base import MissingDependencyError, StoreCorruptError, StoreUnavailableError
-from vectorstores.file_systems import refuse_network
+from vectorstores.file_systems import check_place, refuse_strangers
 
 if sys.platform != "win32":
     import fcntl
@@ -146,22 +146,12 @@ def _usable(folder: Path) -> Iterator[None]:
 
 
 def _prepare(folder: Path, *, create: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise StoreUnavailableError(f"{folder} is a file, not the folder of a PostgreSQL server")
-    existing = folder
-    while not existing.exists():
-        existing = existing.parent
-    refuse_network(existing)
+    check_place(folder, "a PostgreSQL server")
     if not (folder / "data").exists():
         if not create:
             raise StoreUnavailableError(f"there is no PostgreSQL server in {folder} (create=True makes one)")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        strangers = {each.name for each in folder.iterdir()} - _OURS
-        if strangers:
-            raise StoreUnavailableError(
-                f"{folder} is not the folder of an embedded PostgreSQL: it holds other files, such as"
-                f" {min(strangers)!r}; name an empty or a new folder"
-            )
+        refuse_strangers(folder, "an embedded PostgreSQL", _OURS.__contains__)
     if os.geteuid() not in {0, folder.stat().st_uid}:
         raise StoreUnavailableError(
             f"the PostgreSQL folder {folder} belongs to another user; name a folder of your own"

@@ -14,7 +14,7 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from vectorstores.base import StoreCorruptError, StoreUnavailableError
-from vectorstores.file_systems import refuse_network
+from vectorstores.file_systems import check_place, refuse_strangers
 
 DATABASE: Final = "store.sqlite3"
 INDEX: Final = "index"
@@ -43,23 +43,11 @@ def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pat
 
 def _prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Path:
     database = folder / DATABASE
-    if folder.exists() and not folder.is_dir():
-        raise StoreUnavailableError(f"{folder} is a file, not the folder of a store")
-    existing = folder
-    while not existing.exists():
-        existing = existing.parent
-    refuse_network(existing)
+    check_place(folder, "a store")
     if not database.exists():
         if not create:
             raise StoreUnavailableError(f"there is no store at {folder} (create=True makes one)")
-        strangers = (
-            [entry.name for entry in folder.iterdir() if not _ours(entry.name)] if folder.exists() else []
-        )
-        if strangers:
-            raise StoreUnavailableError(
-                f"{folder} is not a store: it holds other files, such as {min(strangers)!r};"
-                " name an empty or a new folder"
-            )
+        refuse_strangers(folder, "a store", _ours)
         _refuse_rest(folder)
         _create(folder, database, build)
     check_log(database)
