@@ -133,7 +133,7 @@ def _environment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JEEVES_LESSONS", str(place))
     # Waits between retries are not what is tested here.
-    monkeypatch.setattr("jeeves_reflexion.models.http.Retry.wait", lambda *_: 0.0)
+    monkeypatch.setattr("vectorstores.json_http.Waits.before", lambda *_: 0.0)
 
 
 class Cli:
