@@ -20,19 +20,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import filelock
 import pydantic
 
-from jeeves_reflexion.errors import (
-    ConfigurationError,
-    ModelConnectionError,
-    ModelError,
-    ModelRequestError,
-    ModelResponseError,
-    ModelTimeoutError,
-)
+from jeeves_reflexion import errors
+from jeeves_reflexion.errors import ConfigurationError, ModelError, ModelResponseError
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact, redact_json
@@ -46,19 +40,11 @@ Request: TypeAlias = Mapping[str, Any]
 """What a model was asked, as JSON and without secrets: ``model``, ``messages``, ``tools``, ``schema``, ``sampling``."""
 
 ErrorName: TypeAlias = Literal[
-    "ModelError", "ModelTimeoutError", "ModelConnectionError", "ModelResponseError", "ModelRequestError"
+    "ModelRequestError", "ModelResponseError", "ModelTimeoutError", "ModelConnectionError", "ModelError"
 ]
-
-# The general one last: an error is kept as the first that it is.
-_ERRORS: Final[Mapping[str, type[ModelError]]] = {
-    kind.__name__: kind
-    for kind in (
-        ModelRequestError,
-        ModelResponseError,
-        ModelTimeoutError,
-        ModelConnectionError,
-        ModelError,
-    )
+"""The general one last: an error is kept as the first that it is."""
+_ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
+    name: getattr(errors, name) for name in get_args(ErrorName)
 }
 
 
@@ -83,7 +69,7 @@ class RecordedError:
 
 def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
     """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
-    name = cast("ErrorName", next(name for name, kind in _ERRORS.items() if isinstance(error, kind)))
+    name = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
     if isinstance(error, ModelResponseError):
         return RecordedError(name, str(error), error.status, error.said, native, error.code)
     return RecordedError(name, str(error), native=native)

@@ -26,6 +26,8 @@ _NO_SYSTEM: Final = re.compile(
     r"|(?:not|n't) support\w*\W+(?:the )?\W*(?:system|developer)\b",
     re.IGNORECASE,
 )
+_INCLUDED: Final = re.compile(r"encrypted.content|\binclude\b", re.IGNORECASE)
+_SCHEMA: Final = re.compile(r"response_format|json_schema|text\.format")
 _TOOLS: Final = re.compile(r"\btools?\b|\btool_choice\b", re.IGNORECASE)
 _SETTINGS: Final = (
     "max_tokens",
@@ -58,30 +60,27 @@ def refused_part(
     ``"tools"``, ``"system"`` (messages), ``"response_format"``, a setting, or a field that goes back with messages.
     """
     said, status = error.said, error.status
-    if "tools" in body and status in _REFUSED and "reasoning_effort" in said and _TOOLS.search(said):
+    refused, wrong_value = status in _REFUSED, bool(_WRONG_VALUE.search(said))
+    complains = bool(_COMPLAINT.search(said))
+    if refused and "tools" in body and "reasoning_effort" in said and _TOOLS.search(said):
         return None if body.get("reasoning_effort") == "none" else "reasoning_effort"
     told = any(each.role == "system" for each in messages)
-    if status in _IN_TEMPLATE and told and _NO_SYSTEM.search(said) and not _WRONG_VALUE.search(said):
+    if status in _IN_TEMPLATE and told and _NO_SYSTEM.search(said) and not wrong_value:
         return "system"
-    if (
-        status in _REFUSED
-        and "include" in body
-        and re.search(r"encrypted.content|\binclude\b", said, re.IGNORECASE)
-    ):
+    if refused and "include" in body and _INCLUDED.search(said):
         return "include"
-    if status in _REFUSED:
-        schema = {"response_format", "text"} & body.keys()
-        if schema and re.search(r"response_format|json_schema|text\.format", said):
-            return schema.pop()
-        if _COMPLAINT.search(said) and not _WRONG_VALUE.search(said):
-            sent = [*(name for name in _SETTINGS if name in body), *_came_with(body)]
-            named = next((name for name in sent if re.search(rf"\b{re.escape(name)}\b", said)), None)
-            if named is not None and (named != "tool_choice" or "requires" not in said):
-                return named
+    schema = {"response_format", "text"} & body.keys()
+    if refused and schema and _SCHEMA.search(said):
+        return schema.pop()
+    if refused and complains and not wrong_value:
+        sent = [*(name for name in _SETTINGS if name in body), *_came_with(body)]
+        named = next((name for name in sent if re.search(rf"\b{re.escape(name)}\b", said)), None)
+        if named is not None and (named != "tool_choice" or "requires" not in said):
+            return named
     # In the middle of a conversation with tools there is no way back.
     begun = any(message.tool_calls for message in messages)
-    refuses = status in _IN_TEMPLATE and _TOOLS.search(said) and _COMPLAINT.search(said)
-    return "tools" if "tools" in body and not begun and refuses else None
+    no_tools = status in _IN_TEMPLATE and _TOOLS.search(said) and complains
+    return "tools" if "tools" in body and not begun and no_tools else None
 
 
 def _came_with(body: Mapping[str, JSON]) -> set[str]:
