@@ -146,14 +146,14 @@ async def test_a_lesson_that_somebody_changed_or_removed_meanwhile_is_left_alone
 
 def meddling(repository, meddle):
     """The repository, in which somebody else changes a lesson in the middle of a step."""
-    commit = repository.commit
+    store, add = repository.store, repository.store.add
 
-    async def overtaken(revisions):
-        repository.commit = commit
+    async def overtaken(*args, **kwargs):
+        store.add = add
         await meddle()
-        return await commit(revisions)
+        return await add(*args, **kwargs)
 
-    repository.commit = overtaken
+    store.add = overtaken
     return repository
 
 
