@@ -6,7 +6,6 @@ once: a batch that was interrupted is gone on with from the journal, and a lesso
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,12 +15,13 @@ from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonS
 from jeeves_reflexion.experiments.arms import Arm, beneath, first_written
 from jeeves_reflexion.experiments.executors import Executor, Job, RunBudget
 from jeeves_reflexion.experiments.journal import Entry, Past, Position, stored_line, try_line, void_line
+from jeeves_reflexion.experiments.plan import digest_of, name_of
 from jeeves_reflexion.experiments.progress import Watcher
 from jeeves_reflexion.experiments.results import Results, Split, Tried
 from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
-from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Lesson, Task, Trial
 
 
@@ -226,7 +226,7 @@ class Batch:
         prefix = f"{self.arm.name}-{self.seed}-" + ("held-out-" if self.split == "held-out" else "")
         whole = f"{prefix}{name_of(task)}"
         # "selective@1-0-cellar.txt" passes for an address, and would be one id for all such tasks.
-        return whole if redact_id(whole) == whole else f"{prefix}{_digest_of(task)}"
+        return whole if redact_id(whole) == whole else f"{prefix}{digest_of(task)}"
 
 
 async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
@@ -250,17 +250,6 @@ async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
     if in_block or (store is not None and ids and not any([await store.get(each) for each in ids])):
         for position in mine:
             del past.stored[position]
-
-
-def name_of(task: Task) -> str:
-    """Return what a task is called in the log: its id, or a digest where that is long, or hides something."""
-    if len(task.id) <= 64 and task.id.isprintable() and redact(task.id) == task.id:
-        return task.id
-    return _digest_of(task)
-
-
-def _digest_of(task: Task) -> str:
-    return f"sha256:{hashlib.sha256(task.id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def _first(error: BaseException) -> BaseException:

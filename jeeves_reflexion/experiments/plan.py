@@ -117,9 +117,25 @@ def design_of(plan: Plan, learning: Sequence[Task], held_out: Sequence[Task]) ->
         "holdout": plan.holdout,
         "split_seed": plan.split_seed,
         "split_rule": rule if held_out else "no task is held out",
-        "held_out": [redact(task.id) for task in held_out],
-        "tasks": {redact(task.id): _digest(task) for task in (*learning, *held_out)},
+        "held_out": [_recorded(task) for task in held_out],
+        "tasks": {_recorded(task): _digest(task) for task in (*learning, *held_out)},
     }
+
+
+def _recorded(task: Task) -> str:
+    return task.id if redact(task.id) == task.id else name_of(task)
+
+
+def name_of(task: Task) -> str:
+    """Return what a task is called in the log: its id, or a digest where that is long, or hides something."""
+    if len(task.id) <= 64 and task.id.isprintable() and redact(task.id) == task.id:
+        return task.id
+    return digest_of(task)
+
+
+def digest_of(task: Task) -> str:
+    """Return a task's id as a digest."""
+    return f"sha256:{hashlib.sha256(task.id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def _digest(task: Task) -> str:

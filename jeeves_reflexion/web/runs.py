@@ -12,9 +12,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
-from jeeves_reflexion.experiments.batch import name_of
 from jeeves_reflexion.experiments.journal import UNREADABLE, Entry, Position
-from jeeves_reflexion.experiments.plan import JudgedBy
+from jeeves_reflexion.experiments.plan import JudgedBy, name_of
 from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.report.page import curves
 from jeeves_reflexion.experiments.results import Curve, Results, Split, Tried

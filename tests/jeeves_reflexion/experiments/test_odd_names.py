@@ -36,6 +36,19 @@ async def test_runs_whose_names_look_like_addresses_are_told_apart(tmp_path):
     assert len({run for run, _ in runs}) == len({task for _, task in runs}) == len(runs) > 2
 
 
+async def test_tasks_are_called_the_same_in_design_and_journal_also_where_ids_hide_secrets(tmp_path):
+    tasks = [
+        Task(f"find the treasure of the {room}", id=f"{room}-{'8f3kQ9zL2m' * 2}@example.org")
+        for room in ROOMS
+    ]
+    await played(tmp_path, a_store(), tasks=tasks)
+    design = json.loads((tmp_path / "run" / "config.json").read_bytes())["design"]
+    lines = (tmp_path / "run" / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    named = {line["task_id"] for line in map(json.loads, lines) if "task_id" in line}
+    assert set(design["tasks"]) == named
+    assert len(named) == len(tasks)
+
+
 async def test_a_lesson_of_such_a_run_is_found_when_a_kill_left_it_unsaid(tmp_path):
     store = a_store()
     await played(tmp_path, store)
