@@ -17,26 +17,20 @@ class Read:
     """A labelled text as it came back."""
 
     row: Labelled
-    clean: str
     leaked: bool
     """Whether a character of a labelled span survived."""
     beside: int
     """Marks that hide nothing labelled."""
-    wider: int
-    """Characters hidden outside of the labelled spans."""
     hits: int
     """Marks that hide something labelled."""
 
 
 def read(row: Labelled, redact: Redact) -> Read:
     """Redact one text and hold the result against its labels."""
-    clean = redact(row.text)
-    hidden = _hidden(row.text, clean)
+    hidden = _hidden(row.text, redact(row.text))
     leaked = any(not _covered(span, hidden) for span in row.spans)
     hits = [span for span in hidden if any(start < span[1] and end > span[0] for start, end in row.spans)]
-    labelled = {at for start, end in row.spans for at in range(start, end)}
-    wider = sum(at not in labelled for start, end in hidden for at in range(start, end))
-    return Read(row, clean, leaked, len(hidden) - len(hits), wider, len(hits))
+    return Read(row, leaked, len(hidden) - len(hits), len(hits))
 
 
 def _covered(span: tuple[int, int], hidden: Sequence[tuple[int, int]]) -> bool:
@@ -59,14 +53,10 @@ class Score:
     kinds: dict[str, tuple[int, int]]
     found: int
     positives: int
-    kept: int
-    """Texts with something to hide of which nothing else was hidden."""
     hit: int
     negatives: int
     marks: int
     right_marks: int
-    misses: tuple[Read, ...]
-    mistakes: tuple[Read, ...]
 
 
 def score(rows: Iterable[Labelled], redact: Redact) -> Score:
@@ -82,11 +72,8 @@ def score(rows: Iterable[Labelled], redact: Redact) -> Score:
         kinds=kinds,
         found=sum(not one.leaked for one in positive),
         positives=len(positive),
-        kept=sum(one.wider == 0 for one in positive),
         hit=sum(one.beside > 0 for one in negative),
         negatives=len(negative),
         marks=sum(one.hits + one.beside for one in done),
         right_marks=sum(one.hits for one in done),
-        misses=tuple(one for one in positive if one.leaked),
-        mistakes=tuple(one for one in negative if one.beside),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.lessons.redaction_corpus import load
-from benchmarks.lessons.redaction_measures import score
+from benchmarks.lessons.redaction_corpus import Labelled, load
+from benchmarks.lessons.redaction_measures import read, score
 from jeeves_reflexion import redact
 
 NEVER_LEAKED = {
@@ -26,6 +26,18 @@ LATER = ("second", "third")
 @pytest.fixture(scope="module", params=[0, 1], ids="seed {}".format)
 def halves(request):
     return {half: score(load(half, seed=request.param), redact) for half in ("dev", "heldout")}
+
+
+def test_a_part_of_a_value_that_survives_is_a_leak():
+    row = Labelled("secret", "a hunter22 b c", ((2, 10),))
+    assert read(row, lambda text: text.replace("hunter", "[REDACTED:x]")).leaked
+    hidden = read(row, lambda text: text.replace("hunter22 b", "[REDACTED:x]"))
+    assert (hidden.leaked, hidden.hits, hidden.beside) == (False, 1, 0)
+
+
+def test_a_seed_fills_the_corpus_the_same_way():
+    assert load("dev", seed=3) == load("dev", seed=3) != load("dev", seed=4)
+    assert all(row.text[start:end] for row in load("heldout") for start, end in row.spans)
 
 
 def test_the_corpus_is_large_and_of_many_kinds(halves):
