@@ -68,13 +68,13 @@ than the others, in either log, as far as these few show. Almost every reflectio
 on questions most only name the wrong answer. A check that lets in *act* and *ruled out* would have turned down
 the share of *none*. So the check is off by default: no model could be asked here whether it helps.
 
-Measured by `python -m benchmarks.lessons.reflections` with the two logs. Of each, 60 distinct reflections
-drawn at random (`random.Random("judged")`) were read by one reader, without run, trial and result beside them: an AI model
-at work on this project, which also wrote the check, so no independent one; nobody judged twice. What was asked
-was fixed before ("does it name a concrete action, condition or object that the next try can follow?"); the
-wording below was settled while reading, and results were looked at when all was judged. Wilson intervals, by
-reflection: those of one environment are alike, so the true intervals are wider. *Next try passed*: of the tries
-in the log that followed such a reflection. The log of HumanEval holds no reflections.
+Measured by `python -m benchmarks.lessons.reflections` with the two logs. Of each, 60 distinct reflections drawn at
+random (`random.Random("judged")`) were read by one reader, without run, trial and result beside them: an AI model at
+work on this project, which also wrote the check, so no independent one; nobody judged twice. What was asked was fixed
+before ("does it name a concrete action, condition or object that the next try can follow?"); the wording below was
+settled while reading, and results were looked at when all was judged. Wilson intervals, by reflection: those of one
+environment are alike, so the true intervals are wider. *Next try passed*: of the tries in the log that followed such
+a reflection. The log of HumanEval holds no reflections.
 
 {meanings}
 
