@@ -1,1 +1,1 @@
-"""Attacks on the sandbox, a host for them to harm, and the command that runs them all."""
+"""What a sandboxed evaluation costs, beside a bare process of the same interpreter."""
