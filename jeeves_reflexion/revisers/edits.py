@@ -13,6 +13,7 @@ A model writes them as blocks, a form that it knows from coding assistants::
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -23,10 +24,6 @@ _EXCERPT: Final = 60
 SEARCH: Final = "<<<<<<< SEARCH"
 DIVIDER: Final = "======="
 REPLACE: Final = ">>>>>>> REPLACE"
-# Of a line, or of a blank line within a passage.
-_BEGINS: Final = r"(?:\A|(?<=\n))"
-_GOES_ON: Final = r"(?=\r?\n)"
-_ENDS: Final = r"(?=\r?\n|\Z)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +109,22 @@ def _found(text: str, search: str) -> list[tuple[int, int]]:
     A line break at an end of the passage is that of a blank line, never of the line next to it alone: an edit
     that quotes one blank line too many must not glue lines together.
     """
-    passage = r"\r?\n".join(map(re.escape, search.split("\n")))
-    starts, ends = search[0] == "\n", search[-1] == "\n"
-    forms = [rf"{_BEGINS * starts}{passage}{_GOES_ON * ends}"]
-    if not (starts or ends):
-        forms.insert(0, rf"{_BEGINS}{passage}{_ENDS}")
-    for form in forms:
-        pattern = re.compile(form)
-        if first := pattern.search(text):
-            second = pattern.search(text, first.start() + 1)  # which may overlap
-            return [match.span() for match in (first, second) if match]
+    view = text.replace("\r\n", "\n")
+    wide = [match.start() - number for number, match in enumerate(re.finditer("\r\n", text))]
+    before, after = ("\n" if end == "\n" else "" for end in (search[0], search[-1]))
+    forms = [(f"\n{view}", before, after)]
+    if not (before or after):
+        forms.insert(0, (f"\n{view}\n", "\n", "\n"))
+    for within, first, last in forms:
+        at = within.find(first + search + last)
+        if at >= 0:
+            places = (at, within.find(first + search + last, at + 1))  # which may overlap
+            starts = [place - 1 + len(first) for place in places if place >= 0]
+            ends = [start + len(search) for start in starts]
+            return [
+                (start + bisect_left(wide, start), end + bisect_left(wide, end))
+                for start, end in zip(starts, ends, strict=True)
+            ]
     return []
 
 

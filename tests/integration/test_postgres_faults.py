@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -63,11 +64,11 @@ class OwnServer:
     def kill_one_process(self) -> bool:
         """Kill a process that serves a client, as a system short of memory does: the server drops all, and recovers."""
         server = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
-        mine = [
-            int(pid)
-            for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split()
-            if "[local]" in Path(f"/proc/{pid}/cmdline").read_text()
-        ]
+        mine = []
+        for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split():
+            with suppress(FileNotFoundError):  # it has just ended
+                if "[local]" in Path(f"/proc/{pid}/cmdline").read_text():
+                    mine.append(int(pid))
         if mine:
             os.kill(random.choice(mine), signal.SIGKILL)
         return bool(mine)

@@ -25,7 +25,6 @@ from benchmarks.alfworld.pool import EnginePool
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.cli.program import program
 from jeeves_reflexion.experiments import ARMS, Plan, arm_of
-from jeeves_reflexion.models import Retry
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
 
 pytestmark = pytest.mark.engine
@@ -162,7 +161,7 @@ def test_genuine_games_are_played(genuine_games, genuine_folder, engine, tmp_pat
 
 def test_nobody_at_the_endpoint_is_no_result(made_games, made_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "")
-    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+    monkeypatch.setattr("vectorstores.json_http.Waits.before", lambda *_: 0.0)
     dead = ["--model", "any", "--base-url", "http://127.0.0.1:9/v1", "--limit", "1", "--trials", "2"]
     arguments = options(made_folder, tmp_path / "out", *dead, "--arms", "retry")
     result = CliRunner().invoke(program, ["bench", "alfworld", *arguments, "--json"])
