@@ -445,3 +445,10 @@ async def test_a_store_is_closed_though_a_recall_can_not_be_written(make, monkey
         await lessons.close()
     with pytest.raises(LessonStoreError, match="was closed"):
         await lessons.count()
+
+
+async def test_the_outcome_of_a_recall_that_cant_be_stored_says_why(make):
+    async with make() as lessons:
+        recall = await lessons.recall(Task("clean", id="\ud800"), k=1, run_id="run")
+        with pytest.raises(LessonStoreError, match="not valid Unicode"):
+            await lessons.outcome(recall.id, Evaluation(1.0))
