@@ -15,7 +15,6 @@ from jeeves_reflexion.errors import UnknownLessonError
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
-from jeeves_reflexion.lessons.gate import MAX_CHARACTERS
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, one_each, readable
 from jeeves_reflexion.lessons.repository import Repository
@@ -55,12 +54,11 @@ class Candidate:
 def hits_needed(settings: LessonSettings, k: int) -> int:
     """Return how many keys of lessons are looked at to pick k lessons: with one more than k, a tie is seen.
 
-    More than nearness decides with an order, diversity and credit, and where k lessons may be too long for the budget.
+    More than nearness decides with an order, diversity and credit.
     """
     picking = settings.picking
     by_nearness = not picking.diversity and picking.max_likeness == 1.0 and settings.order == "similarity"
-    room_for_all = k * estimate_tokens("x" * MAX_CHARACTERS) <= picking.max_tokens
-    return k + 1 if by_nearness and room_for_all and settings.credit is None else POOL * k
+    return k + 1 if by_nearness and settings.credit is None else POOL * k
 
 
 async def found_lessons(
@@ -97,7 +95,7 @@ async def near_task(
     k: int,
     number: int,
 ) -> list[Candidate]:
-    """Return the active lessons near a task, of ``number`` hits or more.
+    """Return the active lessons near a task, of ``number`` hits or more, such as where k are too long for the budget.
 
     Where more are equally near than can be recalled, the task's own are among them, and all of them with an order by
     what lessons are.
@@ -106,6 +104,8 @@ async def near_task(
     look = partial(found_lessons, lessons, query, floor=settings.min_similarity, states=active)
     where = both(RECALLED, where)
     found = await look(where, number=number, least=k)
+    if sum(estimate_tokens(each.lesson.text) for each in found[:k]) > settings.picking.max_tokens:
+        found = await look(where, number=max(number, POOL * k), least=k)
     if not _tied(found, k):
         return found
     if settings.order in ("failures_first", "recency"):
@@ -120,8 +120,11 @@ async def near_task(
 
 
 def _tied(found: Sequence[Candidate], k: int) -> bool:
-    """Whether more than k lessons are as near as the nearest, to which those of the task itself belong."""
-    return len(found) > k and found[0].similarity - found[-1].similarity < _TIE
+    """Whether more than k lessons may be as near as the nearest, to which those of the task itself belong.
+
+    Where these are just k, the other keys that were looked at are of the same lessons, or of some that are not active.
+    """
+    return len(found) >= k and found[0].similarity - found[-1].similarity < _TIE
 
 
 async def nearest_lessons(

@@ -155,7 +155,7 @@ class ReflectionJournal:
     def _folders(self) -> Sequence[Path]:
         with _reported(self.folder, "read"):
             found = sorted(self.folder.iterdir()) if self.folder.exists() else []
-        return [path for path in found if path.is_dir() and path.name[0] != "." and not path.is_symlink()]
+            return [path for path in found if path.is_dir() and path.name[0] != "." and not path.is_symlink()]
 
     def _write(self, entry: Entry) -> Stored:
         folder, text = self.folder / entry.agent, to_markdown(entry)

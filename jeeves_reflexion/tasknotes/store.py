@@ -199,7 +199,8 @@ class InMemoryReflectionStore(VersionedReflectionStore):
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._histories.clear()
+        with self._lock:
+            self._histories.clear()
 
     async def history(self, task_identity: str) -> NoteHistory | None:
         """Return everything kept of a task's notes, or None."""
@@ -210,7 +211,8 @@ class InMemoryReflectionStore(VersionedReflectionStore):
     async def forget(self, task_identity: str) -> bool:
         """Remove all that is kept of a task's notes; False if there was nothing."""
         _check_identity(task_identity)
-        return self._histories.pop(task_identity, None) is not None
+        with self._lock:
+            return self._histories.pop(task_identity, None) is not None
 
     async def list(self) -> tuple[NoteHistory, ...]:
         """Return the notes of all tasks in the order in which they were first written."""

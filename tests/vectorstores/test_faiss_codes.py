@@ -105,6 +105,20 @@ def test_filters_lose_nothing(share, monkeypatch):
     assert found(space, queries[0], mask) == exactly(space, queries[0], mask)
 
 
+def test_a_few_candidates_that_a_filter_admits_say_nothing_of_the_others(monkeypatch):
+    monkeypatch.setattr(namespace, "_FEW", 1_000)
+    rows, chance = clustered(20_000, 74, noise=1.0), np.random.default_rng(3)
+    space = space_of(rows)
+    encode(space)
+    nearest = (rows @ unit(np.random.default_rng(74).standard_normal((74, DIM))).T).argmax(axis=1)
+    lost = 0
+    for query in clustered(100, 74, noise=1.0, seed=1):
+        own = nearest[int((rows @ query).argmax())]
+        mask = np.isin(nearest, [each for each in chance.permutation(74)[:30] if each != own])
+        lost += len({*exactly(space, query, mask, k=1)} - {*found(space, query, mask, k=1)})
+    assert lost <= 1
+
+
 @pytest.mark.parametrize("k", [1_000, 3_000, 20_000])
 def test_who_asks_for_many_gets_them(k):
     space = space_of(clustered(20_000, 400))

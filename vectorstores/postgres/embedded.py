@@ -120,8 +120,11 @@ def leave(folder: Path) -> None:
         if users is None:
             return
         os.close(users)
-        with _usable(folder), _start_lock(folder), suppress(BlockingIOError):
-            os.close(_use(folder, fcntl.LOCK_EX))
+        with _usable(folder), _start_lock(folder):
+            try:
+                os.close(_use(folder, fcntl.LOCK_EX))
+            except BlockingIOError:  # others use it
+                return
             _stop(folder)
 
 

@@ -45,6 +45,8 @@ _WIDER: Final = 5
 _CODES_SHARE: Final = 0.1
 # A rank is trusted when the last candidate's estimate lies so many standard deviations of the errors below.
 _ERRORS: Final = 3.0
+# Fewer candidates say too little of how the errors differ: a single one's do not at all.
+_SURE: Final = 30
 # Distinct values that are borne, whether any row has them or not, and about what one takes in memory.
 _MANY: Final = 1024
 _VALUE: Final = 250
@@ -293,7 +295,8 @@ class Namespace:
             exact = matrix.products_at(vector, places)
             # What was no candidate is hardly nearer than this: estimates near the query are too low, and differ.
             errors = exact - estimates
-            highest = floor + float(errors.mean() + _ERRORS * errors.std()) if len(places) else np.inf
+            sure = len(places) >= _SURE
+            highest = floor + float(errors.mean() + _ERRORS * errors.std()) if sure else np.inf
             places, exact = np.concatenate([places, loose]), np.concatenate([exact, scores])
             if len(exact) >= k:
                 kth = float(np.partition(exact, len(exact) - k)[len(exact) - k])

@@ -202,7 +202,9 @@ class Ledger:
                 return await self._append(recall_id, entry, verdict) is not None
             except InvalidChunkError:  # it can't be stored, or another recall of its run can't
                 await self.write_recalls()
-                return await self._append(recall_id, await self._recall(recall_id), verdict) is not None
+                if await self.records.get(RECALLS, recall_id) is None:
+                    raise
+                return await self._append(recall_id, entry, verdict) is not None
 
     async def note_feedback(
         self,

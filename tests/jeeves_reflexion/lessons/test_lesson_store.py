@@ -134,6 +134,17 @@ async def test_own_lessons_come_first_however_many_twins_share_the_text_of_the_t
         assert recall.offered[0].lesson.task_id == "twin 24"
 
 
+async def test_own_lessons_come_first_also_where_a_key_before_them_is_of_no_lesson_that_is_recalled(make):
+    async with make(principal="other") as other, make(principal="me") as lessons:
+        await other.record(Task(CLEAN.prompt, id="t"), Reflection("Look in the drawer."), provenance=SOURCE)
+        for number in range(5):
+            await lessons.record(
+                Task(CLEAN.prompt, id=f"t{number}"), Reflection(f"{SINK} {number}"), provenance=SOURCE
+            )
+        recall = await lessons.recall(Task(CLEAN.prompt, id="t4"), k=2)
+        assert recall.offered[0].lesson.task_id == "t4"
+
+
 async def test_below_the_floor_nothing_is_recalled(make):
     async with make() as lessons:
         await lessons.record(CLEAN, Reflection(SINK), provenance=SOURCE)
@@ -147,6 +158,14 @@ async def test_the_token_budget_withholds_and_says_why(make):
         recall = await lessons.recall(CLEAN, k=1)
         assert recall.texts == ("Wash it first.",)
         assert [item.reason for item in recall.left_out] == ["no room left in the token budget"] * 2
+
+
+async def test_where_the_nearest_are_too_long_others_are_looked_at(make):
+    async with make() as lessons:
+        for number in range(4):
+            await lessons.record(CLEAN, Reflection(f"Wash mug {number}. " * 200), provenance=SOURCE)
+        await lessons.record(Task(f"{CLEAN.prompt} now"), Reflection("Wash it first."), provenance=SOURCE)
+        assert "Wash it first." in (await lessons.recall(CLEAN, k=2)).texts
 
 
 async def test_what_a_run_wrote_itself_is_left_out_where_asked_for(make):
@@ -426,3 +445,10 @@ async def test_a_store_is_closed_though_a_recall_can_not_be_written(make, monkey
         await lessons.close()
     with pytest.raises(LessonStoreError, match="was closed"):
         await lessons.count()
+
+
+async def test_the_outcome_of_a_recall_that_cant_be_stored_says_why(make):
+    async with make() as lessons:
+        recall = await lessons.recall(Task("clean", id="\ud800"), k=1, run_id="run")
+        with pytest.raises(LessonStoreError, match="not valid Unicode"):
+            await lessons.outcome(recall.id, Evaluation(1.0))

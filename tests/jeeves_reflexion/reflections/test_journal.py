@@ -295,3 +295,14 @@ async def test_a_busy_lock_is_an_error_that_says_so(journal, monkeypatch):
         pytest.raises(LessonStoreError, match="another writer"),
     ):
         await write(journal)
+
+
+async def test_a_folder_that_may_not_be_looked_into_is_an_error_that_names_it(journal, monkeypatch):
+    await write(journal)
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    with pytest.raises(LessonStoreError, match=r"reflections can't be read: .*Permission denied"):
+        await journal.list()
