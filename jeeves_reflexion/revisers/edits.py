@@ -112,7 +112,8 @@ def _found(text: str, search: str) -> list[tuple[int, int]]:
     A line break at an end of the passage is that of a blank line, never of the line next to it alone: an edit
     that quotes one blank line too many must not glue lines together.
     """
-    passage = r"\r?\n".join(map(re.escape, search.split("\n")))
+    lines = (re.escape(line).replace("\r", r"r(?!\n)") for line in search.split("\n"))
+    passage = r"\r?\n".join(lines)
     starts, ends = search[0] == "\n", search[-1] == "\n"
     forms = [rf"{_BEGINS * starts}{passage}{_GOES_ON * ends}"]
     if not (starts or ends):
