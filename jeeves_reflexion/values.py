@@ -149,8 +149,11 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         one, other = (self, other) if self.calls or self.tokens else (other, self)
-        if not (other.calls or other.tokens):  # without a call there is nothing that was not reported
-            return one if other == NO_USAGE else replace(one, cost_usd=_sum(one.cost_usd, other.cost_usd))
+        if not (other.calls or other.tokens):  # without a call there are no parts that were not reported
+            if other == NO_USAGE:
+                return one
+            cost = _sum(one.cost_usd, other.cost_usd)
+            return replace(one, cost_usd=cost, unreported=one.unreported + other.unreported)
         return Usage(*map(_sum, _PARTS(one), _PARTS(other)))
 
     def beyond(self, other: Usage) -> Usage:

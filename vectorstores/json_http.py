@@ -99,7 +99,8 @@ class JsonService:
         concurrency: float = math.inf,
     ) -> None:
         self.url = url
-        self._headers = {**headers, "Content-Type": "application/json"}
+        self._headers = httpx.Headers(headers)
+        self._headers["Content-Type"] = "application/json"  # once, also where a user names it
         self._secrets = (*secrets, *secrets_of(headers))
         self._timeouts = timeouts
         self._waits = waits

@@ -141,6 +141,8 @@ def _taken(function: Callable[..., object], name: str) -> tuple[bool, inspect.Pa
         raise ConfigurationError(f"agent {name}: {_EXPECTED}; it also wants {', '.join(surplus)}")
     if session is not None and session.kind is session.POSITIONAL_ONLY and session is not others[0]:
         raise ConfigurationError(f"agent {name}: {_EXPECTED}, the session right after the first parameter")
+    if session is not None and session is others[0] and session.kind is _BY_PLACE:
+        session = session.replace(kind=session.POSITIONAL_ONLY)  # for a decorator may take *args alone
     return _means(first, hints, "task", Task), session
 
 

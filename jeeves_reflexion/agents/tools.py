@@ -133,8 +133,13 @@ class Tool:
             raise ToolError(f"wrong arguments:\n{problems}\nexpected: {self.usage}") from error
         if self.signature is None:
             return functools.partial(self.function, values)
-        bound = inspect.BoundArguments(self.signature, values)
-        return functools.partial(self.function, *bound.args, **bound.kwargs)
+        # By name, for a decorator may take **kwargs alone.
+        by_place = [
+            values.pop(each.name)
+            for each in self.signature.parameters.values()
+            if each.kind is each.POSITIONAL_ONLY
+        ]
+        return functools.partial(self.function, *by_place, **values)
 
 
 def as_tool(
@@ -197,7 +202,9 @@ def _adapter(
     by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in signature.parameters.values()]
     given.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]
     given.__annotations__ = dict(hints)
-    return pydantic.TypeAdapter(given)  # type: ignore[arg-type] # for a function, it is what it returns
+    # A field of a dataclass that is spelled wrong is told to the model as well, and not left out.
+    config = pydantic.ConfigDict(extra="forbid")
+    return pydantic.TypeAdapter(given, config=config)  # type: ignore[arg-type] # for a function, it is what it returns
 
 
 def _hints(function: Callable[..., object], name: str) -> Mapping[str, object]:
@@ -239,9 +246,9 @@ def _type_of(part: JSON) -> str:
 
 def _problem(item: pydantic_core.ErrorDetails) -> str:
     where = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "missing_keyword_only_argument":
+    if item["type"] in {"missing", "missing_keyword_only_argument"}:
         return f"{where}: is missing"
-    if item["type"] == "unexpected_keyword_argument":
+    if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         return f"{where}: there is no such argument"
     if item["type"] in {"json_invalid", "dict_type", "arguments_type", "unexpected_positional_argument"}:
         return f"the arguments must be one JSON object: {item['msg']}"

@@ -186,8 +186,11 @@ def _lines(label: re.Pattern[str], own: str) -> list[Stated[ParsedScore]]:
 
 
 def _one(stated: Sequence[Stated[ParsedScore]]) -> ParsedScore:
-    one = agreed(stated, lambda parsed: parsed.score)
-    return one.value if one else _SEVERAL if stated else _NONE
+    if one := agreed(stated, lambda parsed: (parsed.score, not parsed.problem)):
+        return one.value
+    # 1 and 7 are two scores, of which the second is taken for 1.
+    taken = agreed(stated, lambda parsed: parsed.score)
+    return replace(taken.value, problem=_SEVERAL.problem) if taken else _SEVERAL if stated else _NONE
 
 
 def scored_fields(fields: Mapping[str, JSON]) -> Mapping[str, JSON] | None:

@@ -48,8 +48,10 @@ class FallbackModel(WrappedModel):
 
     async def aclose(self) -> None:
         """Close the connections of both models."""
-        await super().aclose()
-        await self._fallback.aclose()
+        try:
+            await super().aclose()
+        finally:
+            await self._fallback.aclose()
 
     async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - as above
         """Ask the model, and where it can't answer, the fallback."""

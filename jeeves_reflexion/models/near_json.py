@@ -45,8 +45,13 @@ def read_value(text: str, start: int) -> tuple[JSON, int]:
 
 def same(one: JSON, other: JSON) -> bool:
     """Whether two values are one as JSON: ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
-    one, other = (json.loads(json.dumps(value), parse_int=float) for value in (one, other))
+    one, other = (json.loads(json.dumps(value), parse_int=_number) for value in (one, other))
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _number(digits: str) -> float:
+    whole = int(digits)
+    return float(whole) if abs(whole) < 2**53 else whole  # a longer one, such as an id, would lose digits
 
 
 def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:

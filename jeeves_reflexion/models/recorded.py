@@ -131,7 +131,12 @@ class RecordedModel(WrappedModel):
         self._lock = threading.Lock()
         self._counts = Counts()
         self._absent = _Absent("") if self.mode == "record" else self._load(model.name if model else name)
-        super().__init__(self._absent if model is None or self.mode == "replay" else model)
+        super().__init__(self._absent if model is None else model)
+
+    @property
+    def supports_tools(self) -> bool:
+        """Whether the real model takes native tools, or did when it was recorded."""
+        return (self._absent if self.mode == "replay" else self._model).supports_tools
 
     @property
     def counts(self) -> Counts:

@@ -33,7 +33,7 @@ _FINAL_CHANNEL: Final = re.compile(r"<\|channel\|>\s*final\s*(?:<\|message\|>)?|
 # Tokens of chat templates around a turn, and what a model goes on to make up after its own.
 _TURN_MARK: Final = r"(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>|</s>|<end_of_turn>)"
 _NEXT_TURN: Final = re.compile(rf"{_TURN_MARK}\s*(?=<\|(?:im_)?start\b)")
-_END_OF_TURN: Final = re.compile(rf"(?:{_TURN_MARK}\s*)+\Z")
+_END_OF_TURN: Final = re.compile(rf"{_TURN_MARK}\s*\Z")
 _START_OF_TURN: Final = re.compile(
     r"\A\s*(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>\s*(?:assistant(?=\s|<)\s*)?)+"
 )
@@ -57,9 +57,13 @@ def spoken(text: str) -> str:
     text = _unthinking(text, _MARK)
     if after := _NEXT_TURN.search(text):
         text = text[: after.start()]
-    end = _END_OF_TURN.search(text, max(0, len(text) - _NEAR))
-    if end and not ("<s>" in text and "</s>" in end[0]):  # which is HTML
-        text = text[: end.start()]
+    ended, struck = len(text), "<s>" in text
+    # A model may repeat the end of its turn for as long as it may write.
+    while end := _END_OF_TURN.search(text, max(0, ended - _NEAR), ended):
+        if struck and end[0].startswith("</s>"):
+            break  # HTML
+        ended = end.start()
+    text = text[:ended]
     return _START_OF_TURN.sub("", text)
 
 

@@ -244,7 +244,7 @@ class HttpEmbedder:
         vectors = np.empty((expected, self._dim), dtype=np.float32)
         data = answer.get("data")
         if not isinstance(data, list):
-            said = self._service.shown(json.dumps(answer))
+            said = self._service.shown(json.dumps(answer, ensure_ascii=False))
             raise EmbeddingError(f"{self._url} answered with no list 'data' for {expected} texts: {said}")
         if len(data) != expected:
             raise EmbeddingError(f"{self._url} answered with {len(data)} embeddings for {expected} texts")

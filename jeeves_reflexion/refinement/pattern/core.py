@@ -120,6 +120,10 @@ class ReflectionPattern:
         for name, option in (("step_interval", "reflection_interval"), ("tool_result", "reflect_on_tools")):
             if name in triggers and not getattr(self, option):
                 raise ConfigurationError(f"the trigger {name} needs {option}")
+        if self.callbacks is not None and not isinstance(self.callbacks, Hooks):
+            raise ConfigurationError(
+                f"callbacks must be ReflectionCallbacks, not {type(self.callbacks).__name__}"
+            )
         self.reflection_triggers = list(dict.fromkeys(["completion", *triggers]))
         # The parts check what is theirs.
         self._active_triggers()

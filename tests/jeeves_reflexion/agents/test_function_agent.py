@@ -61,6 +61,11 @@ def with_options(prompt: str, extra: int = 0, *rest: int, **more: int) -> str:
     return f"P {prompt} {extra} {rest} {more}"
 
 
+@functools.wraps(with_session)
+async def decorated(*args: object) -> str:
+    return await with_session(*args)
+
+
 class Thing:
     def __call__(self, prompt: str) -> str:
         return f"P {prompt}"
@@ -79,6 +84,7 @@ class Thing:
         (by_annotation, "T Name a river"),
         (by_prompt_called_task, "P Name a river"),
         (with_session, "T Name a river 0"),
+        (decorated, "T Name a river 0"),
         (with_session_by_name, "P Name a river 0"),
         (with_session_by_type, "P Name a river 0 0"),
         (with_options, "P Name a river 0 () {}"),

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from tables import table
+from typing_extensions import TypedDict
 
 from jeeves_reflexion.agents import Tool, as_tool
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError
@@ -39,6 +40,15 @@ def search(query: str, limit: int = 5, *, order: Literal["new", "old"] = "new") 
 class Place(BaseModel):
     city: str
     zip_code: int | None = None
+
+
+class Point(TypedDict):
+    x: int
+
+
+def move(point: Point) -> str:
+    """Move to a point."""
+    return str(point["x"])
 
 
 async def visit(place: Place, schema: str = "", _hidden: bool = False) -> str:
@@ -239,6 +249,24 @@ async def test_methods_objects_partials_and_positional_parameters_are_tools_too(
     assert await as_tool(Shop()).call('{"item": "ab", "times": 2}') == "abab"
     short = as_tool(functools.partial(search, limit=1), name="short")
     assert await short.call('{"query": "x"}') == '["x-new-0"]'
+
+    @functools.wraps(search)
+    def decorated(**named: object) -> list[str]:
+        return search(**named)
+
+    assert await as_tool(decorated).call('{"query": "x", "limit": 1}') == '["x-new-0"]'
+
+
+@asynchronous
+async def test_a_wrong_field_within_an_argument_is_told_as_well():
+    tool = as_tool(move)
+    assert await tool.call('{"point": {"x": 1}}') == "1"
+    for point, said in (
+        ("{}", "point.x: is missing"),
+        ('{"x": 1, "z": 2}', "point.z: there is no such argument"),
+    ):
+        with pytest.raises(ToolError, match=said):
+            await tool.call(f'{{"point": {point}}}')
 
 
 def test_it_is_a_decorator_and_leaves_a_tool_as_it_is():

@@ -96,6 +96,8 @@ def test_e12_a_judge_beyond_the_scale_is_less_sure_than_it_says():
     verdict = read_reply('{"score": 7, "confidence": 1.0, "rationale": "great"}')
     assert verdict.confidence == 0.5
     assert verdict.rationale == "great (the score 7 lies outside 0 to 1: taken as 1)"
+    both = read_reply("score: 1\nscore: 7\nrationale: great")
+    assert (both.score, both.rationale) == (1.0, "great (the reply holds more than one score: taken as 1)")
 
 
 @table(

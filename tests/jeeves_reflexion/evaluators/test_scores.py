@@ -94,6 +94,8 @@ NOT_READ = [
     "score: <0 to 1>",
     "score: 0.3 and score: 0.9",
     "score: 0.3\nscore: 0.9",
+    "score: 1\nscore: 7",
+    '{"score": 1} {"score": 7}',
     "1/0",
     "24/7",
     "12:00",

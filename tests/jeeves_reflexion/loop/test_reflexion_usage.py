@@ -95,6 +95,13 @@ async def test_a_reflector_that_returns_a_text_is_unknown_too_and_one_that_repor
     ] == Usage()
 
 
+async def test_what_an_agent_calls_unreported_stays_so_without_a_count_of_calls():
+    agent = lambda prompt: Attempt("a", usage=Usage(unreported=1))  # noqa: E731
+    assert (await loop(agent).run("x")).usage["agent"].unreported == 3
+    with pytest.raises(ConfigurationError, match="reported none"):
+        await loop(agent, Budget(max_tokens=60)).run("x")
+
+
 async def test_a_verdict_that_is_no_more_than_a_value_is_taken_for_code_and_costs_nothing():
     agent = lambda prompt: Attempt("a", usage=ONE_CALL)  # noqa: E731
     result = await loop(agent, Budget(max_tokens=60), evaluator=lambda output: 0.0).run("x")

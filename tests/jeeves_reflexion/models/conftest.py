@@ -101,7 +101,9 @@ class Endpoint:
         with self._lock:
             number = len(self.requests)
             self.requests.append(request)
-            self.headers.append({key.lower(): value for key, value in handler.headers.items()})
+            self.headers.append(
+                {key.lower(): ", ".join(handler.headers.get_all(key)) for key in handler.headers}
+            )
             self.paths.append(handler.path)
             self.connections.add(handler.client_address)
         canned = self.respond(request) if self.respond else self.answers[min(number, len(self.answers) - 1)]

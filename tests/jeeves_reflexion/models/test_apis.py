@@ -320,6 +320,16 @@ async def test_a_token_is_a_bearers_and_a_given_header_goes_before_the_key(endpo
 
 
 @asynchronous
+async def test_a_header_is_sent_once(endpoint, completed):
+    endpoint.gives(completed())
+    given = {"Content-Type": "application/json", "USER-AGENT": "mine"}
+    async with connect(endpoint, api="chat", options=OpenAIOptions(headers=given)) as model:
+        await model.complete(HELLO)
+    sent = endpoint.headers[0]
+    assert (sent["content-type"], sent["user-agent"]) == ("application/json", "mine")
+
+
+@asynchronous
 async def test_an_embedder_there(endpoint, canned):
     endpoint.gives(canned({"data": [{"index": 0, "embedding": [0.6, 0.8]}]}))
     async with HttpEmbedder("small", dim=2, base_url=azure(endpoint), api_key=KEY) as embedder:

@@ -10,6 +10,7 @@ from tables import table
 from jeeves_reflexion import parse_score
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.models.advice import read_lesson
+from jeeves_reflexion.models.near_json import same
 from jeeves_reflexion.models.replies import json_value, objects, prose
 from jeeves_reflexion.models.thoughts import answer
 
@@ -41,6 +42,12 @@ OBJECT = {"a": [{"b": 1}], "c": "``` {"}
 )
 def test_the_object_or_array_that_a_text_holds(text, found):
     assert json_value(text) == found
+
+
+def test_long_numbers_are_one_only_where_each_digit_is():
+    first, second = ({"id": 2**60 + more, "n": 1} for more in (0, 1))
+    assert same(first, {"id": 2**60, "n": 1.0})
+    assert not same(first, second)
 
 
 def test_objects_are_told_apart_by_how_plainly_they_stand():
@@ -83,6 +90,8 @@ THOUGHTS = [
     ("<|channel|>analysis<|message|>a draft", ""),
     ("<think>never closed", ""),
     ("the answer<|im_end|>", "the answer"),
+    ("the answer" + "<|endoftext|>" * 40, "the answer"),
+    ("<s>old</s> new</s><|im_end|>", "<s>old</s> new</s>"),
     ("Close the <think> tag before you answer.", "Close the <think> tag before you answer."),
     ("Write between <think> and </think> only.", "Write between <think> and </think> only."),
     ("Never write `</think>` twice.", "Never write `</think>` twice."),

@@ -345,3 +345,17 @@ async def test_closing_closes_the_models_within(tmp_path):
         assert inner.closed
     async with RecordedModel(tape(tmp_path)) as offline:
         assert offline.name == "scripted"
+
+
+async def test_a_replay_beside_the_model_says_what_the_model_does_of_itself(tmp_path):
+    class Priced(ScriptedModel):
+        provider = "acme"
+
+        def expected_cost(self, messages, **settings):
+            return 0.5
+
+    async with RecordedModel(tape(tmp_path), Priced(["fine"]), mode="record") as model:
+        await model.complete(said("q"))
+    replay = RecordedModel(tape(tmp_path), Priced([]), mode="replay")
+    assert (replay.provider, replay.expected_cost(said("q"))) == ("acme", 0.5)
+    assert (await replay.complete(said("q"))).text == "fine"

@@ -118,6 +118,7 @@ def test_defaults_are_those_of_the_seed():
         ({"max_revision_tokens": 0}, "max_revision_tokens"),
         ({"quality_criteria": [3]}, "criteri"),
         ({"timeout": 0}, "timeout"),
+        ({"callbacks": object()}, "callbacks must be ReflectionCallbacks"),
     ],
 )
 def test_c01_to_c17_wrong_values_are_named_when_the_pattern_is_made(settings, said):

@@ -91,6 +91,7 @@ def test_line_endings_of_what_is_put_in_are_those_of_the_place():
     assert edited(mixed, ("a\nb", "1\n2\n3")) == "1\r\n2\r\n3\r\nc\nd\n"
     assert edited(mixed, ("c\nd", "1\r\n2")) == "a\r\nb\r\n1\n2\n"
     assert edited("a\nb", ("a", "1\r\n2")) == "1\n2\nb"
+    assert "quote the text exactly" in reason("a\r\nb", "a\r", "c")  # a part of a line ending is no text
 
 
 def test_a_blank_line_too_many_in_the_search_glues_no_lines_together():
