@@ -341,8 +341,24 @@ def jsonable(value: object, *, exclude: dict[str, Any] | None = None) -> JSON:
     """Return a value as JSON, without the fields to ``exclude``: what JSON has no form for becomes its text."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - listeners that need no JSON need no pydantic
 
-    plain: JSON = to_jsonable_python(value, exclude=exclude, bytes_mode="base64", fallback=_plain)
+    plain: JSON
+    try:
+        plain = to_jsonable_python(value, exclude=exclude, bytes_mode="base64", fallback=_plain)
+    except (
+        TypeError,
+        UnicodeEncodeError,
+    ):  # pydantic has no text for a set as a key, nor for half of a surrogate pair
+        named = _text_keys(value)
+        plain = to_jsonable_python(named, exclude=exclude, bytes_mode="base64", fallback=_plain)
     return plain
+
+
+def _text_keys(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key).encode("utf-8", "replace").decode(): _text_keys(item) for key, item in value.items()}
+    return [_text_keys(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: object) -> object:

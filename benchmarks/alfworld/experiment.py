@@ -206,7 +206,7 @@ def _config(setting: Setting) -> dict[str, JSON]:
         else f"generated, seed {setting.game_seed}",
         "step_limit": setting.step_limit,
         "repeats": setting.repeats,
-        # Once options: runs that were begun with them can go on.
+        # Once options: a run that was begun without them can go on.
         "show_commands": False,
         "free_thoughts": False,
         "player": setting.model.name if setting.model else "offline",

@@ -119,9 +119,10 @@ def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], 
     from jeeves_reflexion.mcp.tokens import Tokens  # noqa: PLC0415
 
     host, _, port = str(reach.http).rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    bare = host.removeprefix("[").removesuffix("]")
+    if not bare or not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"{reach.http!r} is no address: say HOST:PORT, such as 127.0.0.1:8765")
-    listening = listen(host.removeprefix("[").removesuffix("]"), int(port))
+    listening = listen(bare, int(port))
     hosts = hosts_at(listening, host, reach.allow_host)
 
     async def serving(lessons: VectorLessonStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from test_experiments import ROOMS, Seeker, a_store, loops
@@ -47,6 +48,23 @@ async def test_tasks_are_called_the_same_in_design_and_journal_also_where_ids_hi
     named = {line["task_id"] for line in map(json.loads, lines) if "task_id" in line}
     assert set(design["tasks"]) == named
     assert len(named) == len(tasks)
+
+
+@pytest.mark.parametrize("odd", ["caf\udce9.txt", frozenset({"a", "b"})], ids=["half a character", "a set"])
+async def test_an_attempt_whose_environment_names_things_oddly_is_kept_and_not_made_again(odd, tmp_path):
+    made = []
+
+    class Odd(Seeker):
+        async def __call__(self, task, session):
+            made.append(task.id)
+            attempt = await super().__call__(task, session)
+            return replace(attempt, metadata={"files": {odd: 1}})
+
+    store = a_store()
+    await played(tmp_path, store, agent=Odd)
+    first = len(made)
+    await played(tmp_path, store, agent=Odd, resume=True)
+    assert len(made) == first > 0
 
 
 async def test_a_lesson_of_such_a_run_is_found_when_a_kill_left_it_unsaid(tmp_path):
