@@ -365,5 +365,5 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     # numpy's numbers and arrays, which an environment may report
-    as_list = getattr(value, "tolist", None)
+    as_list = None if isinstance(value, type) else getattr(value, "tolist", None)
     return as_list() if callable(as_list) else str(value)

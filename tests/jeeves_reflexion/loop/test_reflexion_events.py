@@ -9,6 +9,7 @@ import time
 from types import MappingProxyType
 
 import anyio
+import numpy as np
 import pytest
 from loop_parts import BLOCK, Ear, Grader, Player, Writer, heard, lesson_store
 from tables import table
@@ -141,9 +142,11 @@ async def test_ids_of_withheld_lessons_are_told():
 async def test_events_can_be_written_as_json():
     session, ear = heard(reflexion := loop(lesson_store=lessons()))
     await reflexion.run("find the key", session=session)
-    own = AgentEvent(run_id="r", name="map", data=MappingProxyType({"rooms": (1, 2), "picture": b"\xff"}))
+    data = {"rooms": (1, 2), "picture": b"\xff", "row": np.arange(2), "type": np.float64}
+    own = AgentEvent(run_id="r", name="map", data=MappingProxyType(data))
     rows = [json.loads(json.dumps(as_json(event))) for event in [*ear.events, own]]
-    assert rows[-1]["data"] == {"rooms": [1, 2], "picture": "_w=="}
+    kind = "<class 'numpy.float64'>"
+    assert rows[-1]["data"] == {"rooms": [1, 2], "picture": "_w==", "row": [0, 1], "type": kind}
     assert all(next(iter(row)) == "kind" for row in rows)
 
 
