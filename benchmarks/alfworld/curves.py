@@ -52,9 +52,9 @@ from .setting import NAMESPACE, Setting
 
 PAGE: Final = """# ALFWorld: all arms at several limits of commands
 
-{games} genuine games in {rooms} rooms and {types} types of task; seeds: {seeds_of}. A seed is a fresh store of
-lessons for each arm, a draw of the order in which a player without advice searches, for each attempt, and of the
-placebo's lessons. Games solved by each trial, with 95 % intervals clustered by room.
+{games} genuine games in {rooms} rooms and {types} types of task; seeds: {seeds_of}. A seed is
+a fresh store of lessons for each arm, a draw of the order in which a player without advice searches, for each attempt,
+and of the placebo's lessons. Games solved by each trial, with 95 % intervals clustered by room.
 
 {solved}
 
@@ -263,7 +263,7 @@ def _lines(
     "--limits", callback=numbers, default="16,20,30,50", show_default=True, help="Commands per try."
 )
 @click.option("--work", type=click.Path(path_type=Path), default=Path("runs/curves"), show_default=True)
-@arms_option("retry,tabu-retry,last-attempt,own,monotonic,selective,irrelevant")
+@arms_option("retry,tabu-retry,last-attempt,own,monotonic,selective,others-only,irrelevant")
 @plan_options("game", k=3, workers=cores)
 @embedder
 @out_option("table and figures")
