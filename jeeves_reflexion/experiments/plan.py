@@ -99,8 +99,14 @@ def _group(task: Task, by: str) -> str:
     return str(task.metadata[by])
 
 
-def design_of(plan: Plan, learning: Sequence[Task], held_out: Sequence[Task]) -> dict[str, JSON]:
-    """Return a plan and its tasks as they are recorded; tasks by a digest of all that they hold."""
+def design_of(
+    plan: Plan, learning: Sequence[Task], held_out: Sequence[Task], *, redacted: bool = False
+) -> dict[str, JSON]:
+    """Return a plan and its tasks as they are recorded; tasks by a digest of all that they hold.
+
+    With ``redacted`` an id that hides something is what redaction leaves of it, as in runs of earlier versions.
+    """
+    called = (lambda task: redact(task.id)) if redacted else _recorded
     drawn, by = ("them", "task id") if plan.holdout_by is None else (f"{plan.holdout_by}s", plan.holdout_by)
     rule = (
         f"{len(held_out)} of {len(learning) + len(held_out)} tasks are held out: the first {plan.holdout:g} of {drawn}"
@@ -117,8 +123,8 @@ def design_of(plan: Plan, learning: Sequence[Task], held_out: Sequence[Task]) ->
         "holdout": plan.holdout,
         "split_seed": plan.split_seed,
         "split_rule": rule if held_out else "no task is held out",
-        "held_out": [_recorded(task) for task in held_out],
-        "tasks": {_recorded(task): _digest(task) for task in (*learning, *held_out)},
+        "held_out": [called(task) for task in held_out],
+        "tasks": {called(task): _digest(task) for task in (*learning, *held_out)},
     }
 
 

@@ -105,11 +105,18 @@ class RunLog:
         """
         await anyio.to_thread.run_sync(partial(self._open, _as_written(config), resume=resume))
 
-    async def begin(self, design: Mapping[str, JSON]) -> journal.Past:
-        """Write down the design, or hold it against the one of the run that is resumed; return what is done already."""
+    async def begin(
+        self, design: Mapping[str, JSON], earlier: Mapping[str, JSON] | None = None
+    ) -> journal.Past:
+        """Write down the design, or hold it against the one of the run that is resumed; return what is done already.
+
+        ``earlier`` is the same as an earlier version wrote it.
+        """
         if not self.config:
             raise ConfigurationError("open the run log before the experiment is run")
-        return await anyio.to_thread.run_sync(self._begin, _as_written(design))
+        return await anyio.to_thread.run_sync(
+            self._begin, _as_written(design), _as_written(earlier or design)
+        )
 
     async def tell(self, kind: str, row: Mapping[str, JSON]) -> None:
         """Append one event of the run itself."""
@@ -185,13 +192,13 @@ class RunLog:
         self._check_same({name: value for name, value in found.items() if name not in _OURS}, asked)
         self.resumed = True
 
-    def _begin(self, asked: dict[str, Any]) -> journal.Past:
+    def _begin(self, asked: dict[str, Any], earlier: dict[str, Any]) -> journal.Past:
         known = self.config.get("design")
         with _writing(self.folder):
             if known is None:
                 self.config["design"] = asked
                 self._write_config()
-            else:
+            elif differences(known, earlier):
                 self._check_same(known, asked)
             if not self.resumed:
                 return journal.Past()

@@ -74,7 +74,8 @@ async def run_experiment(
     )
     watcher = watcher or Watcher()
     try:
-        past = await log.begin(design_of(plan, learning, held_out))
+        earlier = design_of(plan, learning, held_out, redacted=True) if log.resumed else None
+        past = await log.begin(design_of(plan, learning, held_out), earlier)
         run = Run(
             log,
             watcher,

@@ -50,6 +50,17 @@ async def test_tasks_are_called_the_same_in_design_and_journal_also_where_ids_hi
     assert len(named) == len(tasks)
 
 
+async def test_a_run_that_an_earlier_version_began_with_such_ids_is_resumed(tmp_path):
+    tasks = [Task(f"find the treasure of the {room}", id=f"{room}@example.org") for room in ROOMS]
+    await played(tmp_path, a_store(), tasks=tasks)
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_bytes())
+    config["design"]["tasks"] = {"[REDACTED:email]": list(config["design"]["tasks"].values())[-1]}
+    path.write_text(json.dumps(config), encoding="utf-8")
+    results = await played(tmp_path, a_store(), tasks=tasks, resume=True)
+    assert {row.task.id for row in results.rows} == {task.id for task in tasks}
+
+
 @pytest.mark.parametrize("odd", ["caf\udce9.txt", frozenset({"a", "b"})], ids=["half a character", "a set"])
 async def test_an_attempt_whose_environment_names_things_oddly_is_kept_and_not_made_again(odd, tmp_path):
     made = []
