@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import Final
 
 from jeeves_reflexion.models.replies import objects, opened, unwrapped, values
@@ -59,7 +60,13 @@ _UNABLE: Final = (
     r"help|assist|provide|write|give|comply|fulfil|do|answer|create|generate|continue|share|offer|have|see|know|think"
     r"|draw|determine"
 )
-_PAGE: Final = re.compile(r"\s*<(?:html|!doctype)\b", re.IGNORECASE)  # a server's error
+# A server's error: a page, or a status of HTTP by itself.
+_ERROR: Final = re.compile(
+    r"\s*<(?:html|!doctype)\b|\W*(?:error\W+)?(?:[45]\d\d\W+)?(?:"
+    + "|".join(re.escape(status.phrase) for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST)
+    + r")\W*\Z",
+    re.IGNORECASE,
+)
 _REFUSAL: Final = re.compile(
     r"[^\w\"'\u201c\u2018\u00ab]*(?:(?:but|unfortunately|well),?\s+)?"
     r"(?:(?:an?|the|each|every)\s+(?:\w+\s+)?lesson\s+(?:should|must|needs|has to)\b"
@@ -83,7 +90,7 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
     sentences come back as they are, for whoever asked to refuse; ``one_sentence=False`` leaves paragraphs in place.
     """
     text = answer(text)
-    if _PAGE.match(text):
+    if _ERROR.match(text):
         return ""
     text = unwrapped(text)
     for one in values(text):

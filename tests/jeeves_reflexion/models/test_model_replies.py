@@ -158,6 +158,7 @@ def test_a_lesson_is_found_in_what_a_model_puts_around_it(reply):
         "Wrap the answer as <answer>42</answer>",
         "Always ask: is the mug clean?",
         "N/A values must be dropped before the mean is taken.",
+        "Internal Server Error from the tool means that it is to be called again.",
     ],
 )
 def test_a_lesson_is_not_refused_for_how_it_begins_or_ends(lesson):
@@ -188,6 +189,9 @@ def test_a_lesson_is_not_refused_for_how_it_begins_or_ends(lesson):
         '{"lesson": "\u05dc\u05d0"}',
         "Done",
         '{"lessons": []}',
+        "Internal Server Error",
+        "Error: 502 Bad Gateway",
+        "**Service Unavailable.**",
     ],
 )
 def test_what_is_no_sentence_of_advice_is_no_lesson(reply):
