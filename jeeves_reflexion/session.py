@@ -262,9 +262,9 @@ class Session:
                 raise RuntimeError("a cancellation that nobody asked for came out of the call") from error
             except ExceptionGroup as group:
                 # Concurrent tasks raise in a group; an error that ends the run is raised as itself.
-                if (error := hopeless(group)) is None:
+                if (ending := hopeless(group)) is None:
                     raise
-                raise error from group
+                raise ending from group
         reported: Usage = getattr(value, "usage", NO_USAGE)
         beyond = reported.beyond(self.spend.of(role).beyond(before))
         if beyond is not NO_USAGE:
