@@ -34,9 +34,8 @@ class ConvergenceReason(Enum):
 class Revision:
     """A new text made of an old one.
 
-    ``strategy`` is the one that was carried out (never ``hybrid``) and ``why`` says what chose it. ``addressed`` are
-    the issues that the reviser was given. ``problems`` tells what did not go as asked, such as an edit that did not
-    apply.
+    ``strategy`` is the one that was used (never ``hybrid``), ``why`` the reason for it. ``addressed`` are the issues
+    given to the reviser. ``problems`` says what did not work, such as an edit that did not apply.
     """
 
     output: str
@@ -51,9 +50,9 @@ class Revision:
 class Draft:
     """One judged text. ``number`` counts from 1; ``base`` is the number of the draft that it was revised from.
 
-    ``satisfactory`` is the loop's decision, ``usage`` all that was used since the draft before: by writing (or
-    revising) and judging it, and by critics. ``at`` is when it was judged (seconds since 1970). One whose judge failed
-    has no score.
+    ``satisfactory`` is the loop's decision. ``usage`` is everything used since the previous draft, by writing (or
+    revising), judging and critics. ``at`` is when it was judged (seconds since 1970). If its judge failed, it has no
+    score.
     """
 
     number: int
@@ -69,11 +68,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class RevisionRequest:
-    """What a reviser is to do: better ``draft`` by what ``feedback`` says; neither holds gold.
+    """The task of a reviser: improve ``draft`` according to ``feedback``; neither holds gold.
 
-    ``history`` holds all drafts so far, oldest first. ``failed`` is the strategy whose last use made things worse: a
-    different one is to be tried. ``note`` is more to say to the reviser, in words of ours. ``max_tokens`` bounds the
-    reply.
+    ``history`` holds all drafts so far, oldest first. ``failed`` is the strategy whose last use made the draft worse;
+    the reviser should try another. ``note`` is an additional instruction for the reviser, from this package.
+    ``max_tokens`` bounds the reply.
     """
 
     draft: Draft
@@ -86,12 +85,12 @@ class RevisionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What came of refining one output.
+    """The result of refining one output.
 
-    ``drafts`` are all of them, oldest first; ``best`` is chosen by the loop's rule and may not be the last. ``usage``
-    is that of every call that was made, those of a phase that failed included. ``flags`` say what is doubtful about the
-    judge (``overcritical``), ``problems`` what else went wrong. ``error`` is what ended the loop early, with ``reason``
-    ``ERROR``, or ``TOKEN_BUDGET`` for the run's own budget.
+    ``drafts`` has all drafts, oldest first; ``best`` is chosen by the loop's rule and may not be the last. ``usage``
+    counts every call, also in a phase that failed. ``flags`` say what is doubtful about the judge (``overcritical``),
+    ``problems`` what else went wrong. ``error`` is the error that ended the loop early, with ``reason`` ``ERROR``, or
+    ``TOKEN_BUDGET`` for the run's own budget.
     """
 
     drafts: tuple[Draft, ...]

@@ -4,32 +4,32 @@
 
     ReflexionError
       x  ConfigurationError        arguments, settings or files that can't work (also a ValueError)
-         +  UnknownRequestError    a recording does not hold the request
+         +  UnknownRequestError    a recording does not contain the request
       x  MissingDependencyError    an optional package is not installed; names the extra to install
       x  ModelError                a language model could not be asked
          +  ModelAuthError         the key is missing or was refused
          +  ModelTimeoutError      no answer in time
          +  ModelConnectionError   nothing listens there, or the connection broke
-         +  ModelResponseError     the endpoint answered with something that is no completion
+         +  ModelResponseError     the endpoint's answer is not a completion
             +  ModelRequestError   it refused the request itself: no such model or setting
-      x  UnreadableReplyError      a model's reply could not be read, also after asking once more
+      x  UnreadableReplyError      a model's reply could not be read, even after asking once more
       x  ToolError                 a tool could not be called as asked
       x  BudgetExceededError       tokens, cost, attempts or time of the run are used up
       x  LessonStoreError          lessons could not be stored or recalled
-         +  UnknownLessonError     there is no lesson of that id
-         +  LessonRefusedError     a text was not let in as a lesson; it waits in quarantine for a person
+         +  UnknownLessonError     there is no lesson with that id
+         +  LessonRefusedError     a text was refused as a lesson; it waits in quarantine for a person
          +  ReflectionFormError    a reflection lacks a field of its form, or fills it wrongly
          +  MarkdownError          a reflection's file can't be read
-         +  ReflectionOwedError    an agent owes a reflection, and may not go on without it
+         +  ReflectionOwedError    an agent owes a reflection and may not go on before it is written
       x  SandboxError              code could not be run in the sandbox, or failed there
          +  SandboxUnavailableError  this machine lacks the isolation or the runtime; says what to do
          +  CodeError              the code itself failed: what it raised and at which line
          +  CodeLimitError         the code hit a limit: time, memory, output, files or processes
       x  ExperimentError           an experiment can't go on, or its log can't be written
-      x  SessionError              the run's own records are used in a way that can't be right
+      x  SessionError              a run, its session or its events are used wrongly
 
-The stores of :mod:`vectorstores` have a tree of their own, ``VectorStoreError``; what reaches a user of lessons
-is wrapped in :class:`LessonStoreError` with the store's error as its cause.
+The stores of :mod:`vectorstores` have their own tree, ``VectorStoreError``. For users of lessons such an error is
+wrapped in :class:`LessonStoreError`, as its cause.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class MissingDependencyError(ReflexionError, ImportError):
 class ModelError(ReflexionError):
     """A language model could not be asked.
 
-    ``handed_on`` says that a part of its streamed answer was told before, so that nobody asks again on their own.
+    ``handed_on`` says that a part of its streamed answer was emitted already, so the call must not be retried.
     """
 
     handed_on = False
@@ -73,10 +73,10 @@ class ModelConnectionError(ModelError):
 
 
 class ModelResponseError(ModelError):
-    """The endpoint answered with something that is no completion.
+    """The endpoint's answer is not a completion.
 
-    ``status`` is the HTTP status, if any; ``said`` is what the endpoint said, cut and without secrets, and ``code`` the
-    word that it has for the error, such as ``content_filter``, if any.
+    ``status`` is the HTTP status, if any; ``said`` is the endpoint's message, cut and redacted, and ``code`` its name
+    for the error, such as ``content_filter``, if any.
     """
 
     def __init__(self, message: str, *, status: int | None = None, said: str = "", code: str = "") -> None:
@@ -91,7 +91,7 @@ class ModelRequestError(ModelResponseError):
 
 
 class UnreadableReplyError(ReflexionError):
-    """A model's reply could not be read, also after it was asked once more with the problem shown."""
+    """A model's reply could not be read, even after it was asked once more with the problem shown."""
 
 
 class ToolError(ReflexionError):
@@ -111,11 +111,11 @@ class LessonStoreError(ReflexionError):
 
 
 class UnknownLessonError(LessonStoreError):
-    """There is no lesson of that id, or no longer."""
+    """There is no lesson with that id, or no longer."""
 
 
 class LessonRefusedError(LessonStoreError):
-    """A text was not let in as a lesson, because it gives orders; it is kept apart under ``lesson_id``."""
+    """A text was refused as a lesson because it gives orders; it is in quarantine under ``lesson_id``."""
 
     def __init__(self, message: str, lesson_id: str) -> None:
         super().__init__(message)
@@ -123,7 +123,7 @@ class LessonRefusedError(LessonStoreError):
 
 
 class SandboxError(ReflexionError):
-    """Code could not be run in the sandbox, or failed there; this process is untouched by it."""
+    """Code could not be run in the sandbox, or failed there; this process is unaffected."""
 
 
 class SandboxUnavailableError(SandboxError):
@@ -158,11 +158,11 @@ class CodeLimitError(SandboxError):
 
 
 class ExperimentError(ReflexionError):
-    """An experiment can't go on, or its log can't be written; what was tried before is kept."""
+    """An experiment can't go on, or its log can't be written; earlier trials are kept."""
 
 
 class SessionError(ReflexionError):
-    """The run's own records are used in a way that can't be right."""
+    """A run, its session or its events are used wrongly."""
 
 
 HOPELESS = (
@@ -173,17 +173,17 @@ HOPELESS = (
     ModelRequestError,
     SandboxUnavailableError,
 )
-"""What no further attempt of a run would mend."""
+"""Errors that no further attempt can fix."""
 
 
 def hopeless(error: Exception) -> Exception | None:
-    """Return the first error that no retry would mend, of this one or within its groups; None where there is none."""
+    """Return the error, or the first within its groups, that no retry can fix; None if there is none."""
     found = error.subgroup(HOPELESS) if isinstance(error, ExceptionGroup) else error
     return first_of(found) if isinstance(found, (*HOPELESS, ExceptionGroup)) else None
 
 
 def first_of(error: Exception) -> Exception:
-    """Return the first error within a group of errors, however deep; any other error as it is."""
+    """Return the first error within an exception group, at any depth; another error as it is."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -193,10 +193,10 @@ _PROGRAMMING = (TypeError, AttributeError, NameError, ImportError, NotImplemente
 
 
 def programming_error(error: Exception) -> Exception | None:
-    """Return the mistake of a programmer that an exception is, or that a group holds; None where there is none.
+    """Return the programming error that an exception is, or that a group holds; None if there is none.
 
-    A wrong value may come from a model and go away with the next answer, so ``ValueError``, ``KeyError``,
-    ``IndexError`` and ``SyntaxError`` are none.
+    ``ValueError``, ``KeyError``, ``IndexError`` and ``SyntaxError`` don't count: a wrong value may come from a model,
+    and its next answer may be right.
     """
     if isinstance(error, ExceptionGroup):
         return next(filter(None, map(programming_error, error.exceptions)), None)
@@ -204,11 +204,11 @@ def programming_error(error: Exception) -> Exception | None:
 
 
 def described(error: BaseException) -> str:
-    """Return an exception's class and text, if it has one, also where its ``str()`` raises."""
+    """Return an exception's class and its text, if any, even if its ``str()`` raises."""
     try:
         text = str(error)
     except Exception as second:  # noqa: BLE001 - a class of the user's own
         text = f"(its text can't be read: {type(second).__name__})"
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    # What can't be written down, such as half of a character of two, is shown as its code.
+    # Characters that UTF-8 can't hold, such as a lone surrogate, are shown by their codes.
     return said.encode("utf-8", "backslashreplace").decode()

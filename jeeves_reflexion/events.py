@@ -1,4 +1,4 @@
-"""What a run tells the world while it happens: a union of small frozen records.
+"""The events that a run emits: a union of small frozen dataclasses.
 
 Progress bars, run logs and web pages all listen to the same events. Match on the class, or on ``kind``::
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:
-    """What every event carries: the run, the attempt (0 outside of one) and the time in seconds since 1970.
+    """The fields of every event: the run, the attempt (0 outside of one) and the time in seconds since 1970.
 
-    Each kind of event is a frozen dataclass whose fields are given by name.
+    Each kind of event is a frozen dataclass with keyword arguments.
     """
 
     kind: str = field(default="", init=False)
@@ -66,10 +66,10 @@ class AttemptStarted(Occurrence, kind="reflexion.attempt_started"):
 
 
 class LessonsRecalled(Occurrence, kind="reflexion.lessons_recalled"):
-    """The store was asked; ``lessons`` are the sentences offered, best first, possibly none.
+    """Lessons were recalled; ``lessons`` are the sentences offered, best first, possibly none.
 
-    ``lesson_ids`` and ``similarities`` (cosines to the task) are those of the lessons, in their order; ``withheld_ids``
-    those of the ones that the draw held back.
+    ``lesson_ids`` and ``similarities`` (cosines to the task) are in the same order; ``withheld_ids`` are the ids of
+    lessons that the draw withheld.
     """
 
     recall_id: str
@@ -82,7 +82,7 @@ class LessonsRecalled(Occurrence, kind="reflexion.lessons_recalled"):
 
     @classmethod
     def of(cls, recall: Recall, *, run_id: str, attempt: int) -> Self:
-        """Tell of a recall."""
+        """Return the event of a recall."""
         return cls(
             run_id=run_id,
             attempt=attempt,
@@ -97,7 +97,7 @@ class LessonsRecalled(Occurrence, kind="reflexion.lessons_recalled"):
 
 
 class AttemptFinished(Occurrence, kind="reflexion.attempt_finished"):
-    """The agent is done with its attempt, in whatever way."""
+    """The agent has ended its attempt, however it went."""
 
     output: str
     n_steps: int
@@ -106,7 +106,7 @@ class AttemptFinished(Occurrence, kind="reflexion.attempt_finished"):
 
     @classmethod
     def of(cls, made: Attempt, *, run_id: str, attempt: int) -> Self:
-        """Tell of an attempt."""
+        """Return the event of an attempt."""
         return cls(
             run_id=run_id,
             attempt=attempt,
@@ -118,7 +118,7 @@ class AttemptFinished(Occurrence, kind="reflexion.attempt_finished"):
 
 
 class Evaluated(Occurrence, kind="reflexion.evaluated"):
-    """The attempt was judged; a score of None means that it could not be. ``rationale`` quotes no gold."""
+    """The attempt was judged; a score of None means that it could not be scored. ``rationale`` quotes no gold."""
 
     score: float | None
     passed: bool
@@ -146,9 +146,9 @@ class Escalated(Occurrence, kind="reflexion.escalated"):
 
 
 class LessonChecked(Occurrence, kind="reflexion.lesson_checked"):
-    """A check was asked whether a lesson would change an attempt; ``changes`` is None where it could not say.
+    """A check was asked whether a lesson would change an attempt; ``changes`` is None if it could not decide.
 
-    One that would not goes back to the reflector, with the ``reason``; the second time no lesson comes of the attempt.
+    A lesson that would not goes back to the reflector with the ``reason``; the second time the attempt leaves none.
     """
 
     lesson: str
@@ -170,7 +170,7 @@ class LessonPersisted(Occurrence, kind="reflexion.lesson_persisted"):
 
 
 class LessonDropped(Occurrence, kind="reflexion.lesson_dropped"):
-    """No lesson came of this attempt, and why."""
+    """The attempt leaves no lesson, and why."""
 
     reason: str
 
@@ -192,7 +192,7 @@ class RunFinished(Occurrence, kind="reflexion.run_finished"):
 
     @classmethod
     def of(cls, result: RunResult, *, run_id: str, attempt: int) -> Self:
-        """Tell of a result."""
+        """Return the event of a result."""
         return cls(
             run_id=run_id,
             attempt=attempt,
@@ -214,7 +214,7 @@ class DraftWritten(Occurrence, kind="refinement.draft_written"):
 
 
 class DraftJudged(Occurrence, kind="refinement.draft_judged"):
-    """A draft was judged; a score of None means that it could not be."""
+    """A draft was judged; a score of None means that it could not be scored."""
 
     number: int
     score: float | None
@@ -223,7 +223,7 @@ class DraftJudged(Occurrence, kind="refinement.draft_judged"):
 
 
 class Reflected(Occurrence, kind="refinement.reflected"):
-    """A trigger other than completion led to a critique, which the next step or revision gets to read."""
+    """A trigger other than completion led to a critique, which the next step or revision reads."""
 
     trigger: str
     critique: str
@@ -239,14 +239,14 @@ class RefinementFinished(Occurrence, kind="refinement.finished"):
 
 
 class NotesApplied(Occurrence, kind="tasknotes.applied"):
-    """A task's notes from earlier runs stand in its prompt; version 0 is that of a store without versions."""
+    """A task's notes from earlier runs are in its prompt; version 0 comes from a store without versions."""
 
     identity: str
     version: int
 
 
 class TaskReflectedEvent(Occurrence, kind="tasknotes.reflected"):
-    """An accepted run of a task was reflected on, and what came of it is stored."""
+    """An accepted run of a task was reflected on, and the reflection is stored."""
 
     task_description: str
     reflection: TaskReflection
@@ -263,8 +263,8 @@ class StepTaken(Occurrence, kind="agent.step"):
 class ModelCalled(Occurrence, kind="model.called"):
     """A model answered; ``role`` says on whose behalf it was asked.
 
-    ``finish_reason`` is the model's word for why it stopped, and ``provider`` whose API was asked (``openai``,
-    ``anthropic``); empty where that is not known.
+    ``finish_reason`` is the model's word for why it stopped, ``provider`` the API (``openai``, ``anthropic``); both are
+    empty if unknown.
     """
 
     role: Role
@@ -276,7 +276,7 @@ class ModelCalled(Occurrence, kind="model.called"):
 
 
 class ModelFailed(Occurrence, kind="model.failed"):
-    """A call of a model failed, in the words of ``error``; what it used is not known, and not charged."""
+    """A model call failed with ``error``; its usage is unknown and not charged."""
 
     role: Role
     model: str
@@ -286,7 +286,7 @@ class ModelFailed(Occurrence, kind="model.failed"):
 
 
 class TextStreamed(Occurrence, kind="model.text"):
-    """A model with ``stream=True`` said something more; ``role`` says on whose behalf it was asked."""
+    """A model with ``stream=True`` sent more text; ``role`` says on whose behalf it was asked."""
 
     role: Role
     model: str
@@ -294,7 +294,7 @@ class TextStreamed(Occurrence, kind="model.text"):
 
 
 class AgentEvent(Occurrence, kind="agent.event"):
-    """An event of a base agent's own; ``name`` and ``data`` are up to it."""
+    """A custom event of a base agent, which chooses ``name`` and ``data``."""
 
     name: str
     data: Mapping[str, JSON] = field(default_factory=dict)
@@ -338,16 +338,13 @@ def as_json(event: Event) -> dict[str, JSON]:
 
 
 def jsonable(value: object, *, exclude: dict[str, Any] | None = None) -> JSON:
-    """Return a value as JSON, without the fields to ``exclude``: what JSON has no form for becomes its text."""
+    """Return a value as JSON, without the fields in ``exclude``; a value with no form in JSON becomes its text."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - listeners that need no JSON need no pydantic
 
     plain: JSON
     try:
         plain = to_jsonable_python(value, exclude=exclude, bytes_mode="base64", fallback=_plain)
-    except (
-        TypeError,
-        UnicodeEncodeError,
-    ):  # pydantic has no text for a set as a key, nor for half of a surrogate pair
+    except (TypeError, UnicodeEncodeError):  # a key that is a set, or a lone surrogate
         named = _text_keys(value)
         plain = to_jsonable_python(named, exclude=exclude, bytes_mode="base64", fallback=_plain)
     return plain

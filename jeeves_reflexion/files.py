@@ -1,6 +1,7 @@
-"""Files that are replaced whole: a reader sees the old text or the new one, also after a crash or a power cut.
+"""Reads and replaces files safely, also in folders that others may write to.
 
-And files of a folder that others may write to: regular ones alone are read or replaced, never a link, pipe or device.
+A file is replaced as a whole: a reader sees the old text or the new one, even after a crash or a power cut. Only
+regular files are read or replaced, never a link, a pipe or a device.
 """
 
 from __future__ import annotations
@@ -18,20 +19,18 @@ class NotSyncedError(OSError):
 
 
 def replace_file(path: Path, text: str | bytes, *, mode: int = _MODE) -> None:
-    """Put a UTF-8 text in the place of a file, by default readable for this user alone; then it is on the disk.
+    """Replace a file, durably, by a UTF-8 text that by default only this user can read.
 
-    The text goes to ``.part`` beside it and is renamed. That name is the same for all writers, so that what a killed
-    one left behind is overwritten by the next; they must come one at a time, under a lock of the caller's. What UTF-8
-    can't hold (a lone surrogate) becomes "?".
+    The text is written to a ``.part`` file, which is renamed. All writers use the same ``.part`` name, so the next one
+    overwrites what a killed one left; callers must hold a lock. A lone surrogate, which UTF-8 can't hold, becomes "?".
 
-    Raises :class:`NotSyncedError` when the file was replaced but may not stay so, any other ``OSError`` when it is as
-    it was: also where a link, a folder, a pipe or a device has its name.
+    Raises :class:`NotSyncedError` if the file was replaced but the change may be lost, and any other ``OSError`` if the
+    file is unchanged, for example because it is a link, a folder, a pipe or a device.
     """
     _check_replaceable(path)
     part = path.with_suffix(".part")
     try:
-        # What lies there may be a killed writer's, readable for others, or a link or pipe that somebody laid: none of
-        # that is written to.
+        # Never write to an existing .part: it may be readable for others, or a link or pipe that somebody made.
         part.unlink(missing_ok=True)
         with open(part, "xb", opener=_for_this_user) as file:
             file.write(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
@@ -50,7 +49,7 @@ def replace_file(path: Path, text: str | bytes, *, mode: int = _MODE) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names of a folder's files on the disk: a rename or removal is durable after this."""
+    """Make renames and removals in a folder durable."""
     if os.name == "nt":
         return  # a folder can't be opened there, and a rename is durable by itself
     handle = os.open(folder, os.O_RDONLY)
@@ -61,7 +60,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def not_written(path: Path, error: Exception) -> str:
-    """Say what became of a file whose replacing raised this."""
+    """Return what became of a file whose replacement raised this error."""
     if isinstance(error, NotSyncedError):
         return f"{path} was written, but a power cut may bring back what it was: {error}"
     return f"{path} can't be written; it is as it was: {error}"
@@ -70,8 +69,8 @@ def not_written(path: Path, error: Exception) -> str:
 def read_regular(path: Path, most: int) -> bytes:
     """Return the bytes of a file in a folder that others may write to.
 
-    Raises ``OSError`` for what is no regular file, such as a symbolic link or a named pipe, which is not waited for,
-    and for a file of more than ``most`` bytes.
+    Raises ``OSError`` if it is not a regular file, such as a symbolic link or a named pipe (without waiting for it), or
+    if it has more than ``most`` bytes.
     """
     if path.is_symlink():  # for Windows, which has no O_NOFOLLOW; elsewhere so that the error says why
         raise OSError("it is a link: put the file itself there")

@@ -1,4 +1,4 @@
-"""The contracts between the rooms: one method each, so that a plain ``async def`` satisfies most of them."""
+"""The protocols between packages. Most have one method, so that a plain ``async def`` satisfies them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from jeeves_reflexion.values import checked
 class Agent(Protocol):
     """Tries a task once.
 
-    The task has no gold in it; ``session.blocks`` hold what the agent should remember. Two optional attributes:
-    ``retry_safe = False`` means that a second run could do harm, and ``async reset(task, session)`` undoes side
-    effects before each retry.
+    The task comes without its gold; ``session.blocks`` hold what the agent should remember. Two attributes are
+    optional: ``retry_safe = False`` means that a second run could do harm, and ``async reset(task, session)`` undoes
+    side effects before each retry.
     """
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Return the attempt; what is raised instead becomes ``Attempt.error`` in the loop."""
+        """Return the attempt; if it raises, the loop puts the error into ``Attempt.error``."""
         ...
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Judges an attempt; sees the task whole, with its reference."""
+    """Judges an attempt; sees the task with its reference."""
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the verdict."""
@@ -49,10 +49,10 @@ class Evaluator(Protocol):
 
 @runtime_checkable
 class Reviser(Protocol):
-    """Makes a better text of a draft that was judged; an async function is one."""
+    """Improves a draft that was judged; an async function will do."""
 
     async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
-        """Return the revised text; the task has no gold in it."""
+        """Return the revised text; the task comes without its gold."""
         ...
 
 
@@ -60,7 +60,7 @@ class Reviser(Protocol):
 class Reflector(Protocol):
     """Writes down what to do differently.
 
-    Sees the trials of the task so far, the last one being the one to learn from, without gold.
+    It sees the trials of the task so far, without gold, and learns from the last one.
     """
 
     async def __call__(
@@ -79,18 +79,18 @@ class LessonStore(Protocol):
     ) -> Recall:
         """Return at most ``k`` lessons for an attempt of a run at the task; none is a valid answer.
 
-        What the run ``skip_run`` wrote itself is left out.
+        Lessons that the run ``skip_run`` wrote are left out.
         """
         ...
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
-        """Store the lesson of a reflection; durable when it returns."""
+        """Store the lesson of a reflection; it is durable when this returns."""
         ...
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note how the attempt went that a recall was for; once: later calls return False and change nothing.
+        """Note how the attempt went that a recall was for; later calls return False and change nothing.
 
-        Nor does a verdict without a score, which is told too: it returns False, and leaves room for one that has one.
+        An evaluation without a score is passed too: it returns False, changes nothing, and a scored one may follow.
         """
         ...
 
@@ -104,7 +104,7 @@ class Memory(Protocol):
         ...
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, unless it stands there already, whatever other writers do at the same time."""
+        """Add a line to a block, unless the block has it already; safe beside other writers."""
         ...
 
     async def write(self, name: str, text: str) -> None:
@@ -118,7 +118,7 @@ MessageRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 @dataclass(frozen=True, slots=True)
 @checked
 class ToolCall:
-    """A model's wish to call a tool. ``arguments`` is the JSON text as the model wrote it, not yet checked."""
+    """A tool call that a model asks for. ``arguments`` is the JSON text as the model wrote it, unchecked."""
 
     id: str
     name: str
@@ -128,7 +128,7 @@ class ToolCall:
 @dataclass(frozen=True, slots=True)
 @checked
 class ToolSpec:
-    """What a model is told of a tool; ``parameters`` is a JSON Schema of type object."""
+    """The description of a tool for a model; ``parameters`` is a JSON Schema of type object."""
 
     name: str
     description: str
@@ -140,15 +140,15 @@ class ToolSpec:
 class Message:
     """One message of a conversation; ``tool_call_id`` names the call that a tool message answers.
 
-    ``opaque`` is the ``opaque`` of the completion that an assistant message comes from. A model that knows its form
-    sends that back in place of ``content`` and ``tool_calls``.
+    ``opaque`` of an assistant message is that of its completion. A model that knows its format sends it back in place
+    of ``content`` and ``tool_calls``.
     """
 
     role: MessageRole
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
-    # Not in the repr: it holds what a model thought, and is never looked through by a reader of logs.
+    # Not in the repr, and so not in logs: it holds a model's thoughts.
     opaque: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
 
@@ -157,9 +157,9 @@ class Message:
 class Completion:
     """A model's answer; ``usage`` counts this one call.
 
-    ``opaque`` is the answer as its provider wrote it, as JSON under the name of its form (``{"chat": {...}}``), where
-    that says more than ``text`` and ``tool_calls`` do: reasoning, signatures of thoughts, parts. Providers want it back
-    unchanged; :meth:`message` hands it on. It is no text for people, judges or lessons.
+    ``opaque`` is the provider's own JSON of the answer, under the name of its format (``{"chat": {...}}``), if it holds
+    more than ``text`` and ``tool_calls``: reasoning, signatures of thoughts, parts. Providers expect it back unchanged,
+    and :meth:`message` passes it on. It is not for people, evaluators or lessons.
     """
 
     text: str
@@ -170,14 +170,14 @@ class Completion:
     opaque: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def message(self) -> Message:
-        """Return the answer as the message by which a conversation goes on, with all that came with it."""
+        """Return the answer as a message, ``opaque`` included, to continue the conversation."""
         return Message("assistant", self.text, self.tool_calls, opaque=self.opaque)
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class Sampling:
-    """How a model picks its words; ``None`` leaves a setting to the model."""
+    """How a model samples; ``None`` leaves a setting to the model."""
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -189,7 +189,7 @@ class Sampling:
 class ChatModel(Protocol):
     """A language model that answers a conversation.
 
-    ``supports_tools`` says whether ``tools`` are offered natively; without, agents use a text form.
+    ``supports_tools`` says whether it takes ``tools`` natively; if not, agents describe them in text.
     """
 
     @property

@@ -40,12 +40,12 @@ def wilson(successes: int, n: int, *, z: float = Z95) -> Share:
 
 
 def clustered_share(clusters: Iterable[Sequence[bool]], *, z: float = Z95) -> Share:
-    """Return the share of successes that come in clusters whose members resemble one another, such as a task's seeds.
+    """Return the share of successes for outcomes in clusters of similar members, such as the seeds of a task.
 
-    The interval is Wilson's for the effective number of outcomes: their number over the design effect, which is the
-    cluster-robust variance over that of independent outcomes and at least 1, and adjusted for few clusters (Korn and
-    Graubard 1998). Where all outcomes are alike nothing tells how alike clusters are: there a cluster counts as one
-    outcome, and so does a single cluster. With one outcome in each it is :func:`wilson`. Raises ``ValueError`` for no
+    The interval is Wilson's for the effective number of outcomes: their number divided by the design effect, which is
+    the cluster-robust variance over that of independent outcomes, at least 1, and adjusted for few clusters (Korn and
+    Graubard 1998). If all outcomes are equal, or there is only one cluster, their similarity can't be estimated, and
+    each cluster counts as one outcome. With one outcome per cluster it is :func:`wilson`. Raises ``ValueError`` for no
     outcomes.
     """
     found = [(sum(each), len(each)) for each in clusters if each]
@@ -102,15 +102,15 @@ class Mean:
 def difference(before: Sequence[float], after: Sequence[float], *, z: float = Z95) -> Difference:
     """Return by how much the mean score changed, with an interval (Newcombe 1998, method 10), by default at 95 %.
 
-    Scores lie in [0, 1]. Newcombe's interval is made of the two Wilson intervals of shares; a score between the ends
-    varies no more than a success or failure of the same mean, so that it holds for graded scores too, and is wide
-    then. Raises ``ValueError`` for a group without scores, or for one outside of [0, 1].
+    Scores lie in [0, 1]. Newcombe's interval combines the Wilson intervals of two shares. Graded scores vary no more
+    than successes and failures with the same mean, so the interval holds for them too, and is then wide. Raises
+    ``ValueError`` for a group without scores, or a score outside [0, 1].
     """
     return difference_of_means(_mean(before), _mean(after), z=z)
 
 
 def difference_of_means(before: Mean, after: Mean, *, z: float = Z95) -> Difference:
-    """Do :func:`difference` for scores of which only mean and number are kept."""
+    """Do :func:`difference` given only the mean and number of each group's scores."""
     (p_low, p_high), (q_low, q_high) = _bounds(before, z), _bounds(after, z)
     p, q = before.value, after.value
     low = q - p - math.hypot(q - q_low, p_high - p)

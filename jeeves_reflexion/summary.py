@@ -1,4 +1,4 @@
-"""What people read: a result of the loop in a few lines or a table, and numbers, times and lifts in words."""
+"""Texts for people: a result of the loop as lines or a table, and numbers, times and lifts in words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBERS: Final = {"attempt", "score", "recalled", "tokens", "seconds"}
 
 
 def lines(result: RunResult[Any]) -> str:
-    """Return how a run ended, its answer, and what it learned, in a line each."""
+    """Return how a run ended, its answer and what it learned, one per line."""
     facts = [
         counted(len(result.trials), "attempt"),
         "no score" if result.score is None else f"best score {result.score:.2f}",
@@ -45,7 +45,7 @@ def lines(result: RunResult[Any]) -> str:
 
 
 def table(result: RunResult[Any]) -> str:
-    """Return one row for each attempt, below a row of headings; empty where there was no attempt."""
+    """Return one row for each attempt, below a row of headings; empty if there was no attempt."""
     if not result.trials:
         return ""
     rows = [_COLUMNS, *(_row(trial) for trial in result.trials)]
@@ -59,14 +59,14 @@ def counted(number: int, noun: str) -> str:
 
 
 def when(at: float, form: str = "%Y-%m-%d") -> str:
-    """Return a time here, given in seconds since 1970; empty for one that is not known, or in no calendar."""
+    """Return the local time, given in seconds since 1970; empty if it is 0 (unknown) or out of range."""
     with contextlib.suppress(OverflowError, ValueError, OSError):
         return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form) if at else ""
     return ""
 
 
 def lift_words(lift: Lift | None, counts: str = "{} with, {} without") -> str:
-    """Return a lift in points of score, with its interval and from how many attempts."""
+    """Return a lift in points of score, with its interval and the numbers of attempts."""
     if lift is None:
         return "unknown"
     of = counts.format(lift.n_with, lift.n_without)
@@ -77,7 +77,7 @@ def lift_words(lift: Lift | None, counts: str = "{} with, {} without") -> str:
 
 
 def tokens_of(usage: Usage) -> str:
-    """Return the tokens of a usage; calls that reported none are named, and make no 0."""
+    """Return the tokens of a usage; calls that reported none are mentioned, and never shown as 0."""
     if usage.unreported and not usage.tokens:
         return "tokens unknown"
     unknown = f" and {counted(usage.unreported, 'call')} without a count" if usage.unreported else ""
@@ -85,7 +85,7 @@ def tokens_of(usage: Usage) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text in one line of bounded length, without what would move a terminal's cursor."""
+    """Return a text on one line of bounded length, without characters that move a terminal's cursor."""
     line = one_line(visible(text))
     return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
 
@@ -109,7 +109,7 @@ def _row(trial: Trial[Any]) -> tuple[str, ...]:
 
 
 def _tokens(usage: Mapping[Role, Usage]) -> str:
-    """Say how many tokens a trial took; an unknown part makes the sum a lower bound."""
+    """Return how many tokens a trial used; ``+`` marks a lower bound if a part is unknown."""
     total = sum(each.tokens for each in usage.values())
     unknown = any(each.unreported for each in usage.values())
     return f"{total:,}" if not unknown else f"{total:,}+" if total else "unknown"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jeeves_reflexion.types import Attempt, Step
 
 CHARS_PER_TOKEN = 4
-"""A usual estimate for English text; budgets of text are kept by it, budgets of a run by reported tokens."""
+"""A usual estimate for English, used for limits on texts; a run's budget counts reported tokens."""
 
 _FREQUENT: Final = " etaoinshrdlucmfgypwbvkjxqz"
 
@@ -41,7 +41,7 @@ def cut_middle(text: str, max_tokens: int) -> str:
 
 
 def abridge(text: str, characters: int) -> str:
-    """Cut a text to ``characters`` on one line, keeping both ends: tasks of a kind often begin alike."""
+    """Cut a text to ``characters`` on one line, keeping both ends, since similar tasks often begin alike."""
     text = one_line(text)
     if len(text) <= characters:
         return text
@@ -51,9 +51,9 @@ def abridge(text: str, characters: int) -> str:
 
 
 def fence(name: str, body: str, *, note: str = "") -> str:
-    """Put data between ``<name>`` tags that nothing within it can close or open.
+    """Put data between ``<name>`` tags, which the data itself can't open or close.
 
-    What comes from a model, a lesson or a tool is data; the fence keeps it from posing as our own words.
+    Texts from a model, a lesson or a tool are data; the fence keeps them from posing as the prompt's own words.
     """
     inner = body
     if "<" in body:
@@ -63,22 +63,22 @@ def fence(name: str, body: str, *, note: str = "") -> str:
 
 
 def render_blocks(blocks: Mapping[str, str]) -> str:
-    """Write each memory block that isn't empty as a fenced section, marked as data; empty where there is none."""
+    """Write each nonempty memory block as a fenced section, marked as data."""
     return "\n\n".join(fence(name, body, note=LESSONS_NOTE) for name, body in blocks.items() if body.strip())
 
 
 class Needles:
-    """Words that are looked for in many texts, each under its rarest character: most are not tried on most texts."""
+    """Finds which of many words a text holds. Words are grouped by their rarest character, so few are tried."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._by_character: dict[str, list[str]] = {}
         for word in words:
-            # What is no small letter is rarer than any.
+            # A character that is not in the table counts as the rarest: -1 % 100 is 99.
             rarest = max(word, key=lambda character: _FREQUENT.find(character) % 100)
             self._by_character.setdefault(rarest, []).append(word)
 
     def held(self, text: str) -> set[str]:
-        """Return those that a text holds."""
+        """Return the words that a text holds."""
         found = self._by_character.keys() & set(text)
         return {word for character in found for word in self._by_character[character] if word in text}
 
@@ -89,7 +89,7 @@ def bullets(lines: Sequence[str]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Fold all white space to single blanks and drop characters that hide or reorder text."""
+    """Fold white space to single blanks, and drop characters that hide or reorder text."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     visible = "".join(c for c in text if c.isspace() or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
@@ -136,7 +136,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, start: int, end: re.Match[str]) -> bool:
-    # The word that stands before it, and no more: all of a long sentence, at each of its stops, would take too long.
+    # Look only at the word before: rescanning a long sentence at each full stop would be slow.
     before = text[max(start, end.start() - _LONGEST_WORD) : end.start()].rstrip("\"'`)*_]")
     word = end["next"]
     if word[0].islower() or (end["mark"] == "." and _GOES_ON.search(before)):
@@ -160,7 +160,7 @@ def render_steps(steps: Sequence[Step], max_tokens: int) -> str:
 
 
 def fenced_attempt(attempt: Attempt, *, trajectory: int, output: int) -> list[str]:
-    """Return an attempt's steps, output and how it ended, each in its fence and cut to its tokens."""
+    """Return an attempt's steps, its output and how it ended, each fenced and cut to a number of tokens."""
     parts = [fence("trajectory", render_steps(attempt.steps, trajectory))] if attempt.steps else []
     parts.append(fence("output", cut_middle(attempt.output, output)))
     for label, text in (("error", attempt.error), ("interrupted", attempt.interrupted)):

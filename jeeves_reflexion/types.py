@@ -1,4 +1,4 @@
-"""The frozen values that pass between the rooms; each step of a run adds one and changes none."""
+"""The frozen values that the packages exchange; each step of a run adds values and changes none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JSON = TypeAliasType("JSON", "bool | int | float | str | Sequence[JSON] | Mappin
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
 Role: TypeAlias = Literal["agent", "evaluator", "reflector"]
 T = TypeVar("T", default=str)
-"""The type of an agent's output: a text, unless it returns a Pydantic model, a dataclass or other data."""
+"""The type of an agent's output: str by default, or a Pydantic model, a dataclass or other data."""
 StopReason: TypeAlias = Literal[
     "passed", "max_attempts", "unscorable", "budget", "reflection_missing", "not_retry_safe"
 ]
@@ -30,9 +30,9 @@ StopReason: TypeAlias = Literal[
 class Task:
     """What is asked of an agent.
 
-    ``reference`` is the gold answer: evaluators see it, agents and reflectors never do (:meth:`public`). ``id`` is
-    the SHA-256 of the template (before substitution) or of the prompt unless given, so that a parametrised task
-    keeps one identity. ``expected_output`` describes the form wanted and, like ``metadata``, is public.
+    ``reference`` is the gold answer: evaluators see it, agents and reflectors never do (:meth:`public`). ``id`` is by
+    default the SHA-256 of the template (before substitution), or of the prompt without one, so a parametrised task
+    keeps one id. ``expected_output`` describes the form wanted and, like ``metadata``, is public.
     """
 
     prompt: str
@@ -59,7 +59,7 @@ class Task:
 @dataclass(frozen=True, slots=True)
 @checked
 class Step:
-    """One thought, action and observation of a trajectory; parts that don't apply are empty."""
+    """One thought, action and observation of a trajectory; missing parts are empty."""
 
     thought: str = ""
     action: str = ""
@@ -73,10 +73,10 @@ class Step:
 class Attempt(Generic[T]):
     """One execution of a task by an agent.
 
-    ``output`` is what judges and reflectors read. ``value`` is what the agent returned where that is no text (a
-    Pydantic model, a dataclass, other data); ``output`` is its JSON then, and a log keeps only that.
-    ``error`` says what the agent raised, ``interrupted`` why it was cut short (such as ``max_turns``); both may
-    stand beside an output. ``metadata`` carries what an environment says of the attempt, such as its reward.
+    ``output`` is what evaluators and reflectors read. If the agent returned something other than a text (a Pydantic
+    model, a dataclass, other data), that is ``value``, and ``output`` is its JSON; logs keep only ``output``.
+    ``error`` says what the agent raised, ``interrupted`` why it was cut short (such as ``max_turns``); an attempt with
+    either may still have an output. ``metadata`` holds what an environment reports, such as a reward.
     """
 
     output: str = ""
@@ -89,13 +89,13 @@ class Attempt(Generic[T]):
     value: T | None = None
 
     def revised(self, output: str) -> Attempt[T]:
-        """Return the attempt with another output, which is a text: the value is that of the old one."""
+        """Return the attempt with another text as its output, and without the value of the old one."""
         return replace(self, output=output, value=None)
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationError:
-    """One thing wrong with an output: where (``path``), and what."""
+    """One error in an output: where (``path``), and what."""
 
     path: str
     message: str
@@ -106,9 +106,9 @@ class EvaluationError:
 class Evaluation:
     """The verdict on an attempt.
 
-    ``score`` lies in [0, 1]; ``None`` means that the attempt could not be scored, which is not a zero. ``passed``
-    of ``None`` leaves the decision to the loop's threshold. ``quotes_gold`` names the fields whose text may quote
-    the task's reference; :meth:`public` strips them before anything of the verdict reaches a reflector.
+    ``score`` lies in [0, 1]; ``None`` means that the attempt could not be scored, which differs from 0. If ``passed``
+    is ``None``, the loop's threshold decides. ``quotes_gold`` names the fields whose text may quote the task's
+    reference; :meth:`public` empties them before a reflector sees the verdict.
     """
 
     score: float | None
@@ -131,20 +131,20 @@ class Evaluation:
 
     @property
     def scored(self) -> bool:
-        """Whether the attempt could be scored at all."""
+        """Whether the attempt could be scored."""
         return self.score is not None or self.passed is not None
 
     def meets(self, threshold: float) -> bool:
-        """Whether the attempt passed: by the evaluator's own word, else by its score."""
+        """Whether the attempt passed: by ``passed`` if the evaluator said so, else by its score."""
         if self.passed is not None:
             return self.passed
         return self.score is not None and self.score >= threshold
 
     def public(self, reference: JSON = None) -> Evaluation:
-        """Return the verdict without anything that quotes gold.
+        """Return the verdict without any quotation of the gold.
 
-        Fields marked in ``quotes_gold`` are emptied; in the others, and in the names of criteria, each occurrence
-        of the reference's own text is replaced, for evaluators that quote it without saying so.
+        The fields in ``quotes_gold`` are emptied. In the others, and in the names of criteria, each occurrence of the
+        reference's text is replaced, for evaluators that quote it without saying so.
         """
         if reference is None and not self.quotes_gold:
             return self
@@ -170,7 +170,7 @@ _TEXT_FIELDS = frozenset({"rationale", "issues", "suggestions", "errors"})
 class Reflection:
     """A structured self-evaluation of a trial; ``lesson`` is the one sentence that is stored.
 
-    ``fields`` holds the answers that the outcome's form asks for, ``evidence`` the numbers of the steps it rests on.
+    ``fields`` holds the answers to the outcome's form, ``evidence`` the numbers of the steps that support the lesson.
     """
 
     lesson: str
@@ -184,7 +184,7 @@ class Reflection:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a lesson came from: run, attempt, its score, the model and agent, and when (seconds since 1970)."""
+    """Where a lesson came from: the run, the attempt and its score, the model, the agent and the time (since 1970)."""
 
     run_id: str
     attempt: int
@@ -195,19 +195,19 @@ class Provenance:
 
 
 LessonState: TypeAlias = Literal["active", "proposed", "retired"]
-"""An active lesson is recalled; a proposed one waits for a person; a retired one is kept with its reason."""
+"""An active lesson is recalled, a proposed one waits for a person, and a retired one is kept with the reason."""
 
 Trust: TypeAlias = Literal["own", "shared", "imported"]
-"""Whose lesson it is: what comes from others is shown to an agent as data, fenced in."""
+"""Whose lesson it is. Lessons of others are shown to an agent as data, within a fence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """What is stored and recalled: one sentence, the task that taught it, and its provenance.
 
-    ``support`` counts how often it was learned, merged near-copies included; ``contradicts`` holds the ids of lessons
-    that say the opposite; ``state_reason`` says why it is not active, or what made it so. ``evidence`` holds the
-    numbers of the steps of the attempt that it rests on.
+    ``support`` counts how often it was learned, merged lessons included; ``contradicts`` holds the ids of lessons that
+    say the opposite; ``state_reason`` says why it is not active, or why it became so. ``evidence`` holds the numbers of
+    the attempt's steps that support it.
     """
 
     id: str
@@ -229,7 +229,7 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """How much higher attempts score with a lesson than without, with an interval, from so many of each.
+    """How much higher attempts score with a lesson than without, with an interval and the number of each.
 
     ``value`` and the bounds are ``None`` while there is not enough data.
     """
@@ -243,7 +243,7 @@ class Lift:
 
 @dataclass(frozen=True, slots=True)
 class RecalledLesson:
-    """A lesson that one look into the store found, its cosine similarity, its lift, and why it is in or out."""
+    """A lesson that a recall found, with its cosine similarity, its lift, and why it is offered or not."""
 
     lesson: Lesson
     similarity: float
@@ -253,10 +253,10 @@ class RecalledLesson:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """One look into the store: what is offered to the agent, and what was found but is not.
+    """The result of one recall: the lessons offered to the agent, and those that were found but not offered.
 
-    ``withheld`` holds what would have been offered but for the draw that makes recall an experiment; ``left_out``
-    what was found and not picked, each with its reason, such as that it is not near enough to the task.
+    ``withheld`` holds lessons that the draw, which makes recall an experiment, held back. ``left_out`` holds those that
+    were not picked, each with its reason, for example that it is not near enough to the task.
     """
 
     id: str
@@ -276,9 +276,9 @@ class Recall:
 class Trial(Generic[T]):
     """One turn of the loop: what was recalled, done, judged and learned.
 
-    ``block`` is the text of the lessons as the agent saw it. ``lesson`` is ``None`` when nothing was written;
-    ``pending`` says that the reflection waits for ``Reflexion.commit``. ``exhausted`` says which limit of the budget
-    cut the turn short, and ``problems`` what else went wrong without ending it.
+    ``block`` is the text of the lessons as the agent saw it. ``lesson`` is ``None`` if none was stored; ``pending``
+    says that the reflection waits for ``Reflexion.commit``. ``exhausted`` names the limit of the budget that cut the
+    turn short, and ``problems`` lists what else went wrong without ending it.
     """
 
     number: int
@@ -301,9 +301,9 @@ class Trial(Generic[T]):
 class RunResult(Generic[T]):
     """The trials of one task and how the run ended.
 
-    ``output`` is that of the best attempt: the one that passed, else the highest score, the later of equals; an
-    attempt that could not be scored ranks below every scored one. ``escalated`` says that all retries failed under a
-    preset that then hands the task, with all reflections, to the orchestrator. ``detail`` says more of how it ended.
+    ``output`` is that of the best attempt: the one that passed, else the one with the highest score, the later of
+    equals; an attempt that could not be scored ranks below every scored one. ``escalated`` says that all retries failed
+    and that the preset hands the task, with all reflections, to the orchestrator. ``detail`` says more on the end.
     """
 
     run_id: str
@@ -316,7 +316,7 @@ class RunResult(Generic[T]):
     escalated: bool = False
 
     def __str__(self) -> str:
-        """Return how the run ended, its answer, and what it learned, in a line each; ``repr`` has everything."""
+        """Return how the run ended, its answer and its lessons, one per line; ``repr`` has everything."""
         return summary.lines(self)
 
     def summary(self) -> str:
@@ -330,7 +330,7 @@ class RunResult(Generic[T]):
 
     @property
     def best(self) -> Trial[T] | None:
-        """The best trial, or None where the budget ended the run before the first attempt did."""
+        """The best trial, or None if the run has no trial."""
         if not self.trials:
             return None
         scored = [(t.passed, t.evaluation.score is not None, t.evaluation.score or 0.0) for t in self.trials]
@@ -338,33 +338,33 @@ class RunResult(Generic[T]):
 
     @property
     def final(self) -> Trial[T] | None:
-        """The last trial, or None where there was none."""
+        """The last trial, or None if there is none."""
         return self.trials[-1] if self.trials else None
 
     @property
     def output(self) -> T | str:
-        """What the best attempt returned; a text where it raised, and an empty one where there was no attempt."""
+        """What the best attempt returned; a text if it raised, an empty one if there was no attempt."""
         value = self.best.attempt.value if self.best else None
         return self.text if value is None else value
 
     @property
     def text(self) -> str:
-        """The output of the best attempt as a text, JSON for one that is none; empty where there was no attempt."""
+        """The output of the best attempt as text (JSON for other data); empty if there was no attempt."""
         return self.best.attempt.output if self.best else ""
 
     @property
     def score(self) -> float | None:
-        """The score of the best attempt; None where it could not be scored."""
+        """The score of the best attempt; None if it could not be scored."""
         return self.best.evaluation.score if self.best else None
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:
-        """The lessons that this run wrote, each once, in order, as they were stored last."""
+        """The lessons that this run stored, each once, in order and in its last state."""
         return tuple({trial.lesson.id: trial.lesson for trial in self.trials if trial.lesson}.values())
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What went wrong without ending the run, each thing once, in order."""
+        """What went wrong without ending the run, each problem once, in order."""
         return tuple(dict.fromkeys(problem for trial in self.trials for problem in trial.problems))
 
     @property

@@ -1,4 +1,4 @@
-"""What the values of ``types`` share: their fields are checked as annotated, gold is hidden, and usage is counted."""
+"""Helpers for the values in ``types``: checked fields, hidden gold, and usage."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _ANNOTATION = re.compile(
 
 
 def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
-    """Have a class of ``dataclass`` check its fields before its own ``__post_init__``.
+    """Make a dataclass check its fields against their annotations, before its own ``__post_init__``.
 
-    A tuple takes any list of such items, but no single text, whose letters would be the items; a number takes one of
-    numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field, and
-    ``ValueError`` for nan and for what no float can hold; or ``refusal`` for either.
+    A tuple field accepts any iterable of its items, except a single text, whose letters would become the items. A
+    number field accepts a number of numpy. Raises ``TypeError`` that names the field, and ``ValueError`` for nan and
+    for numbers beyond float's range; or ``refusal`` for either.
     """
     known = _KINDS.keys() | _CLASSES
     found = [(name, _ANNOTATION.fullmatch(kind)) for name, kind in cls.__annotations__.items()]
@@ -53,14 +53,14 @@ def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
             given = getattr(self, name)
             if given is None and optional:
                 continue
-            # What most values are needs no further look; a nan does, and what a tuple holds.
+            # Most values have the plain type and need no further check; nan and the items of a tuple do.
             if type(given) is plain and not (given if plain is tuple else plain is float and given != given):  # noqa: PLR0124
                 continue
             try:
                 value = _items(item, given) if item else _value(kind, given)
             except (TypeError, ValueError) as error:
-                said = f"{error} or None" if optional else str(error)
-                problem = f"{cls.__name__}.{name} must be {said}, not {given!r:.100}"
+                wanted = f"{error} or None" if optional else str(error)
+                problem = f"{cls.__name__}.{name} must be {wanted}, not {given!r:.100}"
                 raise (refusal or type(error))(problem) from None
             if value is not given:
                 object.__setattr__(self, name, value)
@@ -72,9 +72,10 @@ def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
 
 
 def parametrised(cls: C) -> C:
-    """Have a frozen dataclass with slots be made as ``Attempt[Answer](...)``, which Python 3.11 can't by itself.
+    """Make ``Attempt[Answer](...)`` work for a frozen dataclass with slots, which fails in Python 3.11.
 
-    What it raises for the attribute that Python sets then is no ``AttributeError``, because slots make a second class.
+    Python then sets an attribute, and ignores an ``AttributeError`` for it. ``dataclass`` raises another error there,
+    because ``slots=True`` makes a second class.
     """
 
     def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807 - what it becomes
@@ -85,12 +86,12 @@ def parametrised(cls: C) -> C:
 
 
 def checked_settings(cls: C) -> C:
-    """Have a class of settings check its fields as :func:`checked` does; raises ``ConfigurationError``."""
+    """Make a settings class check its fields as :func:`checked` does; raises ``ConfigurationError``."""
     return checked(cls, refusal=ConfigurationError)
 
 
 def plain_number(value: object) -> object:
-    """Return the number of Python's own that a number of numpy or torch is; anything else as it is."""
+    """Return a number of numpy or torch as a Python number; return anything else as it is."""
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
@@ -104,7 +105,7 @@ def _items(kind: str, value: object) -> tuple[object, ...]:
 
 
 def _value(kind: str, value: object) -> object:
-    """Return a value if it is of a kind; raises ``TypeError`` or ``ValueError`` that says what it must be."""
+    """Return a value of a kind; raises ``TypeError`` or ``ValueError`` that says what it must be."""
     if kind in _CLASSES:
         if type(value).__name__ != kind and not any(cls.__name__ == kind for cls in type(value).__mro__):
             raise TypeError(f"of the class {kind}")
@@ -119,7 +120,7 @@ def _value(kind: str, value: object) -> object:
         number = float(value)  # type: ignore[arg-type] # a numbers.Real
     except OverflowError:
         raise ValueError("a number of float's range") from None
-    if math.isnan(number):  # equal to nothing, and above and below nothing: no comparison would find it out
+    if math.isnan(number):  # every comparison with nan is false, so later checks would let it pass
         raise ValueError(said)
     return number
 
@@ -127,11 +128,11 @@ def _value(kind: str, value: object) -> object:
 @dataclass(frozen=True, slots=True)
 @checked
 class Usage:
-    """What model calls cost. ``unreported`` counts calls whose endpoint gave no token counts.
+    """What model calls used. ``unreported`` counts calls whose endpoint gave no token counts.
 
-    ``cost_usd`` is ``None`` as soon as one call has no known price: unknown is not free. So are ``cached_tokens``, the
-    part of the input that was read from a cache, and ``reasoning_tokens``, the part of the output that was thinking, as
-    soon as one call did not report them.
+    ``cost_usd`` is ``None`` as soon as the price of one call is unknown, since unknown is not free. In the same way
+    ``cached_tokens``, the input read from a cache, and ``reasoning_tokens``, the output spent on thinking, are ``None``
+    as soon as one call did not report them.
     """
 
     calls: int = 0
@@ -144,12 +145,12 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Input and output tokens together, of the calls that reported them."""
+        """The sum of reported input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         one, other = (self, other) if self.calls or self.tokens else (other, self)
-        if not (other.calls or other.tokens):  # without a call there are no parts that were not reported
+        if not (other.calls or other.tokens):  # no call, so its None parts do not mean "unreported"
             if other == NO_USAGE:
                 return one
             cost = _sum(one.cost_usd, other.cost_usd)
@@ -159,7 +160,7 @@ class Usage:
     def beyond(self, other: Usage) -> Usage:
         """Return by how much this usage exceeds another, part by part, never below zero.
 
-        The cost of an excess is ``None`` where this usage's cost is, unless there is no excess at all.
+        If this usage's cost is ``None``, so is the excess cost, unless there is no excess.
         """
         if other is NO_USAGE:
             return self
@@ -204,9 +205,9 @@ WITHHELD = "[withheld]"
 
 
 class Hider:
-    """Replaces the texts of a reference, longest first, wherever they stand as words of their own.
+    """Replaces the texts of a reference, longest first, wherever they occur as whole words.
 
-    Also where they are quoted as Python or JSON would write them, or with other white space.
+    It also finds them quoted as Python or JSON would write them, and with other white space.
     """
 
     def __init__(self, reference: JSON) -> None:
@@ -216,7 +217,7 @@ class Hider:
         self.pattern = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
 
     def __call__(self, text: str) -> str:
-        """Return a text with :data:`WITHHELD` in the place of each of them."""
+        """Return a text with each of them replaced by :data:`WITHHELD`."""
         return text if self.pattern is None else self.pattern.sub(WITHHELD, text)
 
 

@@ -49,7 +49,6 @@ from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend
 from jeeves_reflexion.types import (
     Attempt,
     Evaluation,
-    Lesson,
     Provenance,
     Recall,
     RunResult,
@@ -237,18 +236,15 @@ class Reflexion(Generic[T]):
             return trial
         session, score, now = redacting(session).at(trial.number), trial.evaluation.score, time.time()
         source = Provenance(session.id, trial.number, score, self._model_name, self._agent_name, now)
-        stored: Lesson | None = None
-        if self.lessons is not None:
-            # A store may ask a model to screen the lesson.
-            with session.acting_as("reflector"):
-                lesson = stored = await self.lessons.record(
-                    task.public(), trial.reflection, provenance=source
-                )
-        else:
+        if self.lessons is None:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
             lesson = lesson_of_line(task.public(), trial.reflection, source)
-        block = self.lessons_block_name if stored is None else "lesson_store"
-        await session.tell(events.LessonPersisted, block=block, lesson=stored)
+            await session.tell(events.LessonPersisted, block=self.lessons_block_name)
+        else:
+            # A store may ask a model to screen the lesson.
+            with session.acting_as("reflector"):
+                lesson = await self.lessons.record(task.public(), trial.reflection, provenance=source)
+            await session.tell(events.LessonPersisted, block="lesson_store", lesson=lesson)
         return replace(trial, lesson=lesson, pending=False)
 
     # -- its steps, in order -------------------------------------------------------------------------------------
