@@ -116,7 +116,7 @@ def test_a_table_for_a_person(cli, here):
     assert result.exit_code == 0
     assert "oracle-judged" in result.stdout
     assert "| retry | 0/6" in result.stdout
-    assert "No call of a model was reported" in result.stdout
+    assert "No model call was reported" in result.stdout
 
 
 def test_a_killed_run_goes_on_and_comes_to_the_same(cli, process, here, tmp_path):
@@ -331,19 +331,19 @@ def test_tasks_hold_what_a_task_holds(tmp_path):
 
 def test_a_line_that_cannot_be_used_is_named(tmp_path):
     for line, said in [
-        ("{", "line 2: it is no JSON"),
+        ("{", "line 2: it is not JSON"),
         ("[]", "line 2: it is not an object"),
         ('{"prompt": " "}', "line 2: its prompt is empty"),
         ('{"id": "x"}', "line 2: it has no prompt"),
         ('{"prompt": "p", "gold": 1}', "line 2: unknown field 'gold'"),
         ('{"prompt": "p", "tools": "t"}', "line 2: tools:"),
         ('{"prompt": "p", "id": 7}', "line 2: id:"),
-        ('{"prompt": "p", "id": "first"}', "line 2: the id 'first' is that of line 1 already"),
-        ("[" * 100_000, "line 2: it is no JSON: recursion limit exceeded"),
-        ('{"prompt": "p", "reference": NaN}', "line 2: it is no JSON: Out of range float values"),
-        ('{"prompt": "p", "metadata": {"x": [1e999]}}', "line 2: it is no JSON: Out of range float values"),
-        (b"\xff\xfe", "line 2: it is no JSON"),
-        (b'{"prompt": "\xff"}', "line 2: it is no JSON: invalid unicode"),
+        ('{"prompt": "p", "id": "first"}', "line 2: line 1 has the same id 'first'"),
+        ("[" * 100_000, "line 2: it is not JSON: recursion limit exceeded"),
+        ('{"prompt": "p", "reference": NaN}', "line 2: it is not JSON: Out of range float values"),
+        ('{"prompt": "p", "metadata": {"x": [1e999]}}', "line 2: it is not JSON: Out of range float values"),
+        (b"\xff\xfe", "line 2: it is not JSON"),
+        (b'{"prompt": "\xff"}', "line 2: it is not JSON: invalid unicode"),
     ]:
         path = tmp_path / "tasks.jsonl"
         second = line if isinstance(line, bytes) else line.encode()
@@ -359,7 +359,7 @@ def test_all_lines_that_cannot_be_used_are_named_up_to_ten(tmp_path):
     with pytest.raises(ConfigurationError, match=r"(?s)line 1: .*line 10: .*and 2 more"):
         read_tasks(path)
     path.write_text("\n")
-    with pytest.raises(ConfigurationError, match="there is no task"):
+    with pytest.raises(ConfigurationError, match="has no task"):
         read_tasks(path)
 
 
