@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons
+from jeeves_reflexion.cli.lessons.library import Library, brief, change_of, over_lessons
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
@@ -59,7 +59,9 @@ def consolidate(library: Library, model: str | None, endpoint: options.Endpoint)
 
 async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.Endpoint) -> Plan:
     """What a model, or the rules, would do."""
-    lessons = await all_lessons(store)
+    # As they are stored, since that is what is changed; active for whoever opened the store.
+    seen = store.repository.reader.seen
+    lessons = [each async for each in store.repository.each() if seen(each).state == "active"]
     known_of = await store.ledger.credits(max_age=0.0)
 
     def known(lesson: Lesson) -> Lift:
@@ -69,7 +71,7 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.E
     if model is None:
         grouped = {lesson.id for group in groups for lesson in group}
         # Those that are like no other: the rules look at their effect alone.
-        alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
+        alone = [(each,) for each in lessons if each.id not in grouped]
         return await plan([*groups, *alone], RuleConsolidator(known=known))
     from jeeves_reflexion.cli.models import ProvenModel, model_at  # noqa: PLC0415 - no other command here needs a model
 
