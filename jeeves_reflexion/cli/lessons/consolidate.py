@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons
+from jeeves_reflexion.cli.lessons.library import Library, brief, change_of, over_lessons
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
@@ -59,7 +59,9 @@ def consolidate(library: Library, model: str | None, endpoint: options.Endpoint)
 
 async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.Endpoint) -> Plan:
     """Return what a model, or the rules, would change."""
-    lessons = await all_lessons(store)
+    # The lessons as stored, because those are changed; active ones as the reader of the store sees them.
+    seen = store.repository.reader.seen
+    lessons = [each async for each in store.repository.each() if seen(each).state == "active"]
     known_of = await store.ledger.credits(max_age=0.0)
 
     def known(lesson: Lesson) -> Lift:
@@ -69,7 +71,7 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.E
     if model is None:
         grouped = {lesson.id for group in groups for lesson in group}
         # Lessons that resemble no other: the rules look only at their effect.
-        alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
+        alone = [(each,) for each in lessons if each.id not in grouped]
         return await plan([*groups, *alone], RuleConsolidator(known=known))
     from jeeves_reflexion.cli.models import ProvenModel, model_at  # noqa: PLC0415 - no other command here needs a model
 
