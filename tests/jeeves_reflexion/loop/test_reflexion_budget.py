@@ -124,7 +124,7 @@ async def test_no_attempt_is_begun_beyond_the_budget():
     assert (result.stop_reason, result.score, len(result.trials)) == ("budget", 0.5, 1)
 
 
-HANGS = ["agent", "agent in a thread", "evaluator", "evaluator in a thread", "reflector", "recall"]
+HANGS = ["agent", "agent in a thread", "evaluator", "evaluator in a thread", "reflector", "recall", "memory"]
 
 
 @table("place", HANGS)
@@ -139,6 +139,8 @@ async def test_the_deadline_cancels_a_call_that_hangs(place):
     if place == "recall":
         lessons.recall = lambda task, **_: anyio.sleep_forever()
     memory = {"lesson_store": lessons} if place == "recall" else {"memory": TransientMemory()}
+    if place == "memory":
+        memory["memory"].read = lambda name: anyio.sleep_forever()
     loop = limited(
         Budget(max_seconds=0.1),
         hang if place.startswith("agent") else lambda prompt: "a",
@@ -151,7 +153,7 @@ async def test_the_deadline_cancels_a_call_that_hangs(place):
     assert time.monotonic() - started < 0.5
     assert result.stop_reason == "budget"
     assert "0.1 s of the run are over" in result.detail
-    if place != "recall":
+    if place not in {"recall", "memory"}:
         assert await loop.memory.read(BLOCK) == ""
 
 
