@@ -264,9 +264,9 @@ def test_what_cannot_work_is_refused_before_anything_is_tried(cli, here):
         (["--evaluator", "judge"], 3, "--evaluator judge needs --model"),
         (["--arms", "magic"], 3, "unknown arm 'magic'"),
         (["--arms", "irrelevant@2"], 3, "all tasks are of one kind"),
-        (["--seeds", "a"], 2, "no list of whole numbers"),
+        (["--seeds", "a"], 2, "not a list of whole numbers"),
         (["--price-in", "1"], 2, "--price-in and --price-out go together"),
-        (["--evaluator", "judge", "--judged-by", "oracle"], 2, "self-judged"),
+        (["--evaluator", "judge", "--judged-by", "oracle"], 2, "judged by self"),
         (["--scorer", "judge"], 2, "--scorer needs the gold answer"),
         (["--holdout", "1"], 2, "--holdout"),
         (["--expected-tokens", "5"], 2, "two whole numbers"),
@@ -302,7 +302,7 @@ def test_a_mistake_in_ones_own_parts_is_one_line_that_names_its_place(cli, here,
 
 def test_nobody_reflects_or_tries(cli, here):
     base = ["bench", "tasks.jsonl", "--embedder", "hashing", "--out", "out"]
-    assert "nobody tries the tasks" in cli(*base).stderr
+    assert "no agent: add --agent" in cli(*base).stderr
     assert "nobody writes lessons" in cli(*base, "--agent", f"{here}:answer").stderr
     assert cli(*base, "--agent", f"{here}:answer", "--arms", "react,retry", "--trials", "2").exit_code == 0
     assert "--resume goes with --out" in cli("bench", "tasks.jsonl", "--resume").stderr

@@ -212,7 +212,7 @@ def test_other_machines_are_let_in_only_when_asked(server):
             (told("--public", name), "not a host name")
             for name in ("", "*", "::1", "a.example:80", "http://a")
         ),
-        (told("--host", "host.invalid", "--public", "host.invalid"), "can't be listened at"),
+        (told("--host", "host.invalid", "--public", "host.invalid"), "can't listen on port"),
     ):
         assert refused.exit_code == 3
         assert why in refused.stderr
