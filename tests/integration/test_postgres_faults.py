@@ -108,12 +108,13 @@ def test_rounds_of_kill_9_lose_nothing(postgres_database, tmp_path):
         rounds=4,
         per_store=2,
         longest=0.15,
+        calls=6,
         dim=DIM,
     )
     outcome = anyio.run(run_rounds, plan)
     assert outcome.verdict.faults == 0, f"{outcome.killed} processes killed: {outcome.verdict.say()}"
     assert outcome.killed == 16
-    assert outcome.verdict.calls > 50, "too few calls to say anything"
+    assert outcome.verdict.calls >= 3 * 4 * plan.calls, "in all rounds but the early one"
 
 
 def test_clocks_that_go_backwards_change_nothing(postgres_database, tmp_path):
@@ -123,6 +124,7 @@ def test_clocks_that_go_backwards_change_nothing(postgres_database, tmp_path):
         seed=SEED,
         rounds=1,
         longest=0.2,
+        calls=3,
         dim=DIM,
         backwards=True,
     )
@@ -177,6 +179,7 @@ def test_a_server_that_is_stopped_under_load_delays_calls_and_loses_nothing(own_
         seed=SEED,
         rounds=1,
         longest=0.2,
+        calls=5,
         dim=DIM,
         between=lambda: own_server.stop_for(1.0),
     )
@@ -185,7 +188,7 @@ def test_a_server_that_is_stopped_under_load_delays_calls_and_loses_nothing(own_
     assert all("not known" in reason for reason in outcome.reasons), (
         f"{outcome.refused} calls failed, where a second's delay would have done: {outcome.reasons}"
     )
-    assert outcome.verdict.calls > 20
+    assert outcome.verdict.calls >= 24, "five of each writer before, and one after"
 
 
 @pytest.mark.anyio
@@ -400,15 +403,20 @@ async def test_a_write_that_cannot_be_made_again_after_its_commit_was_cut_is_sai
 
 @pytest.mark.anyio
 async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_server, tmp_path):
-    journals, kills, done = Journals(), 0, False
+    journals, kills, failed = Journals(), 0, False
 
     def kill() -> None:
         nonlocal kills
-        # Not without end: on a busy machine the server would be killed again before anybody reaches it.
-        while not done and kills < 3:
+        while not failed and kills < 3:
             own_server.wait()
             time.sleep(0.3)
             kills += own_server.kill_one_process()
+
+    async def write(number: int) -> None:
+        for part in count():
+            await write_some(store, f"r.{number}-{part}", 20, Journal(tmp_path / str(number)))
+            if killer.done():
+                return
 
     async with store_at(own_server.address, "killed") as store:
         await store.count()
@@ -416,9 +424,9 @@ async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_
         try:
             async with anyio.create_task_group() as tasks:
                 for number in range(8):
-                    tasks.start_soon(write_some, store, f"r.{number}", 20, Journal(tmp_path / str(number)))
+                    tasks.start_soon(write, number)
         finally:
-            done = True
+            failed = not killer.done()
             await killer
         await anyio.to_thread.run_sync(own_server.wait)
         for number in range(8):
@@ -426,7 +434,7 @@ async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_
         verdict = await verify(store, journals, {}, SEED, DIM)
     assert verdict.faults == 0, f"{kills} processes killed: {verdict.say()}"
     assert verdict.calls >= 160
-    assert kills > 1, "too few to say anything"
+    assert kills == 3
 
 
 @pytest.mark.anyio
