@@ -41,15 +41,15 @@ def block_of(lessons: Sequence[Lesson], most: int = MOST_CHARACTERS) -> tuple[st
 
     Raises :class:`ConfigurationError` if the marks alone are longer.
     """
-    made, number = _written([]), 0
-    if len(made) > most:
-        raise ConfigurationError(f"a block of lessons takes at least {len(made)} characters, not {most}")
+    block, number = _written([]), 0
+    if len(block) > most:
+        raise ConfigurationError(f"a block of lessons takes at least {len(block)} characters, not {most}")
     for taken in range(1, len(lessons) + 1):
         longer = _written(lessons[:taken])
         if len(longer) > most:
             break
-        made, number = longer, taken
-    return made, number
+        block, number = longer, taken
+    return block, number
 
 
 def _written(lessons: Sequence[Lesson]) -> str:

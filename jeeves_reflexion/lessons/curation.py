@@ -230,27 +230,27 @@ async def merge_revisions(
     Raises :class:`LessonStoreError` if a lesson does not exist, if it is merged into a third one, or if the tasks of
     all would be too many for one lesson.
     """
-    found = []
+    lessons = []
     for lesson_id in (into, *others):
         stored = await repository.read(lesson_id)
         if stored is None:
             raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
         _check_mergeable(stored.lesson, into)
-        found.append(stored)
-    kept, *rest = found
-    coming = [each for each in rest if _merged_into(each.lesson) is None]
-    tasks = tuple(dict.fromkeys(task for each in coming for task in each.tasks))
-    if kept.tasks:
-        _check_room(into, {*kept.tasks, *tasks}, "merge fewer into it, or some into another one")
-    made = merged(kept.lesson, [each.lesson for each in coming])
-    made = made if text is None else replace(made, text=text)
-    ids = tuple(each.lesson.id for each in coming)
+        lessons.append(stored)
+    target, *rest = lessons
+    new = [each for each in rest if _merged_into(each.lesson) is None]
+    tasks = tuple(dict.fromkeys(task for each in new for task in each.tasks))
+    if target.tasks:
+        _check_room(into, {*target.tasks, *tasks}, "merge fewer into it, or some into another one")
+    after = merged(target.lesson, [each.lesson for each in new])
+    after = after if text is None else replace(after, text=text)
+    ids = tuple(each.lesson.id for each in new)
     why = change.reason or (f"with {', '.join(ids)}" if ids else "")
-    own = Change("merge" if ids else "edit", why, change.by, ids)
-    gone = Change("merge", change.reason or f"into {into}", change.by)
+    takes_in = Change("merge" if ids else "edit", why, change.by, ids)
+    retires = Change("merge", change.reason or f"into {into}", change.by)
     return [
-        Revision(kept, made, own, tasks),
-        *(Revision(each, merged_away(each.lesson, into), gone) for each in coming),
+        Revision(target, after, takes_in, tasks),
+        *(Revision(each, merged_away(each.lesson, into), retires) for each in new),
     ]
 
 

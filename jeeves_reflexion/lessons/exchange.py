@@ -212,11 +212,11 @@ async def plan_import(
     stored: dict[str, Lesson] = {}
     reason = f"from {source}" if source else ""
     lines = list(lines)
-    there = {} if store is None else await store.repository.get_all([line.lesson.id for line in lines])
+    present = {} if store is None else await store.repository.get_all([line.lesson.id for line in lines])
     for line in lines:
         read, problem = await _cleaned(line, None if store is None else store.settings.screen)
         lesson = as_imported(read.lesson)
-        known = there.get(lesson.id)
+        known = present.get(lesson.id)
         if known is not None:
             stored[lesson.id] = known
             # What the store has learned about the lesson stays; only its content is new.
@@ -236,13 +236,26 @@ async def plan_import(
         elif store is not None and known is None and not problem and await _is_counted(store, lesson):
             what = "same"
         else:
-            if not problem and known is not None and known.trust != "imported":
-                problem = f"a lesson with its id is {known.trust} and has other content"
-            if not problem and store is not None and await store.repository.is_forgotten(lesson.id):
-                problem = "it was forgotten here"
+            if not problem and store is not None:
+                problem = await _objection(store, known, lesson.id, read.tasks)
             what = "refused" if problem else "added" if known is None else "changed"
         sorted_lines[what].append(replace(read, lesson=lesson, reason=problem))
     return ImportPlan(**{name: tuple(lines) for name, lines in sorted_lines.items()}, stored=stored)
+
+
+async def _objection(
+    store: VectorLessonStore, known: Lesson | None, lesson_id: str, tasks: Sequence[str]
+) -> str:
+    """Return why a store takes no lesson with this id and these tasks; empty if it does."""
+    if known is not None and known.trust != "imported":
+        return f"a lesson with its id is {known.trust} and has other content"
+    if await store.repository.is_forgotten(lesson_id):
+        return "it was forgotten here"
+    stored = (await store.repository.tasks_of([lesson_id])).get(lesson_id, ())
+    number = len({*stored, *tasks}) if stored else 0
+    if number > MOST_TASKS:
+        return f"it would be recalled by {number} tasks, and a lesson is recalled by at most {MOST_TASKS}"
+    return ""
 
 
 async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change) -> int:

@@ -84,5 +84,5 @@ def unsigned(lesson: Lesson) -> Lesson:
 
 
 def _approvers(lesson: Lesson) -> tuple[str, ...]:
-    found = lesson.metadata.get(APPROVED_BY, ())
-    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()
+    names = lesson.metadata.get(APPROVED_BY, ())
+    return tuple(map(str, names)) if isinstance(names, list | tuple) else ()

@@ -73,16 +73,16 @@ class Quarantine:
         lesson = repository.reader.approved(replace(held.lesson, state="active", state_reason=""))
         clean = CleanLesson(lesson, held.tasks or (lesson.text,))
         why: dict[str, JSON] = {"held": {"kind": held.kind, "why": held.why, "at": held.at}}
-        there = await repository.get(held.id)
-        while there is None:
+        stored = await repository.get(held.id)
+        while stored is None:
             try:
-                there = await repository.put(clean, change, more=why)
+                stored = await repository.put(clean, change, more=why)
             except ConflictError:  # somebody else released it a moment ago
-                there = await repository.get(held.id)
-                if there is None:  # or an earlier version put it back into quarantine but kept its history
+                stored = await repository.get(held.id)
+                if stored is None:  # or an earlier version put it back into quarantine but kept its history
                     await repository.remove(held.id)
         await self._records.delete_records(QUARANTINE, [held.id])
-        return there
+        return stored
 
     async def drop(self, lesson_id: str) -> bool:
         """Delete a text from quarantine; returns False if it does not exist."""

@@ -145,9 +145,8 @@ async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces)
     words = next((text for text in reversed(texts) if text not in traces.texts), STRUCK)
 
     def make(now: Lesson) -> Lesson:
-        return lesson_from_fields(
-            words if now.text in traces.texts else now.text, _struck(whole(now), traces)
-        )
+        text = words if now.text in traces.texts else now.text
+        return lesson_from_fields(text, _struck(whole(now), traces))
 
     change = Change("forget", "a lesson that it knew of was forgotten")
     with contextlib.suppress(UnknownLessonError):  # somebody has forgotten this lesson too

@@ -215,13 +215,13 @@ class ReflectionLibrary:
         return await run_sync(self._read_all, hits)
 
     def _read_all(self, hits: Iterable[SearchHit]) -> list[Near]:
-        found = []
+        near: list[Near] = []
         for hit in hits:
             path: Path = self.journal.folder / str(hit.chunk.metadata["path"])
             one = read_file(path, path.parent.name)
             if isinstance(one, Stored) and one.id == hit.chunk.id:
-                found.append((one, hit.score, "near the task"))
-        return found
+                near.append((one, hit.score, "near the task"))
+        return near
 
     def _screened(self, task: Task, approved: Sequence[StreamItem], near: Sequence[Near], k: int) -> Recall:
         """Offer the approved items and the first ``k`` reflections; leave out those that give orders."""
@@ -232,11 +232,11 @@ class ReflectionLibrary:
             reason = f"held back, though approved: it {why}" if why else "approved by a person"
             (left_out if why else offered).append(RecalledLesson(_approved(item), 0.0, reason))
         most = len(offered) + k
-        for one, score, reason in near:
+        for one, score, relevance in near:
             if len(offered) == most:
                 break
             why = flaw_of(one.entry)
-            reason = f"held back: it {why}" if why else reason  # noqa: PLW2901
+            reason = f"held back: it {why}" if why else relevance
             (left_out if why else offered).append(RecalledLesson(self._lesson(one), score, reason))
         return Recall(uuid.uuid4().hex, task.id, tuple(offered), left_out=tuple(left_out))
 

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.redaction import redact, redact_id, redact_record
 from jeeves_reflexion.reflections.endpoints import named_tools
@@ -102,6 +102,12 @@ def entry_of(task: Task, reflection: Reflection, source: Provenance, *, id: str)
     Secrets, personal data and characters that hide or disguise text are removed. Our own ids are random or hashes, and
     are kept. Raises :class:`ReflectionFormError`, which names the field, if the form is not filled in correctly.
     """
+    try:
+        date = datetime.datetime.fromtimestamp(source.created_at, datetime.UTC).date()
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigurationError(
+            f"created_at must be in seconds since 1970, not {source.created_at}"
+        ) from error
     prompt = redact(clean_characters(task.prompt))
     cleaned = replace(
         reflection,
@@ -110,7 +116,7 @@ def entry_of(task: Task, reflection: Reflection, source: Provenance, *, id: str)
         procedure=reflection.procedure and clean_characters(reflection.procedure),
     )
     return Entry(
-        datetime.datetime.fromtimestamp(source.created_at, datetime.UTC).date(),
+        date,
         agent_slug(source.agent or ""),
         summary_of(prompt),
         checked_form(redact_record(cleaned)),

@@ -54,8 +54,9 @@ class LessonReflector:
 
 
 _STEPS = re.compile(
-    r"(?<!\s)\s*+[\[(]steps?\s+(?P<numbers>\d[\d,\s-]*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE
+    r"(?<!\s)\s*+[\[(]steps?\s+(?P<numbers>\d(?:[\d,\s\u2013-]|and)*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE
 )
+_RANGE = re.compile(r"(\d{1,6})(?:\s*[\u2013-]\s*(\d{1,6}))?")
 
 
 def _without_evidence(text: str, n_steps: int) -> tuple[str, tuple[int, ...]]:
@@ -64,10 +65,8 @@ def _without_evidence(text: str, n_steps: int) -> tuple[str, tuple[int, ...]]:
     if match is None:
         return text, ()
     numbers: set[int] = set()
-    for part in match["numbers"].split(","):
-        ends = [int(end) for end in part.split("-") if end.strip().isdigit()]
-        if ends:
-            numbers |= set(range(max(ends[0], 1), min(ends[-1], n_steps) + 1))
+    for first, last in _RANGE.findall(match["numbers"]):
+        numbers |= set(range(max(int(first), 1), min(int(last or first), n_steps) + 1))
     return text[: match.start()] + match["end"], tuple(sorted(numbers))
 
 

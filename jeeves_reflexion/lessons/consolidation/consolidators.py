@@ -115,13 +115,13 @@ class LLMConsolidator:
 
         material = fence("lessons", inert("\n".join(rows)))
         messages = [Message("system", self._prompt), Message("user", material)]
-        found, _ = await ask_and_read(partial(ask, self.model), messages, read)
-        if isinstance(found, str):
-            raise UnreadableReplyError(f"the consolidation's answer was refused twice: {found}")
+        answer, _ = await ask_and_read(partial(ask, self.model), messages, read)
+        if isinstance(answer, str):
+            raise UnreadableReplyError(f"the consolidation's answer was refused twice: {answer}")
         by_id = {lesson.id: lesson for lesson in cluster}
-        objections = [(each, self._objection(each, by_id)) for each in found.operations]
+        objections = [(each, self._objection(each, by_id)) for each in answer.operations]
         refused = [Refused(str(each), why) for each, why in objections if why]
-        return Proposals(tuple(each for each, why in objections if not why), (*found.refused, *refused))
+        return Proposals(tuple(each for each, why in objections if not why), (*answer.refused, *refused))
 
     def _objection(self, operation: Operation, lessons: Mapping[str, Lesson]) -> str:
         """Return why the measured effect of a lesson speaks against an operation; empty if it doesn't."""

@@ -241,6 +241,15 @@ async def test_a_lesson_of_our_own_is_never_reworded(lessons):
     assert line.reason == "a lesson with its id is own and has other content"
 
 
+async def test_new_words_whose_tasks_have_no_room_are_refused(lessons):
+    nine = tuple(f"task {number}" for number in range(9))
+    await make_import(lessons, await plan_import(lessons, [Line(1, ONE, nine)]), Change("import"))
+    words = replace(ONE, text="Shut the drawer.")
+    (line,) = (await plan_import(lessons, [Line(1, words, ("another",))])).refused
+    assert "recalled by 10 tasks" in line.reason
+    assert (await plan_import(lessons, [Line(1, words, nine[:1])])).refused == ()
+
+
 async def test_an_id_that_holds_a_secret_is_refused(lessons):
     secret = replace(ONE, id="sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH")
     (line,) = (await plan_import(lessons, [Line(1, secret, ("a",))])).refused
