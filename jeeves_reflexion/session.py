@@ -224,7 +224,7 @@ class Session:
     @property
     def heard(self) -> bool:
         """Whether anybody listens to the session, or exports spans."""
-        return self.listener is not None or telemetry.exported()
+        return self.listener is not None or telemetry.tracer() is not None
 
     async def tell(self, kind: Callable[..., Event], **values: object) -> None:
         """Emit an event of this run and attempt; it is made only where somebody listens."""

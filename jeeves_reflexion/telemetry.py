@@ -34,9 +34,9 @@ def _tracer_of(provider: TracerProvider) -> Tracer:
     return provider.get_tracer("jeeves_reflexion")
 
 
-def _tracer() -> Tracer | None:
-    """Return what makes spans; None where the program exports none, for those that nobody sees cost time as well."""
-    # A program that exports spans has imported the API; its provider is looked up in the environment at each call.
+def tracer() -> Tracer | None:
+    """Return the tracer that makes spans, or None if the program exports none."""
+    # A program that exports spans has imported the API. Otherwise each call would look for a provider in vain.
     if "opentelemetry.trace" not in sys.modules:
         return None
     from opentelemetry import trace  # noqa: PLC0415 - optional dependency
@@ -45,23 +45,15 @@ def _tracer() -> Tracer | None:
     return None if isinstance(provider, trace.ProxyTracerProvider) else _tracer_of(provider)
 
 
-def exported() -> bool:
-    """Whether the program exports spans."""
-    return _tracer() is not None
-
-
 def captured() -> bool:
-    """Whether spans are to hold what was said: ``true``, ``span_only`` or ``span_and_event`` in the environment."""
-    return exported() and os.environ.get(CAPTURE, "").strip().lower() in {
-        "true",
-        "span_only",
-        "span_and_event",
-    }
+    """Whether spans hold texts: the variable is ``true``, ``span_only`` or ``span_and_event``."""
+    asked = {"true", "span_only", "span_and_event"}
+    return tracer() is not None and os.environ.get(CAPTURE, "").strip().lower() in asked
 
 
 def _span(operation: str, name: str, attributes: Mapping[str, Value]) -> AbstractContextManager[Span | None]:
-    tracer = _tracer()
-    return _NO_SPAN if tracer is None else _seen(tracer, operation, name, attributes)
+    exporting = tracer()
+    return _NO_SPAN if exporting is None else _seen(exporting, operation, name, attributes)
 
 
 @contextmanager
@@ -180,7 +172,7 @@ def _of_recall(recall: Recall) -> dict[str, Value]:
 
 def told(event: Event) -> None:
     """Add what an event of a run says to the current span, without its texts."""
-    if not exported():
+    if tracer() is None:
         return
     from opentelemetry.trace import get_current_span  # noqa: PLC0415 - optional dependency
 

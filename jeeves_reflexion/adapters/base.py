@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -15,6 +14,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from jeeves_reflexion.errors import ConfigurationError, SessionError, described, hopeless, programming_error
 from jeeves_reflexion.events import StepTaken
+from jeeves_reflexion.models.near_json import json_or_none
 from jeeves_reflexion.session import Session, current_scope
 from jeeves_reflexion.text import cut_middle, render_blocks
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Attempt, Step, Task, Usage
@@ -45,10 +45,7 @@ class Trace:
         action = f"{name} {text_of(arguments)}".strip()
         step = Step(thought.strip(), action, cut_middle(text_of(result), _STEP_TOKENS), failed=failed)
         self.steps.append(step)
-        told = StepTaken(
-            run_id=self.session.id, attempt=self.session.attempt, number=len(self.steps), step=step
-        )
-        await self.session.emit(told)
+        await self.session.tell(StepTaken, number=len(self.steps), step=step)
 
     def used(self, calls: int, input_tokens: int | None, output_tokens: int | None) -> None:
         """Charge model calls. Frameworks write zeros where the endpoint reports nothing: that is unknown, too.
@@ -136,10 +133,8 @@ def joined(*texts: str | None) -> str:
 
 def arguments_of(text: str) -> object:
     """Return what a model wrote as arguments: data where it is JSON, else the text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    value = json_or_none(text)
+    return text if value is None else value
 
 
 def adapter_for(adapter: Callable[..., Adapter], *kinds: type) -> Callable[..., Adapter | None]:

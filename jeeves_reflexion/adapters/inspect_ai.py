@@ -108,7 +108,7 @@ def reflexive(loop: Any) -> Solver:  # noqa: ANN401 - a Reflexion, which is abov
             raise sample.limit
         errors = [trial.attempt.error for trial in result.trials]
         if all(errors):
-            raise RuntimeError(f"every attempt failed, the last one with {errors[-1] or 'no attempt made'}")
+            raise RuntimeError(f"every attempt failed, the last one with {errors[-1]}")
         return state
 
     return solve

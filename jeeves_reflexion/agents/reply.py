@@ -7,7 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass, replace
 
-from jeeves_reflexion.models.near_json import NotJSONError, read_value
+from jeeves_reflexion.models.near_json import NotJSONError, json_or_none, read_value
 from jeeves_reflexion.models.replies import agreed, objects, unwrapped
 from jeeves_reflexion.models.thoughts import answer, fences
 
@@ -192,10 +192,7 @@ def _unfenced(text: str) -> str:
 
 def _answer(argument: str) -> str:
     """Take the answer out of ``Finish {"answer": …}``."""
-    try:
-        value = json.loads(argument)
-    except ValueError:
-        return argument
+    value = json_or_none(argument)
     if isinstance(value, dict) and len(value) == 1:
         (only,) = value.values()
         return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)

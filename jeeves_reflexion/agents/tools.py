@@ -21,7 +21,7 @@ from pydantic.errors import PydanticUserError
 from jeeves_reflexion import telemetry
 from jeeves_reflexion.callables import aside, innermost, run, signature_of
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError, described
-from jeeves_reflexion.models.near_json import NotJSONError, read_value
+from jeeves_reflexion.models.near_json import NotJSONError, json_or_none, read_value
 from jeeves_reflexion.protocols import ToolSpec
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import is_cancelled
@@ -104,7 +104,7 @@ class Tool:
         """
         text = argument.strip()
         names = list(self._properties())
-        whole = _loads(text)
+        whole = json_or_none(text)
         if not text or isinstance(whole, dict):
             return text
         if (named := _named(text, names)) is not None:
@@ -112,7 +112,7 @@ class Tool:
         if len(names) == 1:
             parsed = isinstance(whole, str) or (isinstance(whole, list) and self._takes_list(names[0]))
             return json.dumps({names[0]: whole if parsed else text})
-        values = _loads(f"[{text}]")
+        values = json_or_none(f"[{text}]")
         if isinstance(values, list) and len(values) <= len(names):
             return json.dumps(dict(zip(names, values, strict=False)))
         raise ToolError(f"{self.name} takes its arguments as a JSON object: {self.usage}")
@@ -266,14 +266,6 @@ def _named(text: str, names: Collection[str]) -> dict[str, JSON] | None:
     if before.strip() or end < len(written) + 2 or not isinstance(found, dict):
         return None
     return found if pairs and set(found) == set(pairs[::2]) <= set(names) else None
-
-
-def _loads(text: str) -> JSON:
-    try:
-        value: JSON = json.loads(text)
-    except ValueError:
-        return None
-    return value
 
 
 def _as_text(value: object) -> str:

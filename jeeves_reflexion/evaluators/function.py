@@ -62,11 +62,11 @@ class FunctionEvaluator:
             return Evaluation(None, rationale=f"{self.name} could not score the attempt")
         if isinstance(value, bool):
             return Evaluation(float(value), passed=value)
-        if isinstance(value, numbers.Real) and 0.0 <= float(value) <= 1.0:
+        if isinstance(value, numbers.Real) and 0 <= value <= 1:  # type: ignore[operator] # mypy knows no Real
             return Evaluation(float(value))
         match value:
             case (verdict, str() as message) if isinstance(passed := plain_number(verdict), bool):
-                issues = () if passed else (message,)
+                issues = () if passed or not message.strip() else (message,)
                 return Evaluation(float(passed), passed=passed, rationale=message, issues=issues)
         raise ConfigurationError(
             f"evaluator {self.name} returned {value!r}: it must return an Evaluation, a bool, a number in [0, 1], "
@@ -86,7 +86,7 @@ class RewardEvaluator:
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the environment's verdict."""
-        value = attempt.metadata.get(self.key)
+        value = plain_number(attempt.metadata.get(self.key))
         if value is None and attempt.error:
             return Evaluation(None, passed=False, rationale=f"it ended before any reward: {attempt.error}")
         if isinstance(value, int | float) and 0.0 <= value <= 1.0:

@@ -58,7 +58,8 @@ def scope_of(lesson: Lesson) -> tuple[str | None, str | None, Trust, str]:
 
 def is_equal(one: Lesson, other: Lesson) -> bool:
     """Whether two lessons of one scope say the same in the same words."""
-    return scope_of(one) == scope_of(other) and normalised(one.text) == normalised(other.text)
+    same = one.text == other.text or normalised(one.text) == normalised(other.text)
+    return same and scope_of(one) == scope_of(other)
 
 
 def claim_key(lesson: Lesson) -> str:

@@ -326,9 +326,9 @@ async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
     tasks = tuple(map(gate.clean_prompt, line.tasks))
     shown = redact_record(replace(plain, text=gate.clean_lesson(plain.text)))
     refused = replace(line, lesson=shown, tasks=tasks)
-    id = line.lesson.id
-    if len(id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in id):
-        return refused, f"its id is none: at most {_LONGEST_ID} letters, digits, - and _"
+    # What redaction put into an id (brackets) is refused here too.
+    if len(shown.id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in shown.id):
+        return refused, f"its id must have at most {_LONGEST_ID} letters, digits, - and _, and hold no secret"
     if (number := len(set(tasks))) > MOST_TASKS:
         return refused, f"it names {number} tasks, and a lesson is recalled by {MOST_TASKS} at most"
     try:

@@ -32,6 +32,11 @@ EXCERPT_CHARACTERS: Final = 200
 _LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85]")
 
 
+_NO_LESSON: Final = (
+    "it holds no lesson: it is empty, says that there is none, apologises, or gives no advice at all"
+)
+
+
 def shape_problem(
     text: str,
     *,
@@ -41,29 +46,29 @@ def shape_problem(
 ) -> str | None:
     """Say why a text is no lesson, in words for the reflector that wrote it; ``None`` if it is one.
 
-    A lesson is one sentence on one line, gives advice, is at most ``max_characters`` long, and repeats none of the
-    texts in ``said``, each under the words that name it. ``one_sentence=False`` lets in several sentences and lines.
+    A lesson is one sentence on one line, gives advice, is at most ``max_characters`` long, and does not repeat a text
+    in ``said``, which is keyed by the name of each text. ``one_sentence=False`` allows several sentences and lines.
     """
-    stripped = text.strip()
-    if not any(character.isalpha() for character in stripped):
-        return "it is empty"
-    if not read_lesson(stripped, one_sentence=one_sentence):
-        return "it holds no lesson: it says that there is none, apologises, or is no advice at all"
-    repeated = (name for name, other in (said or {}).items() if repeats(stripped, other))
-    if problem := _length_problem(stripped, max_characters, one_sentence=one_sentence):
-        return problem
-    return next((f"it only repeats {name}" for name in repeated), None)
+    text = text.strip()
+    if not read_lesson(text, one_sentence=one_sentence):
+        return _NO_LESSON
+    return _form_problem(text, max_characters, said or {}, one_sentence=one_sentence)
 
 
-def _length_problem(text: str, max_characters: int, *, one_sentence: bool) -> str | None:
+def _form_problem(
+    text: str, max_characters: int, said: Mapping[str, str], *, one_sentence: bool
+) -> str | None:
+    if not any(map(str.isalpha, text)):
+        return _NO_LESSON
     lines = len(_LINE_END.findall(text)) + 1
     if one_sentence and lines > 1:
         return f"it has {lines} lines instead of one sentence"
     if len(text) > max_characters:
         wanted = "one sentence of " if one_sentence else ""
         return f"it has {len(text)} characters; {wanted}at most {max_characters} is wanted"
-    number = len(sentences(text)) if one_sentence else 1
-    return f"it has {number} sentences instead of one" if number > 1 else None
+    if one_sentence and (number := len(sentences(text))) > 1:
+        return f"it has {number} sentences instead of one"
+    return next((f"it only repeats {name}" for name, other in said.items() if repeats(text, other)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +177,8 @@ async def lesson_from(
         session.spend.check()
         ask = partial(reflector, task.public(), public, problem=problem)
         reflection = await session.spending("reflector", ask)
-        lesson = read_lesson(reflection.lesson, one_sentence=one_sentence) or reflection.lesson
-        problem = shape_problem(lesson, max_characters=max_characters, one_sentence=one_sentence, said=said)
+        lesson = read_lesson(reflection.lesson, one_sentence=one_sentence)
+        problem = _form_problem(lesson, max_characters, said, one_sentence=one_sentence)
         if problem is None:
             reflection = redact_record(replace(reflection, lesson=inert(clean_characters(lesson))))
             problem = None if check is None else await _objection(check, task, reflection.lesson, session)
@@ -186,14 +191,7 @@ async def _objection(check: Check, task: Task, lesson: str, session: Session) ->
     """Return why a check turns a lesson down, in words for the reflector; a lesson that it can't decide on goes on."""
     public = replace(task.public(), prompt=clean_prompt(task.prompt))
     opinion = await session.spending("reflector", lambda: opinion_of(check, public, lesson))
-    told = LessonChecked(
-        run_id=session.id,
-        attempt=session.attempt,
-        lesson=lesson,
-        changes=opinion.changes,
-        reason=opinion.why,
-    )
-    await session.emit(told)
+    await session.tell(LessonChecked, lesson=lesson, changes=opinion.changes, reason=opinion.why)
     if opinion.changes is None:
         where = (session.id, session.attempt)
         logger.warning("run %s, attempt %d: the lesson is kept unchecked: %s", *where, opinion.why)

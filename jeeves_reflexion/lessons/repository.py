@@ -376,8 +376,7 @@ class Repository:
             if len(found) == _PAGE:
                 await self.store.add([], records=found)
                 found = []
-        await self.store.add([], records=found)
-        await self.records.append_once(*_ALL_CLAIMED, {})
+        await self.store.add([], records=[*found, RecordWrite(*_ALL_CLAIMED, {})])
         self._claimed = True
 
     async def note_forgotten(self, lesson_id: str) -> bool:

@@ -259,7 +259,8 @@ class Reflexion(Generic[T]):
         if self.lessons is None:
             last = history[-1] if history else None
             if last is None:
-                return None, await read_block(self.memory, self.lessons_block_name)
+                name = self.lessons_block_name
+                return None, await session.in_time(lambda: read_block(self.memory, name))
             return None, with_reflection(last.block, last.reflection)
         lessons, number = self.lessons, len(history) + 1
         skipped = session.id if self.preset.structured else ""

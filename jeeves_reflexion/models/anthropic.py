@@ -12,6 +12,7 @@ import httpx
 from jeeves_reflexion.models.chat import with_schema
 from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
 from jeeves_reflexion.models.http import UnusableAnswerError
+from jeeves_reflexion.models.near_json import json_or_none
 from jeeves_reflexion.models.prices import priced, reported
 from jeeves_reflexion.models.streams import MessagesStream
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
@@ -157,9 +158,10 @@ def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _blocks(message: Message) -> list[Any]:
+    """Return a message's content; blank texts are left out, since the API refuses them, even those that it wrote."""
     given = message.opaque.get(FORM)
     if message.role == "assistant" and isinstance(given, Sequence):
-        return list(given)
+        return [block for block in given if block.get("type") != "text" or str(block.get("text")).strip()]
     if message.role == "tool":
         result = {
             "type": "tool_result",
@@ -167,17 +169,13 @@ def _blocks(message: Message) -> list[Any]:
             "content": message.content,
         }
         return [result]
-    # A text of nothing but white space is refused.
     said = [{"type": "text", "text": message.content}] if message.content.strip() else []
     return [*said, *(_tool_use(call) for call in message.tool_calls)]
 
 
 def _tool_use(call: ToolCall) -> dict[str, JSON]:
-    try:
-        given = json.loads(call.arguments or "{}")
-    except ValueError:
-        given = None
-    # What a model wrote that is no object goes back as the text that it is.
+    given = json_or_none(call.arguments or "{}")
+    # The API takes objects only: anything else that a model wrote goes back as text within one.
     arguments = given if isinstance(given, dict) else {"arguments": call.arguments}
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 

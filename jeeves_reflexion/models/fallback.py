@@ -64,7 +64,7 @@ class FallbackModel(WrappedModel):
         logger.warning("%s", said)
         if scope := current_scope():
             session, _ = scope
-            await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=said))
+            await session.tell(Warned, message=said)
         # What came with an answer is for the model that gave it: another one would refuse its signatures.
         own = [replace(each, opaque=each.opaque.get(self._form, {})) for each in messages]
         completion = await self._fallback.complete(own, **settings)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import json
 import re
 from collections.abc import Sequence
 from typing import Final
+
+from jeeves_reflexion.models.near_json import json_or_none
 
 _TAGS: Final = r"(?:\w+:)?(?:ant)?think(?:ing)?"
 _MORE_TAGS: Final = r"thoughts?|reasoning|reason|analysis|scratchpad|inner_?monologue"
@@ -72,13 +73,6 @@ def answer(text: str) -> str:
     return _unthinking(spoken(text), _ANY_MARK).strip()
 
 
-def _is_json(text: str) -> bool:
-    try:
-        return text.lstrip()[:1] in ("{", "[") and json.loads(text) is not None
-    except (ValueError, RecursionError):
-        return False
-
-
 def fences(text: str) -> list[tuple[int, int]]:
     """Return where each closed fence begins and ends, its lines of marks included."""
     found: list[tuple[int, int]] = []
@@ -96,7 +90,7 @@ def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
     kept: list[str] = []
     start, opened, named, fenced = 0, False, False, 0
     marks = list(pattern.finditer(text))
-    if not marks or _is_json(text):
+    if not marks or (text.lstrip()[:1] in ("{", "[") and json_or_none(text) is not None):
         return text
     closing = [mark.start() for mark in marks if _shuts(mark) and not _is_quoted(text, mark)]
     begins = len(text) - len(text.lstrip())

@@ -120,7 +120,7 @@ class ReflectionLibrary:
     # -- files and vectors -----------------------------------------------------------------------------------------
 
     async def add(self, entry: Entry) -> Stored:
-        """Store an entry: the file, then its vector; where that fails, the file is taken back and the error raised."""
+        """Store an entry: its file, then its vector and what the streams take; removes the file if either fails."""
         if why := await run_sync(flaw_of, entry):
             raise LessonStoreError(f"the reflection is not stored, because it {why}: describe it generically")
         # Shielded, because a cancellation in between would leave a file of which nothing is known.
@@ -128,11 +128,12 @@ class ReflectionLibrary:
             stored = await self.journal.write(entry)
         try:
             await self._put([stored])
+            await self._take(stored)
         except BaseException:
+            # A vector without a file is found by no recall, and removed by sync().
             with anyio.CancelScope(shield=True):
                 await self.journal.remove(stored)
             raise
-        await self._take(stored)
         await self._retain(stored.entry.agent)
         return stored
 

@@ -108,13 +108,13 @@ class VersionedReflectionStore:
 
         def change(history: NoteHistory) -> NoteHistory:
             current = history.version(history.current)
-            target = to if to is not None else (current.base if current is not None else -1)
+            target = current.base if to is None and current is not None else to
+            if target is None or not history.versions:
+                raise ReflectionStoreError(f"task {task_identity} has no notes to roll back")
             if target != 0 and history.version(target) is None:
-                known = ", ".join(str(each.number) for each in history.versions) or "none"
+                known = ", ".join(str(each.number) for each in history.versions)
                 raise ReflectionStoreError(
-                    f"the notes on task {task_identity} have no version {target} to go back to; there are: {known}"
-                    if target > 0
-                    else f"task {task_identity} has no notes to roll back"
+                    f"the notes on task {task_identity} have no version {target}; the versions are: {known}"
                 )
             return history if target == history.current else rolled_back(history, target, reason)
 

@@ -35,8 +35,8 @@ _UNDECLARED: Final = 32
 _OBJECTS: Final = 6 * 1024
 _OPEN_FILES: Final = 4 * 2**20
 
-# So few rows are compared one by one, whatever the codes.
-_FEW: Final = 16_000
+# A filter that admits no more rows than this is answered exactly, without the codes.
+_FEW: Final = 4_000
 # Candidates asked of the codes, per result and at least, and what they grow by in doubt.
 _PER_RESULT: Final = 20
 _AT_LEAST: Final = 100

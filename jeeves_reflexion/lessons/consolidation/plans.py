@@ -132,22 +132,25 @@ class Applied:
 
 
 async def clusters(repository: Repository, lessons: Iterable[Lesson]) -> list[tuple[Lesson, ...]]:
-    """Group active lessons of one task kind and trust whose words are near; those near no other are left out.
+    """Group the stored ``lessons`` that are near one another; lessons near no other are left out.
 
-    Lessons of different trust never share a group: what a stranger's lesson says, to rules or a model, changes no own.
-    A group is connected by similarities of at least 0.75 (single link), and split where it has more than twelve, those
-    of the same task together. One search for each lesson.
+    A group holds lessons of one task kind and one trust that are active, both as the repository's reader sees them: a
+    stranger's lesson must not lead rules or a model to change the reader's own. Similarities of at least 0.75 connect
+    a group (single link). A group of more than twelve is split, with the lessons of a task kept together. Makes one
+    search for each lesson.
     """
-    active = {each.id: each for each in lessons if each.state == "active"}
+    lessons = list(lessons)
+    seen = {each.id: repository.reader.seen(each) for each in lessons}
+    active = {each.id: each for each in lessons if seen[each.id].state == "active"}
     group_of = {lesson_id: {lesson_id} for lesson_id in active}
     async with store_errors("look for lessons that are alike"):
         for lesson in active.values():
             where: dict[str, JSON] = {**TEXT_CHUNKS, "task_kind": lesson.task_kind, "trust": lesson.trust}
             hits = await repository.store.search(lesson.text, k=_NEIGHBOURS, filter=where, min_score=NEAR)
             for other in {str(hit.chunk.metadata["lesson_id"]) for hit in hits} & active.keys():
-                if group_of[other] is not group_of[lesson.id] and active[other].trust == lesson.trust:
-                    together = group_of[lesson.id] | group_of[other]
-                    group_of |= dict.fromkeys(together, together)
+                if group_of[other] is not group_of[lesson.id] and seen[other].trust == seen[lesson.id].trust:
+                    joined = group_of[lesson.id] | group_of[other]
+                    group_of |= dict.fromkeys(joined, joined)
     groups = {id(group): sorted(group) for group in group_of.values() if len(group) > 1}
     found = []
     for ids in sorted(groups.values()):

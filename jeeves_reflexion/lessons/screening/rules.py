@@ -114,8 +114,9 @@ def _search(read: str) -> Finding | None:
     for rule in rules if held else ():
         if not held.isdisjoint(rule.needs):
             for expression in rule.find:
-                if (match := _first(rule, expression, read)) is not None:
-                    return Finding(rule.kind, rule.why, _excerpt(match[0]))
+                for match in expression.finditer(read):
+                    if _is_meant(rule, match):
+                        return Finding(rule.kind, rule.why, _excerpt(match[0]))
     return None
 
 
@@ -136,22 +137,18 @@ _REPORTABLE = ("override", "role_change")
 _ENDS = re.compile(r"[.!?](?=\s|$)|\n")
 
 
-def _first(rule: _Rule, expression: re.Pattern[str], read: str) -> re.Match[str] | None:
-    """The first match that is meant: not advised against, not the name of a thing between back-ticks."""
-    for match in expression.finditer(read):
-        start, end = match.span()
-        before = _ENDS.split(read[max(0, start - _AROUND) : start])[-1]
-        after = _ENDS.split(read[end : end + _AROUND])[0]
-        if rule.negatable and _NEGATED.search(before[-40:]):
-            continue
-        if rule.quotable and before.endswith("`") and after.startswith("`"):
-            continue
-        if rule.kind in _REPORTABLE and _is_reported(before, after):
-            continue
-        if rule.unless is not None and rule.unless.search(before + match[0] + after):
-            continue
-        return match
-    return None
+def _is_meant(rule: _Rule, match: re.Match[str]) -> bool:
+    """Whether a match is an order: not advice against it, and not a name between back-ticks."""
+    start, end = match.span()
+    before = _ENDS.split(match.string[max(0, start - _AROUND) : start])[-1]
+    after = _ENDS.split(match.string[end : end + _AROUND])[0]
+    if rule.negatable and _NEGATED.search(before[-40:]):
+        return False
+    if rule.quotable and before.endswith("`") and after.startswith("`"):
+        return False
+    if rule.kind in _REPORTABLE and _is_reported(before, after):
+        return False
+    return rule.unless is None or not rule.unless.search(before + match[0] + after)
 
 
 def _is_reported(before: str, after: str) -> bool:
@@ -179,8 +176,8 @@ _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8
 _PERCENT = re.compile(r"%[0-9a-f]{2}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"(?:\b|(?<=[\\0]x))(?:[0-9a-fA-F]{2}(?:[ :,]|[ ,]?[\\0]x)?){8,}")
-_ROT13_SIGNS = ("vtaber", "qvfertneq", "vafgehpgvba", "cebzcg", "flfgrz", "cnffjbeq", "frperg")
-_REVERSED_SIGNS = ("erongi", "dragersid", "snoitcurtsni", "tpmorp", "drowssap", "metsys")
+_ROT13 = re.compile("vtaber|qvfertneq|vafgehpgvba|cebzcg|flfgrz|cnffjbeq|frperg")
+_REVERSED = re.compile("erongi|dragersid|snoitcurtsni|tpmorp|drowssap|metsys")
 
 
 def _as_read(text: str) -> str:
@@ -204,9 +201,9 @@ def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
         yield "escapes", _ESCAPES.sub(_unescaped, text)
     if _SPACED.search(read) and _rules()[2].search(re.sub(r"[\W_]+", "", read)):
         yield "spaced-out letters", "ignore all previous instructions"
-    if any(sign in read for sign in _ROT13_SIGNS):
+    if _ROT13.search(read):
         yield "rot13", codecs.encode(read, "rot13")
-    if any(sign in read for sign in _REVERSED_SIGNS):
+    if _REVERSED.search(read):
         yield "reversed letters", read[::-1]
     yield from _from_bytes(text)
 

@@ -350,6 +350,7 @@ def test_a_tool_of_one_argument_gets_plain_text_whole(text):
         ("[1, 2]", "[1, 2]", [1, 2]),
         ("7", "7", None),
         ("{not json", "{not json", None),
+        ("[" * 2000, "[" * 2000, None),
     ],
 )
 def test_brackets_are_a_list_only_for_a_tool_that_takes_one(argument, words, several):

@@ -94,7 +94,7 @@ def test_an_import_twice_changes_nothing_the_second_time(cli, fill, tmp_path):
     equal["provenance"] = {**line["provenance"], "run_id": "of another"}
     file.write_text(f"{json.dumps(new)}\n{json.dumps(equal)}\n")
     first = cli("lessons", "import", file, "--yes", "--approve")
-    assert first.stdout.endswith("imported 2 lessons, 1 of them equal to lessons that are there\n")
+    assert first.stdout.endswith("imported 2 lessons, 1 of them equal to stored lessons\n")
 
     def told():
         return [

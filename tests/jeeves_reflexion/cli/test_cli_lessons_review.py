@@ -192,7 +192,7 @@ def test_edit_passes_the_gate_and_is_found_in_the_new_words(cli, fill):
     )
     assert result.stdout == f"{lesson_id[:8]}\t{CAPITAL[1]} -> Name the capital, not the country.\n"
     again = cli("lessons", "edit", lesson_id, "Name the capital, not the country.")
-    assert again.stdout == f"{lesson_id[:8]}\tis so already\n"
+    assert again.stdout == f"{lesson_id[:8]}\tunchanged\n"
 
 
 def test_new_words_are_embedded_by_whatever_made_the_store(cli, fill):

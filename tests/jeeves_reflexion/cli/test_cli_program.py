@@ -269,8 +269,8 @@ def test_a_benchmark_that_cannot_be_run(cli):
     for name, code, said in [
         ("poor", 3, 'pip install "jeeves-reflexion[toys]"'),
         ("broken", 3, "no_such_module_anywhere"),
-        ("odd", 3, "no click command"),
-        ("nothing", 2, "there is no benchmark 'nothing'; there are: broken, odd, poor, toy"),
+        ("odd", 3, "not a click command"),
+        ("nothing", 2, "there is no benchmark 'nothing'; installed: broken, odd, poor, toy"),
     ]:
         result = cli("bench", name)
         assert result.exit_code == code

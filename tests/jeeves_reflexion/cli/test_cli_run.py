@@ -206,7 +206,7 @@ def test_lessons_are_found_by_an_embedder_at_an_address(run, cli, server, place,
     without = cli("lessons", "add", "Look first.", "--task", "Cross the road")
     assert without.exit_code == 5
     assert "was made with HttpEmbedder('e5'" in without.stderr
-    assert "name it with --embedder" in without.stderr
+    assert "name that one with --embedder" in without.stderr
     (lesson,) = json.loads(cli("lessons", "list", "--json").stdout)["lessons"]
     for words in (
         ["search", "a capital"],
@@ -452,7 +452,7 @@ def test_an_interrupt_keeps_what_was_learned(process, server, place, cli):
     assert running.returncode == 130
     assert out == ""
     assert err.splitlines()[-1] == (
-        f"interrupted: the run was stopped; what was learned up to then is kept (1 lesson in {place})"
+        f"interrupted: the run was stopped; what it learned is kept (1 lesson in {place})"
     )
     assert "Traceback" not in err
     assert cli.count() == 1

@@ -241,6 +241,12 @@ async def test_a_lesson_of_our_own_is_never_reworded(lessons):
     assert line.reason == "a lesson with its id is own and says otherwise"
 
 
+async def test_an_id_that_holds_a_secret_is_refused(lessons):
+    secret = replace(ONE, id="sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH")
+    (line,) = (await plan_import(lessons, [Line(1, secret, ("a",))])).refused
+    assert "its id" in line.reason
+
+
 async def test_a_screen_of_the_store_is_asked_too():
     async def screen(text):
         return Finding("odd", "it speaks of drawers", text) if "drawer" in text else None

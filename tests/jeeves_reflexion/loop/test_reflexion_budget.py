@@ -152,6 +152,7 @@ async def test_no_attempt_is_begun_beyond_the_budget():
 
 HANGS = {
     "recall": "attempt_started",
+    "memory": "attempt_started",
     "agent": "attempt_started",
     "agent in a thread": "attempt_started",
     "evaluator": "attempt_finished",
@@ -174,6 +175,8 @@ async def test_the_deadline_cancels_a_call_that_hangs(place, before, clock):
     if place == "recall":
         lessons.recall = lambda task, **_: anyio.sleep_forever()
     memory = {"lesson_store": lessons} if place == "recall" else {"memory": TransientMemory()}
+    if place == "memory":
+        memory["memory"].read = lambda name: anyio.sleep_forever()
     loop = limited(
         Budget(max_seconds=60),
         (lambda prompt: hang()) if place.startswith("agent") else lambda prompt: "a",
@@ -186,7 +189,7 @@ async def test_the_deadline_cancels_a_call_that_hangs(place, before, clock):
     over.set()
     assert result.stop_reason == "budget"
     assert "60 s of the run are over" in result.detail
-    if place != "recall":
+    if place not in {"recall", "memory"}:
         assert await loop.memory.read(BLOCK) == ""
 
 

@@ -484,6 +484,19 @@ async def test_x26_what_is_forgotten_leaves_the_streams_and_what_a_crash_left_ou
         assert await streams.principles.list() == await streams.procedures.list() == ()
 
 
+async def test_nothing_is_stored_where_a_stream_fails(journal):
+    async def refused(*_):
+        raise StoreUnavailableError("the disk is full")
+
+    records = InMemoryVectorStore(HashingEmbedder(64), namespace="tests")
+    records.append_once = refused
+    library = ReflectionLibrary(journal, records, streams=Streams(records))
+    with pytest.raises(LessonStoreError, match="the disk is full"):
+        await library.record(TASK, important(), provenance=source("a"))
+    assert (await journal.list()).stored == ()
+    assert (await library.recall(TASK, k=5)).offered == ()
+
+
 async def test_x26_candidates_are_approved_by_people():
     stream = Stream(InMemoryVectorStore(Compass(), namespace="tests"), PRINCIPLES)
     made = entry(make_reflection("failed", FAILED_FIELDS, rule=RULE), id="1")
