@@ -133,7 +133,7 @@ def test_an_interrupt_says_that_the_next_call_goes_on(process, learn, server, tm
     running = process("learn", tmp_path / "given.jsonl", *given)
     assert server.hanging.wait(20)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=20)
+    out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (130, "")
     assert err.splitlines()[-1] == ("interrupted: 1 lesson learned so far; run the command again to continue")
     server.released.set()
