@@ -28,11 +28,7 @@ from jeeves_reflexion.lessons.filters import both, lesson_filter
 from jeeves_reflexion.lessons.gate import CleanLesson, check_shape, clean, clean_prompt, clean_task
 from jeeves_reflexion.lessons.history import SUPPORT, Change
 from jeeves_reflexion.lessons.quarantine import Quarantine
-from jeeves_reflexion.lessons.records import (
-    MERGED_INTO,
-    MOST_TASKS,
-    UnreadableLessonError,
-)
+from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, UnreadableLessonError
 from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
     POOL,

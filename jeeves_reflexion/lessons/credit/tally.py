@@ -29,11 +29,7 @@ from jeeves_reflexion.lessons.credit.effects import (
     shown,
     utility,
 )
-from jeeves_reflexion.lessons.credit.verdicts import (
-    OUTCOMES,
-    Verdict,
-    written_at,
-)
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict, written_at
 from jeeves_reflexion.types import Lift
 from vectorstores.base import RecordPage, RecordStore
 

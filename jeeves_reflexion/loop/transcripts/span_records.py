@@ -11,14 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, Self
 
-from pydantic import (
-    AliasChoices,
-    AliasPath,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AliasChoices, AliasPath, Field, ValidationError, field_validator, model_validator
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.loop.transcripts.lines import ChatMessage, Given, first_problem
