@@ -142,14 +142,13 @@ class ReflectionLibrary:
 
         Returns False if it does not exist.
         """
-        stored = (*(await self.journal.list()).stored, *(await self.journal.list(archived=True)).stored)
-        found = [one for one in stored if one.id == id]
+        files = [one for one in await self.journal.all() if one.id == id]
         if self.streams is not None:
             await self.streams.forget(id)
         await self._drop([id])
-        for one in found:
+        for one in files:
             await self.journal.remove(one)
-        return bool(found)
+        return bool(files)
 
     async def sync(self) -> tuple[Malformed, ...]:
         """Bring vectors and streams into step with the files, as people and crashes left them.
@@ -292,10 +291,7 @@ HEAD: Final = "Your reflections on the earlier attempts at this very task, oldes
 
 
 def recalled_block(recall: Recall) -> str:
-    """Return a recall as text for a prompt: whole reflections if the store has them, else one-sentence lessons.
-
-    Reflections of other agents come last, in a fence that marks them as data.
-    """
+    """Return a recall as text for a prompt: reflections, else lessons; those of other agents last, fenced as data."""
     lessons = [item.lesson for item in recall.offered]
     whole = [lesson for lesson in lessons if _body(lesson)]
     own = [inert(_body(lesson)) for lesson in whole if lesson.trust == "own"]

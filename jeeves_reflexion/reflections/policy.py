@@ -42,10 +42,10 @@ def required_form(reflector: Reflector, *, mandatory: bool) -> Reflector:
         for _ in range(1 if problem else 2):
             reflection = await reflector(task, trials, problem=problem)
             usage += reflection.usage
-            if not mandatory and not reflection.fields:
-                problem = None
-            else:
+            if mandatory or reflection.fields:
                 problem = await run_sync(_problem, task, trials[-1], reflection, mandatory)
+            else:
+                problem = None
             if problem is None:
                 return replace(reflection, usage=usage)
         raise UnreadableReplyError(f"the reflection was refused: {problem}")
@@ -141,14 +141,11 @@ class ReflectionPolicy:
             raise ConfigurationError(f"outcome must be one of {', '.join(FORMS)}, not {outcome!r}")
         if FORMS[outcome].policy == "optional":
             return None
-        return self._noted(agent, task, outcome, run_id, attempt, await self._stored(agent))
+        return self._noted(agent, task, outcome, run_id, attempt, await self.journal.all(agent))
 
     async def after(self, result: RunResult, agent: str) -> tuple[Duty, ...]:
-        """Report how the attempts of a run ended; return the reflections that the agent owes now.
-
-        An attempt without a verdict needs none, since its outcome is unknown.
-        """
-        stored = await self._stored(agent)
+        """Report a run; return the reflections that the agent owes now. Attempts without a verdict need none."""
+        stored = await self.journal.all(agent)
         for each in result.trials:
             outcome = outcome_of(each.evaluation, passed=each.passed)
             if each.evaluation.scored and FORMS[outcome].policy == "mandatory":
@@ -189,15 +186,11 @@ class ReflectionPolicy:
         """Drop the duties of an agent that are done, and return the others."""
         name = agent_slug(agent)
         if any(duty.agent == name for duty in self._duties):
-            stored = await self._stored(name)
+            stored = await self.journal.all(name)
             self._duties = [
                 duty for duty in self._duties if duty.agent != name or not any(map(duty.is_paid_by, stored))
             ]
         return [duty for duty in self._duties if duty.agent == name]
-
-    async def _stored(self, agent: str) -> tuple[Stored, ...]:
-        archived = await self.journal.list(agent, archived=True)
-        return (*(await self.journal.list(agent)).stored, *archived.stored)
 
 
 def _headings(outcome: Outcome) -> str:
