@@ -120,10 +120,6 @@ class ReflectionJournal:
         """Return the reflections of an agent, or of all agents, oldest first, and the files that can't be read."""
         return await run_sync(partial(self.read, agent, archived=archived))
 
-    async def all(self, agent: str | None = None) -> tuple[Stored, ...]:
-        """Return the active and archived reflections of an agent, or of all agents."""
-        return (*(await self.list(agent)).stored, *(await self.list(agent, archived=True)).stored)
-
     async def remove(self, stored: Stored) -> None:
         """Remove the file of a reflection, if it still exists."""
 

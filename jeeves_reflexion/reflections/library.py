@@ -142,7 +142,8 @@ class ReflectionLibrary:
 
         Returns False if it does not exist.
         """
-        files = [one for one in await self.journal.all() if one.id == id]
+        stored = (*(await self.journal.list()).stored, *(await self.journal.list(archived=True)).stored)
+        files = [one for one in stored if one.id == id]
         if self.streams is not None:
             await self.streams.forget(id)
         await self._drop([id])
@@ -165,8 +166,8 @@ class ReflectionLibrary:
         unreadable = {self._path(bad.path) for bad in listing.malformed}
         known = await self._known()
         await self._put([one for one in listing.stored if known.get(one.id) != files[one.id]])
-        gone = [(id, path) for id, (path, _) in known.items() if id not in files and path not in unreadable]
-        await self._drop([id for id, path in gone if path.partition("/")[0] in agents])
+        lost = [(id, path) for id, (path, _) in known.items() if id not in files and path not in unreadable]
+        await self._drop([id for id, path in lost if path.partition("/")[0] in agents])
         for one in listing.stored:
             await self._take(one)
         return listing.malformed

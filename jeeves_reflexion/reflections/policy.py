@@ -53,15 +53,15 @@ def required_form(reflector: Reflector, *, mandatory: bool) -> Reflector:
     return reflect
 
 
-def _problem(task: Task, last: Trial, made: Reflection, mandatory: bool) -> str | None:  # noqa: FBT001
+def _problem(task: Task, last: Trial, reflection: Reflection, mandatory: bool) -> str | None:  # noqa: FBT001
     due = outcome_of(last.evaluation, passed=last.passed)
     owed = mandatory and FORMS[due].policy == "mandatory"
-    if owed and not fills(made.outcome, due):
-        return f"it is a {made.outcome} reflection, and a {due} one is due ({_headings(due)})"
+    if owed and not fills(reflection.outcome, due):
+        return f"it is a {reflection.outcome} reflection, and a {due} one is due ({_headings(due)})"
     try:
-        entry = entry_of(task, made, Provenance("", 0, None), id="")
+        entry = entry_of(task, reflection, Provenance("", 0, None), id="")
     except ReflectionFormError as error:
-        return str(error) if owed or made.fields else None
+        return str(error) if owed or reflection.fields else None
     # Without the summary, which has the words of the task, not of the reflection.
     flaw = flaw_of(replace(entry, summary="")) if mandatory else ""
     return f"it {flaw}: describe it generically" if flaw else None
@@ -141,11 +141,11 @@ class ReflectionPolicy:
             raise ConfigurationError(f"outcome must be one of {', '.join(FORMS)}, not {outcome!r}")
         if FORMS[outcome].policy == "optional":
             return None
-        return self._noted(agent, task, outcome, run_id, attempt, await self.journal.all(agent))
+        return self._noted(agent, task, outcome, run_id, attempt, await self._stored(agent))
 
     async def after(self, result: RunResult, agent: str) -> tuple[Duty, ...]:
         """Report a run; return the reflections that the agent owes now. Attempts without a verdict need none."""
-        stored = await self.journal.all(agent)
+        stored = await self._stored(agent)
         for each in result.trials:
             outcome = outcome_of(each.evaluation, passed=each.passed)
             if each.evaluation.scored and FORMS[outcome].policy == "mandatory":
@@ -186,11 +186,15 @@ class ReflectionPolicy:
         """Drop the duties of an agent that are done, and return the others."""
         name = agent_slug(agent)
         if any(duty.agent == name for duty in self._duties):
-            stored = await self.journal.all(name)
+            stored = await self._stored(name)
             self._duties = [
                 duty for duty in self._duties if duty.agent != name or not any(map(duty.is_paid_by, stored))
             ]
         return [duty for duty in self._duties if duty.agent == name]
+
+    async def _stored(self, agent: str) -> tuple[Stored, ...]:
+        archived = await self.journal.list(agent, archived=True)
+        return (*(await self.journal.list(agent)).stored, *archived.stored)
 
 
 def _headings(outcome: Outcome) -> str:

@@ -239,9 +239,7 @@ async def _trusted(lesson_id: str, repository: Repository) -> StoredLesson:
     if stored is None:
         raise LessonStoreError(f"lesson {lesson_id} no longer exists")
     if not repository.reader.trusts(stored.lesson):
-        raise LessonStoreError(
-            f"lesson {lesson_id} has a writer whom this store does not accept: approve it first"
-        )
+        raise LessonStoreError(f"lesson {lesson_id} has a writer who is not accepted here: approve it first")
     return stored
 
 
