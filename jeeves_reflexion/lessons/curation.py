@@ -48,7 +48,7 @@ class Curator:
         self._by = by
 
     async def waiting(self) -> Waiting:
-        """Return what waits for a decision, oldest first, including lessons by writers that nobody accepted here."""
+        """Return what waits for a decision, oldest first, including lessons of writers that are not accepted here."""
         async with store_errors("read what waits for review"):
             reader = self._repository.reader
             seen = [reader.seen(lesson) async for lesson in self._repository.each()]

@@ -69,9 +69,8 @@ class ImportPlan:
     stored: Mapping[str, Lesson]
 
     def __str__(self) -> str:
-        return ", ".join(
-            f"{len(getattr(self, name))} {name}" for name in ("added", "same", "changed", "refused")
-        )
+        names = ("added", "same", "changed", "refused")
+        return ", ".join(f"{len(getattr(self, name))} {name}" for name in names)
 
 
 class _Tasks(pydantic.BaseModel):
@@ -84,10 +83,7 @@ class _Tasks(pydantic.BaseModel):
 
 
 def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
-    """Write a lesson and the texts of its tasks as one line of ASCII, without a line ending.
-
-    Raises :class:`ConfigurationError` for metadata that JSON can't hold, such as NaN.
-    """
+    """Write a lesson and its tasks as one line of ASCII; raises :class:`ConfigurationError` if JSON can't hold them."""
     value = {"format": FORMAT, "version": VERSION, "tasks": list(tasks), **_fields(lesson)}
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
@@ -246,35 +242,37 @@ async def plan_import(
 async def _objection(
     store: VectorLessonStore, known: Lesson | None, lesson_id: str, tasks: Sequence[str]
 ) -> str:
-    """Return why a store takes no lesson with this id and these tasks; empty if it does."""
+    """Return why a store refuses a lesson with this id and these tasks; empty if it doesn't."""
     if known is not None and known.trust != "imported":
         return f"a lesson with its id is {known.trust} and has other content"
     if await store.repository.is_forgotten(lesson_id):
         return "it was forgotten here"
-    stored = (await store.repository.tasks_of([lesson_id])).get(lesson_id, ())
-    number = len({*stored, *tasks}) if stored else 0
-    if number > MOST_TASKS:
-        return f"it would be recalled by {number} tasks, and a lesson is recalled by at most {MOST_TASKS}"
-    return ""
+    stored = (await store.repository.tasks_of([lesson_id])).get(lesson_id)
+    return _too_many({*stored, *tasks}) if stored else ""
+
+
+def _too_many(tasks: Collection[str]) -> str:
+    number = len(tasks)
+    return f"{number} tasks are too many: a lesson has at most {MOST_TASKS}" if number > MOST_TASKS else ""
 
 
 async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change) -> int:
-    """Make an import; return how many lessons only added to the support of an equal one.
+    """Make an import, a hundred lessons in a write; return how many only added to the support of an equal one.
 
-    A lesson that somebody changed since the plan was made stays as it is. Each hundred lessons are one write. An import
-    that was stopped goes on where it was when it is planned and made again.
+    A lesson that somebody changed since the plan was made stays as it is. A stopped import is planned and made again,
+    and goes on where it was.
     """
     repository, merged = store.repository, 0
     for start in range(0, len(plan.changed), AT_ONCE):
         some = plan.changed[start : start + AT_ONCE]
 
         async def revise(some: Sequence[Line] = some) -> tuple[list[Revision], None]:
-            read = [(await repository.read(line.lesson.id), line) for line in some]
-            return [
-                Revision(stored, line.lesson, change, line.tasks)
-                for stored, line in read
-                if stored is not None and stored.lesson == plan.stored[line.lesson.id]
-            ], None
+            revisions = []
+            for line in some:
+                stored = await repository.read(line.lesson.id)
+                if stored is not None and stored.lesson == plan.stored[line.lesson.id]:
+                    revisions.append(Revision(stored, line.lesson, change, line.tasks))
+            return revisions, None
 
         await repository.transact(revise, "the lessons to import")
     # A retired lesson is stored under its own id, even where an equal lesson is active.
@@ -342,8 +340,8 @@ async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
     # What redaction put into an id (brackets) is refused here too.
     if len(shown.id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in shown.id):
         return refused, f"its id must have at most {_LONGEST_ID} letters, digits, - and _, and hold no secret"
-    if (number := len(set(tasks))) > MOST_TASKS:
-        return refused, f"it names {number} tasks, and a lesson is recalled by at most {MOST_TASKS}"
+    if problem := _too_many(set(tasks)):
+        return refused, problem
     try:
         gate.check_shape(shown.text)
         cleaned = await gate.clean(plain, line.tasks, screen=screen)

@@ -124,10 +124,7 @@ def tasks_changed(before: Sequence[str], after: Sequence[str]) -> dict[str, JSON
 
 
 def read_entry(value: JSON, key: str) -> Entry:
-    """Read what :func:`entry_of` wrote.
-
-    Raises :class:`UnreadableLessonError`, which names the entry by its ``key`` and the fields that are wrong.
-    """
+    """Read what :func:`entry_of` wrote; raises :class:`UnreadableLessonError`, which names ``key`` and wrong fields."""
     try:
         fields = cast("Mapping[str, Any]", value)
         return checked(Entry, {**fields, **fields.get("tasks", {})})

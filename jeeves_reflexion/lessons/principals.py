@@ -46,7 +46,7 @@ class Principal:
         lesson = replace(lesson, trust="shared" if lesson.trust == "own" else lesson.trust)
         if lesson.state != "active" or self.trusts(lesson):
             return lesson
-        why = f"written by {writer_of(lesson)!r}, whom nobody accepted here"
+        why = f"written by {writer_of(lesson)!r}, who is not accepted here"
         return replace(lesson, state="proposed", state_reason=why)
 
     def signed(self, lesson: Lesson) -> Lesson:

@@ -69,13 +69,13 @@ async def forget_traces(repository: Repository, lesson_id: str) -> bool:
     traces = _traces(stored.lesson, stored.tasks, entries)
     owned: dict[str, frozenset[str]] = {}
     async for other in repository.each():
-        if other.id != lesson_id and _struck(whole(other), traces) != whole(other):
+        if other.id != lesson_id and _changed(whole(other), traces) is not None:
             owned[other.id] = await _own(repository, other, traces)
             await _strike_lesson(repository, other.id, traces.without(owned[other.id]))
     for collection in (HISTORY, QUARANTINE):
         async for record in each_record(repository.records, collection):
             of = record.key.rpartition(":")[0] if collection == HISTORY else record.key
-            if of == lesson_id or _struck(record.value, traces) == record.value:
+            if of == lesson_id or _changed(record.value, traces) is None:
                 continue
             if of not in owned:
                 owned[of] = await _own_of(repository, of, traces)
@@ -154,6 +154,7 @@ async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces)
 
 
 def _changed(value: JSON, traces: Traces) -> JSON | None:
+    """Return a JSON value without the traces; None if it has none."""
     struck = _struck(value, traces)
     return None if struck == value else struck
 

@@ -143,13 +143,13 @@ class ReflectionLibrary:
         Returns False if it does not exist.
         """
         stored = (*(await self.journal.list()).stored, *(await self.journal.list(archived=True)).stored)
-        found = [one for one in stored if one.id == id]
+        files = [one for one in stored if one.id == id]
         if self.streams is not None:
             await self.streams.forget(id)
         await self._drop([id])
-        for one in found:
+        for one in files:
             await self.journal.remove(one)
-        return bool(found)
+        return bool(files)
 
     async def sync(self) -> tuple[Malformed, ...]:
         """Bring vectors and streams into step with the files, as people and crashes left them.
@@ -166,8 +166,8 @@ class ReflectionLibrary:
         unreadable = {self._path(bad.path) for bad in listing.malformed}
         known = await self._known()
         await self._put([one for one in listing.stored if known.get(one.id) != files[one.id]])
-        gone = [(id, path) for id, (path, _) in known.items() if id not in files and path not in unreadable]
-        await self._drop([id for id, path in gone if path.partition("/")[0] in agents])
+        lost = [(id, path) for id, (path, _) in known.items() if id not in files and path not in unreadable]
+        await self._drop([id for id, path in lost if path.partition("/")[0] in agents])
         for one in listing.stored:
             await self._take(one)
         return listing.malformed
@@ -292,10 +292,7 @@ HEAD: Final = "Your reflections on the earlier attempts at this very task, oldes
 
 
 def recalled_block(recall: Recall) -> str:
-    """Return a recall as text for a prompt: whole reflections if the store has them, else one-sentence lessons.
-
-    Reflections of other agents come last, in a fence that marks them as data.
-    """
+    """Return a recall as text for a prompt: reflections, else lessons; those of other agents last, fenced as data."""
     lessons = [item.lesson for item in recall.offered]
     whole = [lesson for lesson in lessons if _body(lesson)]
     own = [inert(_body(lesson)) for lesson in whole if lesson.trust == "own"]

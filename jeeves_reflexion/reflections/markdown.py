@@ -236,10 +236,8 @@ def from_markdown(text: str) -> Entry:
     """Read the text of a file. Raises :class:`MarkdownError`, which names the line, if it is not a reflection."""
     lines = flat_text(text.removeprefix("\ufeff")).rstrip().split("\n")
     blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    lines[0], lines[blank] = (
-        lines[blank],
-        lines[0],
-    )  # swapped, so that the numbers of the lines below stay true
+    # Swapped, so that the numbers of the lines below stay true.
+    lines[0], lines[blank] = lines[blank], lines[0]
     title = _TITLE.match(lines[0].rstrip())
     if title is None:
         raise MarkdownError(
@@ -249,16 +247,17 @@ def from_markdown(text: str) -> Entry:
         date = datetime.date.fromisoformat(title["date"])
     except ValueError as error:
         raise MarkdownError(1, f"{title['date']!r} is not a date: write YYYY-MM-DD") from error
-    by_hand = not lines[-1].startswith(_DATA)
-    data = {} if by_hand else _data_of(lines[-1], len(lines))
-    parts = _read_parts(lines if by_hand else lines[:-1])
+    # A person may have added text below the data: it belongs to the last field.
+    number = next((each for each in range(len(lines), 0, -1) if lines[each - 1].startswith(_DATA)), 0)
+    data = _data_of(lines[number - 1], number) if number else {}
+    parts = _read_parts([*lines[: number - 1], "", *lines[number:]] if number else lines)
     form = _form_of(title["title"], parts, data.get("outcome"))
     summary = title["summary"].strip()
     reflection = _reflection(form, parts, len(lines))
     try:
         return _ENTRY.validate_python(
             {
-                "task_id": Task(summary).id if by_hand else "",
+                "task_id": "" if number else Task(summary).id,
                 **data,
                 "date": date,
                 "agent": agent_slug(title["agent"]),
@@ -268,7 +267,7 @@ def from_markdown(text: str) -> Entry:
             }
         )
     except (TypeError, ValueError) as error:
-        raise _unreadable(error, len(lines)) from error
+        raise _unreadable(error, number or len(lines)) from error
 
 
 def _data_of(line: str, number: int) -> Mapping[str, Any]:

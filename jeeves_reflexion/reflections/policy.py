@@ -42,10 +42,10 @@ def required_form(reflector: Reflector, *, mandatory: bool) -> Reflector:
         for _ in range(1 if problem else 2):
             reflection = await reflector(task, trials, problem=problem)
             usage += reflection.usage
-            if not mandatory and not reflection.fields:
-                problem = None
-            else:
+            if mandatory or reflection.fields:
                 problem = await run_sync(_problem, task, trials[-1], reflection, mandatory)
+            else:
+                problem = None
             if problem is None:
                 return replace(reflection, usage=usage)
         raise UnreadableReplyError(f"the reflection was refused: {problem}")
@@ -53,15 +53,15 @@ def required_form(reflector: Reflector, *, mandatory: bool) -> Reflector:
     return reflect
 
 
-def _problem(task: Task, last: Trial, made: Reflection, mandatory: bool) -> str | None:  # noqa: FBT001
+def _problem(task: Task, last: Trial, reflection: Reflection, mandatory: bool) -> str | None:  # noqa: FBT001
     due = outcome_of(last.evaluation, passed=last.passed)
     owed = mandatory and FORMS[due].policy == "mandatory"
-    if owed and not fills(made.outcome, due):
-        return f"it is a {made.outcome} reflection, and a {due} one is due ({_headings(due)})"
+    if owed and not fills(reflection.outcome, due):
+        return f"it is a {reflection.outcome} reflection, and a {due} one is due ({_headings(due)})"
     try:
-        entry = entry_of(task, made, Provenance("", 0, None), id="")
+        entry = entry_of(task, reflection, Provenance("", 0, None), id="")
     except ReflectionFormError as error:
-        return str(error) if owed or made.fields else None
+        return str(error) if owed or reflection.fields else None
     # Without the summary, which has the words of the task, not of the reflection.
     flaw = flaw_of(replace(entry, summary="")) if mandatory else ""
     return f"it {flaw}: describe it generically" if flaw else None
@@ -144,10 +144,7 @@ class ReflectionPolicy:
         return self._noted(agent, task, outcome, run_id, attempt, await self._stored(agent))
 
     async def after(self, result: RunResult, agent: str) -> tuple[Duty, ...]:
-        """Report how the attempts of a run ended; return the reflections that the agent owes now.
-
-        An attempt without a verdict needs none, since its outcome is unknown.
-        """
+        """Report a run; return the reflections that the agent owes now. Attempts without a verdict need none."""
         stored = await self._stored(agent)
         for each in result.trials:
             outcome = outcome_of(each.evaluation, passed=each.passed)

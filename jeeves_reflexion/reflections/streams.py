@@ -1,18 +1,17 @@
 """The principles and procedures of important reflections, which outlast their task.
 
-Principles are candidates for permanent rules, which a person approves; procedures are playbooks to replay. Each has a
-record collection of its own. Approved items reach prompts only through a
-:class:`~jeeves_reflexion.reflections.library.ReflectionLibrary` with these streams. This module also decides which
-items and reflections matter for a task, and which of them give orders.
+Principles are candidates for permanent rules, which a person approves; procedures are playbooks to replay. Approved
+items reach prompts only through a :class:`~jeeves_reflexion.reflections.library.ReflectionLibrary` with these streams.
+This module also decides which items and reflections matter for a task, and which of them give orders.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from anyio.to_thread import run_sync
@@ -40,8 +39,7 @@ ItemState: TypeAlias = Literal["candidate", "approved", "rejected"]
 class StreamItem:
     """A principle or procedure; ``sources`` are the ids of the reflections with it, oldest first.
 
-    The agent, task type, task id and tools are those of the first source. Older versions did not store task ids and
-    tools.
+    The agent and the fields of the task are those of the first source. Older versions stored no task ids and tools.
     """
 
     id: str
@@ -104,6 +102,7 @@ class Stream:
     def __init__(self, records: RecordStore, collection: str) -> None:
         self._records = records
         self.collection = collection
+        self._errors = partial(store_errors, f"read or write the {collection}")
 
     async def add(self, text: str, entry: Entry) -> StreamItem:
         """Add the text of a reflection. A known item gets one more source, and keeps a person's decision on it."""
@@ -127,10 +126,7 @@ class Stream:
         return tuple(item for item in items if state in (None, item.state))
 
     async def approve(self, id: str, *, reason: str = "") -> StreamItem:
-        """Approve an item for prompts; :meth:`Streams.approved` says for which.
-
-        Raises :class:`LessonRefusedError` if it gives orders to its readers.
-        """
+        """Approve an item for prompts; raises :class:`LessonRefusedError` if it gives orders to its readers."""
 
         def approved(item: StreamItem) -> StreamItem:
             if why := flaw(item.text):
@@ -170,9 +166,6 @@ class Stream:
         if record is None:
             raise ConfigurationError(f"there is no item {key!r} among the {self.collection}")
         return self._item(key, record.value)
-
-    def _errors(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return store_errors(f"read or write the {self.collection}")
 
     def _item(self, key: str, value: JSON) -> StreamItem:
         fields: Any = value

@@ -134,11 +134,8 @@ def _replaced(text: str, places: Sequence[_Place]) -> str:
         first, last = start, end
         newline = re.search(r"\r?\n", text[start:end]) or re.search(r"\r?\n", text)
         if not edit.search.strip():
-            before = (
-                any(parts) or cursor < start
-            )  # nothing is left before it where an edit deletes the whole text
-            line = f"\n{replace}" if before else replace
-            replace = f"{replace}\n" if text.endswith("\n") else line  # noqa: PLW2901
+            before = "\n" if any(parts) or cursor < start else ""  # an edit may delete the whole text
+            replace = f"{replace}\n" if text.endswith("\n") else before + replace  # noqa: PLW2901
         elif not replace:
             first, last = _with_line_ending(text, start, end)
         parts += (text[cursor:first], replace.replace("\n", newline[0] if newline else "\n"))

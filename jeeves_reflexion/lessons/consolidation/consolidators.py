@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import pydantic
 
@@ -141,26 +141,22 @@ class LLMConsolidator:
         return json.dumps(row, ensure_ascii=False)
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 class _Proposed(pydantic.BaseModel):
     """An operation as a model writes it."""
 
     model_config = pydantic.ConfigDict(strict=True, extra="forbid")
 
-    op: OperationKind
+    op: Annotated[OperationKind, pydantic.BeforeValidator(_lower)]
     ids: list[str]
     reason: str | None = None
 
-    @pydantic.field_validator("op", mode="before")
-    @classmethod
-    def _small(cls, value: object) -> object:
-        return value.lower() if isinstance(value, str) else value
-
 
 def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
-    """Read a model's reply, or return in words what is wrong with it.
-
-    ``names`` maps the short ids that the model saw to the ids of the lessons.
-    """
+    """Read a model's reply, or return what is wrong with it; ``names`` maps the ids that it saw to those of lessons."""
     objects = reading_of(reply).objects
     if not objects:
         return "it holds no JSON object"

@@ -1,10 +1,8 @@
 """Consolidation: small, checked changes to lessons about the same thing, shown before they are made.
 
-:func:`clusters` finds lessons that are near one another. A consolidator (a language model, or rules) proposes
-operations on one cluster at a time. :func:`plan` checks each operation and works out the changed lessons.
-:func:`apply` makes the changes: each operation is one write, with an entry in the history of every lesson that it
-changes, and can be rolled back. No lesson is removed or reworded: lessons are merged, marked as contradicting each
-other, or retired.
+:func:`clusters` groups lessons that are near one another. A consolidator (a language model, or rules) proposes
+operations on one group at a time, and :func:`plan` checks them. :func:`apply` makes each as one write, which can be
+rolled back. No lesson is removed or reworded: lessons are merged, marked as contradicting each other, or retired.
 """
 
 from __future__ import annotations
@@ -136,10 +134,9 @@ class Applied:
 async def clusters(repository: Repository, lessons: Iterable[Lesson]) -> list[tuple[Lesson, ...]]:
     """Group the stored ``lessons`` that are near one another; lessons near no other are left out.
 
-    A group holds lessons of one task kind and one trust that are active, both as the repository's reader sees them: a
-    stranger's lesson must not lead rules or a model to change the reader's own. Similarities of at least 0.75 connect
-    a group (single link). A group of more than twelve is split, with the lessons of a task kept together. Makes one
-    search for each lesson.
+    The lessons of a group are active and of one task kind and one trust, as the repository's reader sees them, so that
+    a stranger's lesson can't lead a model to change the reader's own. Similarities of at least 0.75 connect a group
+    (single link). A group of more than twelve is split, with the lessons of a task together. One search per lesson.
     """
     lessons = list(lessons)
     seen = {each.id: repository.reader.seen(each) for each in lessons}
@@ -167,10 +164,9 @@ async def clusters(repository: Repository, lessons: Iterable[Lesson]) -> list[tu
 async def plan(groups: Iterable[Sequence[Lesson]], consolidator: Consolidator) -> Plan:
     """Ask for operations on each group and check them; nothing is changed.
 
-    Operations that are impossible or not allowed are refused one by one, with the reason. At most one operation of a
-    plan changes a lesson. A group whose answer can't be read is refused as a whole. When the model fails or the budget
-    is used up, the plan ends with the proposals so far, and the error becomes its ``stopped``; before the first
-    answer the error is raised. Whatever else the consolidator raises is raised.
+    Impossible operations are refused one by one, with the reason, and so is a second change of a lesson. A group whose
+    answer can't be read is refused as a whole. When the model fails or the budget is used up, the plan ends with the
+    proposals so far, and the error is its ``stopped``; before the first answer it is raised, as other errors are.
     """
     steps, refused, review = list[Step](), list[Refused](), list[tuple[Lesson, ...]]()
     changed = set[str]()
@@ -243,9 +239,7 @@ async def _trusted(lesson_id: str, repository: Repository) -> StoredLesson:
     if stored is None:
         raise LessonStoreError(f"lesson {lesson_id} no longer exists")
     if not repository.reader.trusts(stored.lesson):
-        raise LessonStoreError(
-            f"lesson {lesson_id} has a writer whom this store does not accept: approve it first"
-        )
+        raise LessonStoreError(f"lesson {lesson_id} has a writer who is not accepted here: approve it first")
     return stored
 
 

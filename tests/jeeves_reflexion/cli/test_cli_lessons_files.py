@@ -33,9 +33,7 @@ def test_a_lesson_of_more_tasks_than_it_can_be_recalled_by_is_refused_and_loses_
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     answer = json.loads(cli("lessons", "import", file, "--yes", "--json").stdout)
     assert answer["added"] == ["m" * 32]
-    assert answer["refused"] == [
-        {"id": "n" * 32, "reason": "it names 10 tasks, and a lesson is recalled by at most 9"}
-    ]
+    assert answer["refused"] == [{"id": "n" * 32, "reason": "10 tasks are too many: a lesson has at most 9"}]
     assert len(json.loads(cli("lessons", "show", "mmmm", "--json").stdout)["tasks"]) == 9
 
 

@@ -246,7 +246,7 @@ async def test_new_words_whose_tasks_have_no_room_are_refused(lessons):
     await make_import(lessons, await plan_import(lessons, [Line(1, ONE, nine)]), Change("import"))
     words = replace(ONE, text="Shut the drawer.")
     (line,) = (await plan_import(lessons, [Line(1, words, ("another",))])).refused
-    assert "recalled by 10 tasks" in line.reason
+    assert line.reason == "10 tasks are too many: a lesson has at most 9"
     assert (await plan_import(lessons, [Line(1, words, nine[:1])])).refused == ()
 
 

@@ -95,6 +95,14 @@ OTHER_FORMS = [
 ]
 
 
+def test_what_a_person_adds_below_the_data_belongs_to_the_last_field():
+    stored = entry(partial(), id="1" * 32)
+    read = from_markdown(to_markdown(stored) + "\nSeen again on page nine.\n")
+    assert (read.id, read.source) == (stored.id, stored.source)
+    last = stored.reflection.fields["do_differently"]
+    assert read.reflection.fields["do_differently"].split() == f"{last} Seen again on page nine.".split()
+
+
 def test_the_other_forms_as_the_seed_shows_them():
     for title, headings, outcome in OTHER_FORMS:
         text = "\n".join([title, *(f"## {heading}\nSomething to say." for heading in headings)])
