@@ -18,7 +18,7 @@ from jeeves_reflexion.events import StepTaken
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolCall
 from jeeves_reflexion.session import Session
-from jeeves_reflexion.text import fence, read_prompt, render_blocks
+from jeeves_reflexion.text import fence, prompt_of, read_prompt, render_blocks
 from jeeves_reflexion.types import NO_USAGE, Attempt, Step, Task, Usage
 
 _PACKAGE = "jeeves_reflexion.agents"
@@ -215,10 +215,8 @@ class ReAct:
     def _opening(self, task: Task, session: Session, *, textual: bool = False) -> list[Message]:
         form = self._form.substitute(tools="\n".join(_listed(each) for each in self.tools)) if textual else ""
         system = "\n\n".join(filter(None, (self._system, form, render_blocks(session.blocks))))
-        asked = task.prompt
-        if task.expected_output:
-            asked = f"{asked}\n\nForm of the answer: {task.expected_output}"
-        return [Message("system", system), Message("user", asked)] if system else [Message("user", asked)]
+        question = Message("user", prompt_of(task))
+        return [Message("system", system), question] if system else [question]
 
     async def _follow(self, reply: Reply) -> tuple[str, bool]:
         if reply.problem:
