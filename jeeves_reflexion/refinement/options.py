@@ -13,7 +13,7 @@ from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import StepCritic, Triggers
 from jeeves_reflexion.types import Evaluation, Task
-from jeeves_reflexion.values import checked_settings
+from jeeves_reflexion.values import check_whole, checked_settings
 
 Base: TypeAlias = Literal["best", "latest"]
 """Which draft is revised: the best so far (the latest of equals), or the latest whatever its score."""
@@ -85,10 +85,8 @@ class RefinementOptions:
             raise ConfigurationError(f"best_version_selection must be one of {known}, not {self.selection!r}")
         if self.base not in get_args(Base):
             raise ConfigurationError(f"base must be one of {', '.join(get_args(Base))}, not {self.base!r}")
-        if self.max_revision_tokens is not None and self.max_revision_tokens < 1:
-            raise ConfigurationError(
-                f"max_revision_tokens must be at least 1, not {self.max_revision_tokens!r}"
-            )
+        if self.max_revision_tokens is not None:
+            check_whole("max_revision_tokens", self.max_revision_tokens)
         if not self.timeout > 0:
             raise ConfigurationError(f"timeout must be above 0 seconds, not {self.timeout!r}")
         if self.triggers.any_step and self.step_critic is None:

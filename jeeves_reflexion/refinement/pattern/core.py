@@ -16,6 +16,7 @@ from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
 from jeeves_reflexion.evaluators.criteria_evaluator import CriteriaEvaluator
 from jeeves_reflexion.models.endpoint import EndpointModel
 from jeeves_reflexion.models.names import open_model
+from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
@@ -57,8 +58,8 @@ class ReflectionPattern:
         best_version_selection: "highest_score", "latest", "first_satisfactory" or "weighted_recency".
         structured_reflection: Whether judges are asked for JSON by a schema, or for prose.
         model: Judges and revises in place of the agent's own model (``agent.model``).
-        reflection_model: Another judge: a model, or the name of one at the endpoint of an :class:`OpenAIModel` or
-            :class:`AnthropicModel` writer; with any other writer the name is opened by :func:`open_model`.
+        reflection_model: Another judge: a model, or the name of one at the writer's endpoint. If the writer's model has
+            no endpoint of its own, :func:`open_model` opens the name.
         preserve_all_versions: Whether the history keeps more than the best and the last draft.
         include_prior_versions: Whether the reviser sees earlier drafts.
         include_reflection_history: Whether the reviser sees earlier verdicts.
@@ -228,6 +229,13 @@ class ReflectionPattern:
         wanted = self.reflection_model
         if not isinstance(wanted, str):
             return writer if wanted is None else wanted
+        if isinstance(
+            writer, WrappedModel
+        ):  # a name opened elsewhere would send the texts to another service
+            raise ConfigurationError(
+                f"reflection_model={wanted!r} can't be opened at the endpoint of a {type(writer).__name__}: pass a "
+                "model instead of a name"
+            )
         return writer.named(wanted) if isinstance(writer, EndpointModel) else open_model(wanted)
 
     def _evaluator(self, criteria: Sequence[QualityCriterion], judge: ChatModel | None) -> CriteriaEvaluator:
