@@ -235,6 +235,8 @@ def _type_of(part: JSON) -> str:
     match part:
         case {"type": str() as kind}:
             return kind
+        case {"type": list() as kinds}:  # tools of MCP servers: ["string", "null"]
+            return " | ".join(map(str, kinds))
         case {"enum": list() as values}:
             return " | ".join(json.dumps(value) for value in values)
         case {"anyOf": list() as options}:

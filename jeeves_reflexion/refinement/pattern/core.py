@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.callables import run_alone
@@ -32,7 +32,7 @@ from jeeves_reflexion.refinement.pattern.values import (
 from jeeves_reflexion.revisers import AgentReviser, ModelReviser
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Attempt, Evaluation, Task
-from jeeves_reflexion.values import check_share, check_whole
+from jeeves_reflexion.values import check_choice, check_share, check_whole
 
 AnyAgent: TypeAlias = Agent | Callable[..., object]
 
@@ -110,11 +110,7 @@ class ReflectionPattern:
         # A wrong value is reported here, where it was written, and not in a run.
         check_whole("max_iterations", self.max_iterations)
         check_share("quality_threshold", self.quality_threshold)
-        if self.revision_strategy not in get_args(Strategy):
-            known = ", ".join(get_args(Strategy))
-            raise ConfigurationError(
-                f"revision_strategy must be one of {known}, not {self.revision_strategy!r}"
-            )
+        check_choice("revision_strategy", self.revision_strategy, Strategy)
         triggers = self.reflection_triggers
         if isinstance(triggers, str):
             raise ConfigurationError(f"reflection_triggers must be a list of names, not {triggers!r}")
@@ -131,7 +127,7 @@ class ReflectionPattern:
         self._active_triggers()
         self._limits()
         if self.quality_criteria is not None:
-            self.quality_criteria = as_criteria(self.quality_criteria, None)
+            self.quality_criteria = as_criteria(self.quality_criteria)
 
     # -- whole runs
 
@@ -153,10 +149,9 @@ class ReflectionPattern:
         """Return this pattern's inner loop, for an agent and the criteria of a task's kind."""
         writer = self._writer(agent)
         judge = self._judge_model(writer)
-        criteria = self._criteria(task)
         return Refinement(
             agent,
-            evaluator=self._evaluator(criteria, judge),
+            evaluator=self._evaluator(as_criteria(self.quality_criteria, task.kind), judge),
             reviser=self._reviser(writer, agent),
             max_drafts=self.max_iterations + 1,
             threshold=self.quality_threshold,
@@ -183,7 +178,7 @@ class ReflectionPattern:
         ``model`` or ``reflection_model``.
         """
         task = task or Task(_NO_TASK)
-        chosen = self._criteria(task) if criteria is None else as_criteria(criteria, task.kind)
+        chosen = as_criteria(self.quality_criteria if criteria is None else criteria, task.kind)
         evaluator = self._evaluator(chosen, self._judge_model(self.model))
         evaluation = await evaluator(task, Attempt(output))
         return ReflectionEvaluation.of(evaluation, satisfactory=evaluation.meets(self.quality_threshold))
@@ -217,9 +212,6 @@ class ReflectionPattern:
         return self.get_history().best_version
 
     # -- the parts
-
-    def _criteria(self, task: Task) -> list[QualityCriterion]:
-        return as_criteria(self.quality_criteria, task.kind)
 
     def _writer(self, agent: Agent) -> ChatModel | None:
         model = self.model or getattr(agent, "model", None)
