@@ -121,9 +121,9 @@ def _warn_of_history(function: Callable[..., object], name: str) -> None:
         if kept is not None and not callable(kept):
             warnings.warn(
                 f"agent {name} gets the lessons in its prompt, and {type(owner).__name__}.{attribute} looks like a "
-                "conversation that is kept: what it was told in one attempt would go on acting in later ones, also "
-                "where a lesson is withheld or retired. Begin a new conversation in each call, or take a parameter "
-                "`session` and put session.blocks among the instructions",
+                "conversation that is kept: the lessons of one attempt would influence later ones, even after a lesson "
+                "is withheld or retired. Begin a new conversation in each call, or take a parameter `session` and put "
+                "session.blocks into the instructions",
                 UserWarning,
                 stacklevel=4,
             )
@@ -157,7 +157,7 @@ def _parameters(
     if not callable(function):
         raise ConfigurationError(
             f"an agent must be callable, and {name} is not: wrap it in a function, `async def agent(prompt): ...`, or "
-            "take an adapter, where jeeves_reflexion.adapters has one for its framework"
+            "use an adapter, if jeeves_reflexion.adapters has one for its framework"
         )
     parameters = list(signature_of(function, f"agent {name}").parameters.values())
     try:

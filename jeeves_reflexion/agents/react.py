@@ -127,8 +127,8 @@ class ReAct:
         self._alone = {each.name for each in self.tools if each.alone}
         if len(self._by_name) < len(self.tools):
             raise ConfigurationError(
-                f"two tools have one name: {', '.join(sorted(t.name for t in self.tools))}; name= of as_tool and "
-                "prefix= of mcp_tools give others"
+                f"two tools have one name: {', '.join(sorted(t.name for t in self.tools))}; rename one with name= of "
+                "as_tool or prefix= of mcp_tools"
             )
         if any(name.lower() == FINISH for name in self._by_name):
             raise ConfigurationError(

@@ -128,5 +128,5 @@ def as_criteria(
     if not names:
         raise ConfigurationError("criteria is empty: name at least one, or pass None for the default set")
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigurationError(f"there are two criteria of the name {', '.join(twice)}")
+        raise ConfigurationError(f"two criteria are called {', '.join(twice)}")
     return made

@@ -233,8 +233,8 @@ class ReflectionPattern:
     def _evaluator(self, criteria: Sequence[QualityCriterion], judge: ChatModel | None) -> CriteriaEvaluator:
         if judge is None and any(criterion.evaluator in {"llm", "compare"} for criterion in criteria):
             raise ConfigurationError(
-                "a criterion is judged by a model, and there is none: the agent shows no model of its own; pass model="
-                " or reflection_model= to ReflectionPattern"
+                "a criterion needs a model as its judge, and the agent shows none: pass model= or reflection_model= to "
+                "ReflectionPattern"
             )
         return CriteriaEvaluator(
             criteria,
