@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from jeeves_reflexion.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from jeeves_reflexion.types import Attempt, Step
+    from jeeves_reflexion.types import Attempt, Step, Task
 
 CHARS_PER_TOKEN = 4
 """A usual estimate for English, used for limits on texts; a run's budget counts reported tokens."""
@@ -60,6 +60,12 @@ def fence(name: str, body: str, *, note: str = "") -> str:
         inner = re.sub(rf"<(?=\s*/?\s*{re.escape(name)}(?!\w))", "&lt;", body, flags=re.IGNORECASE)
     head = f"{note}\n" if note else ""
     return f"{head}<{name}>\n{inner}\n</{name}>"
+
+
+def prompt_of(task: Task) -> str:
+    """Return a task's prompt, with the form of the answer if the task describes one."""
+    form = task.expected_output
+    return f"{task.prompt}\n\nForm of the answer: {form}" if form else task.prompt
 
 
 def render_blocks(blocks: Mapping[str, str]) -> str:

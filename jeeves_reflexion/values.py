@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
 
@@ -199,6 +199,12 @@ def check_whole(label: str, value: object, least: int = 1) -> None:
     """Raise :class:`ConfigurationError` unless a value is a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"{label} must be a whole number of at least {least}, not {value!r}")
+
+
+def check_choice(label: str, value: object, kind: object) -> None:
+    """Raise :class:`ConfigurationError` unless a value is one of those of a ``Literal`` type."""
+    if value not in get_args(kind):
+        raise ConfigurationError(f"{label} must be one of {', '.join(get_args(kind))}, not {value!r}")
 
 
 WITHHELD = "[withheld]"

@@ -50,8 +50,8 @@ def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of 
     found = adapter_of(agent, **options)
     if found is None:
         raise ConfigurationError(
-            f"there is no adapter for a {type(agent).__name__} ({type(agent).__module__}); there are some for agents "
-            f"of {_NAMES}: wrap it in a function, `async def agent(prompt): ...`"
+            f"there is no adapter for a {type(agent).__name__} ({type(agent).__module__}), only for agents of "
+            f"{_NAMES}: wrap it in a function, `async def agent(prompt): ...`"
         )
     return found
 
@@ -103,8 +103,8 @@ class _Factory(Adapter):
         found = _find(made, self._options)
         if found is None:
             raise ConfigurationError(
-                f"{self.name} made a {type(made).__name__} ({type(made).__module__}), for which there is no adapter; "
-                f"there are some for agents of {_NAMES}"
+                f"{self.name} made a {type(made).__name__} ({type(made).__module__}), for which there is no adapter, "
+                f"only for agents of {_NAMES}"
             )
         return await found.attempt(prompt, "", trace)
 

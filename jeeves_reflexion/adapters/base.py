@@ -16,7 +16,7 @@ from jeeves_reflexion.errors import ConfigurationError, SessionError, described,
 from jeeves_reflexion.events import StepTaken
 from jeeves_reflexion.models.near_json import json_or_none
 from jeeves_reflexion.session import Session, current_scope
-from jeeves_reflexion.text import cut_middle, render_blocks
+from jeeves_reflexion.text import cut_middle, prompt_of, render_blocks
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Attempt, Step, Task, Usage
 
 T = TypeVar("T")
@@ -100,12 +100,10 @@ class Adapter(ABC):
         """
         trace, started = Trace(session), time.monotonic()
         session.spend.check()
-        prompt = task.prompt
-        if task.expected_output:
-            prompt = f"{prompt}\n\nForm of the answer: {task.expected_output}"
         error = None
         try:
-            trace.output = await _in_task(self.attempt(prompt, render_blocks(session.blocks), trace))
+            work = self.attempt(prompt_of(task), render_blocks(session.blocks), trace)
+            trace.output = await _in_task(work)
         except Exception as raised:
             if not trace.steps or programming_error(raised) or hopeless(raised):
                 raise

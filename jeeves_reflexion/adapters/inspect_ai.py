@@ -79,7 +79,7 @@ def _sample() -> _Sample:
         return _current.get()
     except LookupError:
         raise ConfigurationError(
-            "inspect-ai: there is no sample here: run the loop as a solver, eval(task, solver=reflexive(loop))"
+            "inspect-ai: no sample is running here: run the loop as a solver, eval(task, solver=reflexive(loop))"
         ) from None
 
 
@@ -198,7 +198,7 @@ def verdict_of(scores: Sequence[Score]) -> Evaluation:
     found = sum(numbers) / len(numbers)
     if not 0.0 <= found <= 1.0:
         raise ConfigurationError(
-            f"inspect-ai: the task's scorers say {found:g}, which is no share: pass an evaluator that makes one of it"
+            f"inspect-ai: the task's scorers give {found:g}, outside of 0 to 1: pass an evaluator that converts it"
         )
     # A grader's explanation may quote the target.
     return Evaluation(found, rationale=rationale, quotes_gold=frozenset({"rationale"}))

@@ -160,7 +160,7 @@ def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - 
         return LangChainModel(agent, **options)
     if isinstance(agent, Runnable):
         raise ConfigurationError(
-            f"langchain: what a {type(agent).__name__} takes as input can't be known: wrap it in a function, "
+            f"langchain: the input of a {type(agent).__name__} can't be known: wrap it in a function, "
             "`async def agent(prompt): return await chain.ainvoke({...})`"
         )
     return None

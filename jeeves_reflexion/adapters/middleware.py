@@ -39,7 +39,7 @@ class LearnerRun:
         Raises :class:`ConfigurationError` after the end.
         """
         if self._ended:
-            raise ConfigurationError("what a learner gave serves one run: ask it anew for each")
+            raise ConfigurationError("the options of a learner serve one run: ask for new ones for each run")
         if self._begun is None and prompt.strip():
             task = Task(prompt)
             self._begun = task, await self._learner.recall(task)

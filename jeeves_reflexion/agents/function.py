@@ -17,7 +17,7 @@ from jeeves_reflexion.callables import innermost, is_async, run, signature_of
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Agent
 from jeeves_reflexion.session import Meter, Session
-from jeeves_reflexion.text import render_blocks
+from jeeves_reflexion.text import prompt_of, render_blocks
 from jeeves_reflexion.types import Attempt, Task
 from jeeves_reflexion.values import plain_number
 
@@ -38,10 +38,10 @@ def as_agent(function: Callable[..., object]) -> Agent:
     """Return an agent that calls a function; an object that is already an agent is returned unchanged.
 
     The function is sync or async. Its first parameter gets the :class:`Task` if it is annotated so, or is called
-    ``task`` and has no annotation; otherwise it gets the prompt. A parameter annotated :class:`Session` or called
-    ``session`` gets the session. Without one, the prompt includes the lessons, fenced as data; if the function's object
-    then seems to keep a conversation, there is a ``UserWarning``, because the lessons of one attempt would stay in it
-    and influence later ones.
+    ``task`` and has no annotation; otherwise it gets the prompt, followed by ``expected_output`` if the task has one. A
+    parameter annotated :class:`Session` or called ``session`` gets the session. Without one, the prompt includes the
+    lessons, fenced as data; if the function's object then seems to keep a conversation, there is a ``UserWarning``,
+    because the lessons of one attempt would stay in it and influence later ones.
 
     The function returns a text, data that judges see as JSON (a Pydantic model, a dataclass, a dict, a list, a number),
     or an :class:`Attempt` with its usage. Otherwise the usage is unknown, unless the function asked models of this
@@ -74,9 +74,9 @@ class FunctionAgent:
     async def __call__(self, task: Task, session: Session) -> Attempt[Any]:
         """Call the function. Raises what it raises, and :class:`ConfigurationError` for an unusable result."""
         started = time.monotonic()
-        if self._session is None:
-            task = _with_blocks(task, session)
-        call = functools.partial(self._function, task if self._takes_task else task.prompt)
+        if self._session is None and (sections := render_blocks(session.blocks)):
+            task = replace(task, prompt=f"{task.prompt}\n\n{sections}")
+        call = functools.partial(self._function, task if self._takes_task else prompt_of(task))
         if self._session is not None:
             by_place = self._session.kind is inspect.Parameter.POSITIONAL_ONLY
             named = {} if by_place else {self._session.name: session}
@@ -121,9 +121,9 @@ def _warn_of_history(function: Callable[..., object], name: str) -> None:
         if kept is not None and not callable(kept):
             warnings.warn(
                 f"agent {name} gets the lessons in its prompt, and {type(owner).__name__}.{attribute} looks like a "
-                "conversation that is kept: what it was told in one attempt would go on acting in later ones, also "
-                "where a lesson is withheld or retired. Begin a new conversation in each call, or take a parameter "
-                "`session` and put session.blocks among the instructions",
+                "conversation that is kept: the lessons of one attempt would influence later ones, even after a lesson "
+                "is withheld or retired. Begin a new conversation in each call, or take a parameter `session` and put "
+                "session.blocks into the instructions",
                 UserWarning,
                 stacklevel=4,
             )
@@ -157,7 +157,7 @@ def _parameters(
     if not callable(function):
         raise ConfigurationError(
             f"an agent must be callable, and {name} is not: wrap it in a function, `async def agent(prompt): ...`, or "
-            "take an adapter, where jeeves_reflexion.adapters has one for its framework"
+            "use an adapter, if jeeves_reflexion.adapters has one for its framework"
         )
     parameters = list(signature_of(function, f"agent {name}").parameters.values())
     try:
@@ -176,11 +176,6 @@ def _means(parameter: inspect.Parameter, hints: Mapping[str, object], name: str,
     if isinstance(hint, str):
         return hint.rsplit(".", 1)[-1].strip("'\" ") == kind.__name__
     return hint is kind or kind in typing.get_args(hint)
-
-
-def _with_blocks(task: Task, session: Session) -> Task:
-    sections = render_blocks(session.blocks)
-    return replace(task, prompt=f"{task.prompt}\n\n{sections}") if sections else task
 
 
 def _is_agent(function: object) -> typing.TypeGuard[Agent]:

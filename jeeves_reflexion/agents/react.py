@@ -18,8 +18,9 @@ from jeeves_reflexion.events import StepTaken
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolCall
 from jeeves_reflexion.session import Session
-from jeeves_reflexion.text import fence, read_prompt, render_blocks
+from jeeves_reflexion.text import fence, prompt_of, read_prompt, render_blocks
 from jeeves_reflexion.types import NO_USAGE, Attempt, Step, Task, Usage
+from jeeves_reflexion.values import check_whole
 
 _PACKAGE = "jeeves_reflexion.agents"
 _STOP = "\nObservation:"
@@ -114,10 +115,9 @@ class ReAct:
         system_prompt: str | Path | None = None,
         sampling: Sampling | None = None,
     ) -> None:
-        if max_turns < 1:
-            raise ConfigurationError(f"max_turns must be at least 1, not {max_turns}")
-        if max_repeats is not None and max_repeats < 0:
-            raise ConfigurationError(f"max_repeats must be at least 0 or None, not {max_repeats}")
+        check_whole("max_turns", max_turns)
+        if max_repeats is not None:
+            check_whole("max_repeats", max_repeats, least=0)
         self.max_repeats = max_repeats
         self.model = model
         self.tools = tuple(as_tool(each) for each in tools)
@@ -127,8 +127,8 @@ class ReAct:
         self._alone = {each.name for each in self.tools if each.alone}
         if len(self._by_name) < len(self.tools):
             raise ConfigurationError(
-                f"two tools have one name: {', '.join(sorted(t.name for t in self.tools))}; name= of as_tool and "
-                "prefix= of mcp_tools give others"
+                f"two tools have one name: {', '.join(sorted(t.name for t in self.tools))}; rename one with name= of "
+                "as_tool or prefix= of mcp_tools"
             )
         if any(name.lower() == FINISH for name in self._by_name):
             raise ConfigurationError(
@@ -215,10 +215,8 @@ class ReAct:
     def _opening(self, task: Task, session: Session, *, textual: bool = False) -> list[Message]:
         form = self._form.substitute(tools="\n".join(_listed(each) for each in self.tools)) if textual else ""
         system = "\n\n".join(filter(None, (self._system, form, render_blocks(session.blocks))))
-        asked = task.prompt
-        if task.expected_output:
-            asked = f"{asked}\n\nForm of the answer: {task.expected_output}"
-        return [Message("system", system), Message("user", asked)] if system else [Message("user", asked)]
+        question = Message("user", prompt_of(task))
+        return [Message("system", system), question] if system else [question]
 
     async def _follow(self, reply: Reply) -> tuple[str, bool]:
         if reply.problem:

@@ -6,10 +6,9 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, cast
 
 from jeeves_reflexion.callables import side_by_side
-from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.judge import (
     OUTPUT_TOKENS,
     SHARE,
@@ -26,6 +25,7 @@ from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.text import cut_middle, fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
+from jeeves_reflexion.values import check_choice
 
 Against: TypeAlias = Literal["reference", "prior"]
 Better: TypeAlias = Literal["new", "old", "same"]
@@ -73,10 +73,7 @@ class Comparison:
     """
 
     def __init__(self, model: ChatModel, *, against: Against = "reference", prior: str | None = None) -> None:
-        if against not in get_args(Against):
-            raise ConfigurationError(
-                f"against must be one of {', '.join(get_args(Against))}, not {against!r}"
-            )
+        check_choice("against", against, Against)
         self.against = against
         self.prior = prior
         self._model = model

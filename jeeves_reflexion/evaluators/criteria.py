@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.values import check_share, is_number
+from jeeves_reflexion.values import check_choice, check_share, is_number
 
 Kind: TypeAlias = Literal["llm", "regex", "function", "compare"]
 
@@ -90,9 +90,7 @@ class QualityCriterion:
         if not is_number(self.weight) or not 0 < self.weight <= sys.float_info.max:
             raise ConfigurationError(f"{label}: weight must be a finite number above 0, not {self.weight!r}")
         check_share(f"{label}: threshold", self.threshold)
-        if self.evaluator not in get_args(Kind):
-            known = ", ".join(get_args(Kind))
-            raise ConfigurationError(f"{label}: evaluator must be one of {known}, not {self.evaluator!r}")
+        check_choice(f"{label}: evaluator", self.evaluator, Kind)
         if not isinstance(self.evaluator_config, dict):
             raise ConfigurationError(
                 f"{label}: evaluator_config must be a dict, not {self.evaluator_config!r}"
@@ -130,5 +128,5 @@ def as_criteria(
     if not names:
         raise ConfigurationError("criteria is empty: name at least one, or pass None for the default set")
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigurationError(f"there are two criteria of the name {', '.join(twice)}")
+        raise ConfigurationError(f"two criteria are called {', '.join(twice)}")
     return made

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.replies import field_list, field_text
 from jeeves_reflexion.evaluators.scores import parse_score
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.text import fence, fenced_attempt, read_prompt
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
+from jeeves_reflexion.values import check_whole
 
 TRAJECTORY_TOKENS = 3000
 OUTPUT_TOKENS = 12_000
@@ -79,8 +79,7 @@ class Judge:
     def __init__(
         self, model: ChatModel, *, prompt: str | Path | None = None, trajectory_tokens: int = 3000
     ) -> None:
-        if trajectory_tokens < 1:
-            raise ConfigurationError(f"trajectory_tokens must be at least 1, not {trajectory_tokens}")
+        check_whole("trajectory_tokens", trajectory_tokens)
         self.model = model
         self._system = Message("system", read_prompt(prompt, "jeeves_reflexion.evaluators", "judge.md"))
         self._tokens = trajectory_tokens

@@ -43,7 +43,9 @@ class RegexCheck:
         try:
             self._pattern = re.compile(pattern)
         except (re.error, ValueError, RecursionError, OverflowError) as error:
-            raise ConfigurationError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+            raise ConfigurationError(
+                f"the pattern {pattern!r} is not a regular expression: {error}"
+            ) from error
         if not timeout > 0:
             raise ConfigurationError(f"timeout must be above 0 seconds, not {timeout!r}")
         self._wanted = bool(must_match)

@@ -174,12 +174,12 @@ def from_line(line: bytes) -> Exchange:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from error
+        raise ValueError(f"it is not JSON: {error}") from error
     version = data.pop("cassette", None) if isinstance(data, dict) else None
     if version is None:
-        raise ValueError('it is no recorded exchange: it has no "cassette" with the version of its format')
+        raise ValueError('it is not a recorded exchange: it has no "cassette" with the version of its format')
     if version != FORMAT or version is True:
-        raise ValueError(f"it is of format {version!r}, and this version reads format {FORMAT}")
+        raise ValueError(f"it has format {version!r}, and this version reads format {FORMAT}")
     try:
         return _exchanges().validate_python(data)
     except pydantic.ValidationError as error:

@@ -61,7 +61,7 @@ def read_prices(path: str | os.PathLike[str]) -> dict[str, Prices]:
     """
     try:
         table = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"the prices {path} can't be read: {error}") from error
     if not isinstance(table, dict):
         raise ConfigurationError(f"the prices {path} must be a JSON object of prices by model")

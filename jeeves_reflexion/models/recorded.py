@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -33,6 +33,7 @@ from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, NO_USAGE, Usage
+from jeeves_reflexion.values import check_choice
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
 Match: TypeAlias = Literal["request", "position"]
@@ -182,10 +183,8 @@ class RecordedModel(WrappedModel):
         return completion
 
     def _check(self, model: ChatModel | None, name: str | None) -> None:
-        settings = (("mode", self.mode, get_args(Mode)), ("match", self._match, get_args(Match)))
-        for label, value, known in settings:
-            if value not in known:
-                raise ConfigurationError(f"{label} must be one of {', '.join(known)}, not {value!r}")
+        check_choice("mode", self.mode, Mode)
+        check_choice("match", self._match, Match)
         if model is None and self.mode != "replay":
             raise ConfigurationError(f"mode={self.mode!r} needs the real model: pass model=")
         if model is not None and name is not None:

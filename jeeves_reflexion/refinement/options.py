@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from jeeves_reflexion.drafts import Draft, Selection
 from jeeves_reflexion.errors import ConfigurationError
@@ -13,7 +13,7 @@ from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import StepCritic, Triggers
 from jeeves_reflexion.types import Evaluation, Task
-from jeeves_reflexion.values import checked_settings
+from jeeves_reflexion.values import check_choice, check_whole, checked_settings
 
 Base: TypeAlias = Literal["best", "latest"]
 """Which draft is revised: the best so far (the latest of equals), or the latest whatever its score."""
@@ -80,15 +80,10 @@ class RefinementOptions:
     drop_critic: DropCritic | None = None
 
     def __post_init__(self) -> None:
-        if self.selection not in get_args(Selection):
-            known = ", ".join(get_args(Selection))
-            raise ConfigurationError(f"best_version_selection must be one of {known}, not {self.selection!r}")
-        if self.base not in get_args(Base):
-            raise ConfigurationError(f"base must be one of {', '.join(get_args(Base))}, not {self.base!r}")
-        if self.max_revision_tokens is not None and self.max_revision_tokens < 1:
-            raise ConfigurationError(
-                f"max_revision_tokens must be at least 1, not {self.max_revision_tokens!r}"
-            )
+        check_choice("best_version_selection", self.selection, Selection)
+        check_choice("base", self.base, Base)
+        if self.max_revision_tokens is not None:
+            check_whole("max_revision_tokens", self.max_revision_tokens)
         if not self.timeout > 0:
             raise ConfigurationError(f"timeout must be above 0 seconds, not {self.timeout!r}")
         if self.triggers.any_step and self.step_critic is None:

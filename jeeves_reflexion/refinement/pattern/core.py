@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.callables import run_alone
@@ -16,6 +16,7 @@ from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
 from jeeves_reflexion.evaluators.criteria_evaluator import CriteriaEvaluator
 from jeeves_reflexion.models.endpoint import EndpointModel
 from jeeves_reflexion.models.names import open_model
+from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
@@ -31,7 +32,7 @@ from jeeves_reflexion.refinement.pattern.values import (
 from jeeves_reflexion.revisers import AgentReviser, ModelReviser
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Attempt, Evaluation, Task
-from jeeves_reflexion.values import check_share, check_whole
+from jeeves_reflexion.values import check_choice, check_share, check_whole
 
 AnyAgent: TypeAlias = Agent | Callable[..., object]
 
@@ -57,8 +58,8 @@ class ReflectionPattern:
         best_version_selection: "highest_score", "latest", "first_satisfactory" or "weighted_recency".
         structured_reflection: Whether judges are asked for JSON by a schema, or for prose.
         model: Judges and revises in place of the agent's own model (``agent.model``).
-        reflection_model: Another judge: a model, or the name of one at the endpoint of an :class:`OpenAIModel` or
-            :class:`AnthropicModel` writer; with any other writer the name is opened by :func:`open_model`.
+        reflection_model: Another judge: a model, or the name of one at the writer's endpoint. If the writer's model has
+            no endpoint of its own, :func:`open_model` opens the name.
         preserve_all_versions: Whether the history keeps more than the best and the last draft.
         include_prior_versions: Whether the reviser sees earlier drafts.
         include_reflection_history: Whether the reviser sees earlier verdicts.
@@ -109,11 +110,7 @@ class ReflectionPattern:
         # A wrong value is reported here, where it was written, and not in a run.
         check_whole("max_iterations", self.max_iterations)
         check_share("quality_threshold", self.quality_threshold)
-        if self.revision_strategy not in get_args(Strategy):
-            known = ", ".join(get_args(Strategy))
-            raise ConfigurationError(
-                f"revision_strategy must be one of {known}, not {self.revision_strategy!r}"
-            )
+        check_choice("revision_strategy", self.revision_strategy, Strategy)
         triggers = self.reflection_triggers
         if isinstance(triggers, str):
             raise ConfigurationError(f"reflection_triggers must be a list of names, not {triggers!r}")
@@ -130,7 +127,7 @@ class ReflectionPattern:
         self._active_triggers()
         self._limits()
         if self.quality_criteria is not None:
-            self.quality_criteria = as_criteria(self.quality_criteria, None)
+            self.quality_criteria = as_criteria(self.quality_criteria)
 
     # -- whole runs
 
@@ -152,10 +149,9 @@ class ReflectionPattern:
         """Return this pattern's inner loop, for an agent and the criteria of a task's kind."""
         writer = self._writer(agent)
         judge = self._judge_model(writer)
-        criteria = self._criteria(task)
         return Refinement(
             agent,
-            evaluator=self._evaluator(criteria, judge),
+            evaluator=self._evaluator(as_criteria(self.quality_criteria, task.kind), judge),
             reviser=self._reviser(writer, agent),
             max_drafts=self.max_iterations + 1,
             threshold=self.quality_threshold,
@@ -182,7 +178,7 @@ class ReflectionPattern:
         ``model`` or ``reflection_model``.
         """
         task = task or Task(_NO_TASK)
-        chosen = self._criteria(task) if criteria is None else as_criteria(criteria, task.kind)
+        chosen = as_criteria(self.quality_criteria if criteria is None else criteria, task.kind)
         evaluator = self._evaluator(chosen, self._judge_model(self.model))
         evaluation = await evaluator(task, Attempt(output))
         return ReflectionEvaluation.of(evaluation, satisfactory=evaluation.meets(self.quality_threshold))
@@ -217,9 +213,6 @@ class ReflectionPattern:
 
     # -- the parts
 
-    def _criteria(self, task: Task) -> list[QualityCriterion]:
-        return as_criteria(self.quality_criteria, task.kind)
-
     def _writer(self, agent: Agent) -> ChatModel | None:
         model = self.model or getattr(agent, "model", None)
         return model if isinstance(model, ChatModel) else None
@@ -228,13 +221,20 @@ class ReflectionPattern:
         wanted = self.reflection_model
         if not isinstance(wanted, str):
             return writer if wanted is None else wanted
+        if isinstance(
+            writer, WrappedModel
+        ):  # a name opened elsewhere would send the texts to another service
+            raise ConfigurationError(
+                f"reflection_model={wanted!r} can't be opened at the endpoint of a {type(writer).__name__}: pass a "
+                "model instead of a name"
+            )
         return writer.named(wanted) if isinstance(writer, EndpointModel) else open_model(wanted)
 
     def _evaluator(self, criteria: Sequence[QualityCriterion], judge: ChatModel | None) -> CriteriaEvaluator:
         if judge is None and any(criterion.evaluator in {"llm", "compare"} for criterion in criteria):
             raise ConfigurationError(
-                "a criterion is judged by a model, and there is none: the agent shows no model of its own; pass model="
-                " or reflection_model= to ReflectionPattern"
+                "a criterion needs a model as its judge, and the agent shows none: pass model= or reflection_model= to "
+                "ReflectionPattern"
             )
         return CriteriaEvaluator(
             criteria,

@@ -132,6 +132,13 @@ async def test_with_a_session_the_prompt_stays_as_it_is(function):
 
 
 @asynchronous
+@table("function", [by_prompt, by_prompt_async, with_session])
+async def test_a_function_of_the_prompt_is_told_the_form_of_the_answer(function):
+    attempt = await as_agent(function)(Task("x", expected_output="one word"), PLAIN)
+    assert ("Form of the answer: one word" in attempt.output) is (function is not with_session)
+
+
+@asynchronous
 async def test_an_attempt_is_kept_and_a_text_gets_its_time():
     attempt = await as_agent(by_annotation)(TASK, PLAIN)
     assert (attempt.steps, attempt.seconds) == ((Step("x"),), 5.0)

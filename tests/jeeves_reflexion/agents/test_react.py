@@ -396,7 +396,7 @@ async def test_a_used_up_budget_is_raised_in_the_middle():
 def test_bad_arguments_are_refused():
     model = ScriptedModel([])
     with pytest.raises(ConfigurationError, match="max_turns"):
-        ReAct(model, max_turns=0)
+        ReAct(model, max_turns=2.5)
     with pytest.raises(ConfigurationError, match="two tools have one name: look, look"):
         ReAct(model, [look, as_tool(look)])
     with pytest.raises(ConfigurationError, match="Finish"):

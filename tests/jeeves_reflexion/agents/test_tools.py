@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from jeeves_reflexion.agents import Tool, as_tool
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError
+from jeeves_reflexion.protocols import ToolSpec
 
 asynchronous = pytest.mark.anyio
 
@@ -72,6 +73,11 @@ def test_the_schema_comes_from_signature_and_docstring():
     assert (
         as_tool(search).usage == "search(query: string, limit: integer (optional), order: string (optional))"
     )
+
+
+def test_a_list_of_types_is_shown_as_other_tools_write_it():
+    schema = {"type": "object", "properties": {"limit": {"type": ["integer", "null"]}}}
+    assert Tool(ToolSpec("find", "", schema), print).usage == "find(limit: integer | null (optional))"
 
 
 def test_annotated_descriptions_and_limits_go_before_the_docstring():

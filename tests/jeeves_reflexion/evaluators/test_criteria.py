@@ -98,7 +98,7 @@ def test_c03_criteria_are_names_or_objects_or_none():
         ("clarity", "list of names"),
         ({"clarity"}, "list of names"),
         ([7], "name or a QualityCriterion"),
-        (["clarity", QualityCriterion("clarity")], "two criteria of the name clarity"),
+        (["clarity", QualityCriterion("clarity")], "two criteria are called clarity"),
     ],
 )
 def test_what_is_no_list_of_criteria_is_refused(criteria, problem):

@@ -75,10 +75,10 @@ async def test_any_text_reaches_the_other_process_as_it_is():
 @table(
     ("pattern", "options", "problem"),
     [
-        ("(", {}, "is no regular expression"),
-        ("[", {}, "is no regular expression"),
+        ("(", {}, "is not a regular expression"),
+        ("[", {}, "is not a regular expression"),
         (b"x", {}, "must be a text"),
-        ("x" + "(" * 5000 + ")" * 5000, {}, "is no regular expression"),
+        ("x" + "(" * 5000 + ")" * 5000, {}, "is not a regular expression"),
         (re.compile("x", re.IGNORECASE), {}, "must be a text"),
         ("x", {"timeout": 0}, "timeout"),
     ],

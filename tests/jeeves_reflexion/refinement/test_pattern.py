@@ -228,13 +228,15 @@ async def test_c05_another_model_judges():
 
 
 async def test_c05_a_name_is_a_model_at_the_writers_endpoint():
-    from jeeves_reflexion import OpenAIModel
+    from jeeves_reflexion.models import LimitedModel, Limits, OpenAIModel
 
     writer = OpenAIModel("small", base_url="http://127.0.0.1:9/v1", api_key="")
     made = pattern(reflection_model="large").refinement(ReAct(writer), Task("x"))
     judge = made.evaluator.model
     assert (judge.name, writer.name) == ("large", "small")
     assert "127.0.0.1:9" in repr(judge)
+    with pytest.raises(ConfigurationError, match="'large' can't be opened at the endpoint of a LimitedModel"):
+        pattern(reflection_model="large").refinement(ReAct(LimitedModel(writer, Limits())), Task("x"))
 
 
 @table("structured", [True, False])
