@@ -473,7 +473,7 @@ async def test_sessions_that_may_not_be_ended_are_told_and_the_rights_are_gone(
             await fill(owner)
             await owner.secure(name, ["own"])
             with tenant(url) as thief:
-                said = rf"may go on.*GRANT pg_signal_backend TO .*{owner_of_tables}"
+                said = rf"may read to its end.*GRANT pg_signal_backend TO .*{owner_of_tables}"
                 with pytest.raises(StoreUnavailableError, match=said) as caught:
                     await owner.secure(name, [])
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):

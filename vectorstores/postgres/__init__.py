@@ -1,4 +1,4 @@
-"""Stores in PostgreSQL with pgvector; the way in is :class:`PostgresVectorStore`.
+"""Stores in PostgreSQL with pgvector. Start with :class:`PostgresVectorStore`.
 
 A read takes a connection from the pool, runs its statement and gives it back; a write is one transaction. The driver is
 loaded when a store is made.

@@ -15,10 +15,10 @@ import anyio.to_thread
 import psycopg
 
 from vectorstores._engine import Engine, Opened, Query
-from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
+from vectorstores.base import Embedder, RecordPage, StoreClosedError
 from vectorstores.embedders import embedder_or_default
 from vectorstores.postgres import chunks, security
-from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder
+from vectorstores.postgres.address import Place, PostgresOptions
 from vectorstores.postgres.connection import (
     About,
     Connection,
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Whether the store was closed is looked at so often, in seconds, while nothing is told.
+# The seconds between two checks whether the store was closed, while there are no notifications.
 _LISTEN: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a store was made with."""
+    """The arguments of a store."""
 
     conninfo: str
     schema: str
@@ -59,7 +59,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was read of the store, once."""
+    """What opening the store has read."""
 
     opened: Opened
     about: About
@@ -68,13 +68,13 @@ class _Known:
 
 
 class PostgresEngine(Engine):
-    """Rows of all namespaces in one schema of a database. Each event loop gets a pool of its own."""
+    """Rows of all namespaces in one schema of a database. Each event loop has a pool of its own."""
 
     def __init__(self, settings: Settings, embedder: Embedder | None) -> None:
         self._settings = settings
         self._embedder = embedder
         self._known: _Known | None = None
-        # In tasks of their own: callers with limits shorter than that takes would else begin it anew each time.
+        # In tasks of their own: otherwise callers whose time limit is too short would begin it anew each time.
         self._learning: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._closed = False
@@ -116,10 +116,6 @@ class PostgresEngine(Engine):
         place = await anyio.to_thread.run_sync(
             partial(resolve, settings.conninfo, settings.schema, create=settings.create)
         )
-        if place is None:
-            raise StoreUnavailableError(
-                f"there is no PostgreSQL store in {embedded_folder(settings.conninfo)}, and create=False"
-            )
         opened = await anyio.to_thread.run_sync(lambda: Opened.by(embedder_or_default(self._embedder)))
         about = await on_connection(
             place,
@@ -147,7 +143,7 @@ class PostgresEngine(Engine):
             if pool is not None and (loop is here or loop.is_closed()):
                 pool.close()
             elif pool is not None:
-                # Another thread's loop: its connections must be closed in it.
+                # The loop runs in another thread, where its connections must be closed.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(pool.close)
 
@@ -157,7 +153,7 @@ class PostgresEngine(Engine):
             self._close_pools(list(self._pools))
 
     async def secure(self, role: str, namespaces: Sequence[str]) -> None:
-        """Let a role work in these namespaces alone."""
+        """Let a role work in these namespaces only."""
         place = self._ready().place
         await on_connection(
             place,
@@ -166,13 +162,13 @@ class PostgresEngine(Engine):
         )
 
     async def _write(self, function: Callable[..., Awaitable[T]], namespace: str, *arguments: object) -> T:
-        """Call a function that writes with a connection and these arguments, in a transaction."""
+        """Call a writing function with a connection and these arguments, in a transaction."""
         return await self.pool.write(
             lambda connection: function(connection, namespace, *arguments), channel=self._channel(namespace)
         )
 
     async def _read(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Call a function that reads with a connection and these arguments."""
+        """Call a reading function with a connection and these arguments."""
         return await self.pool.read(lambda connection: function(connection, *arguments))
 
     async def write(
@@ -237,7 +233,7 @@ class PostgresEngine(Engine):
         return await self._write(chunks.delete_records, namespace, collection, keys, self._ready().about)
 
     def _channel(self, namespace: str) -> str:
-        """Return where writes of a namespace are told; whoever may listen is not to read its name there."""
+        """Return the channel of a namespace's writes. A digest, so that the channel does not reveal the name."""
         named = f"{self._settings.schema}\0{namespace}".encode("utf-8", "surrogatepass")
         return f"vectorstores_{hashlib.sha256(named).hexdigest()[:32]}"
 

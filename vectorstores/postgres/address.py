@@ -1,4 +1,4 @@
-"""Where a PostgreSQL store is, what may be shown of its address, and how long it is waited for."""
+"""The address of a PostgreSQL store, and the limits of its connections."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DEFAULT_SCHEMA: Final = "vectorstores"
 
 
 def is_postgres(url: str) -> bool:
-    """Say whether an address is one of PostgreSQL."""
+    """Return whether an address is one of PostgreSQL."""
     return url.startswith((*_URLS, EMBEDDED))
 
 
 def split_schema(url: str) -> tuple[str, str]:
-    """Take the parameter ``schema`` out of an address, which the driver doesn't know; return both.
+    """Split an address into the rest and the value of its parameter ``schema``, which the driver doesn't know.
 
-    The rest stays as it is, letter by letter: it is read by the driver's rules, which are not those of web addresses.
+    The rest stays unchanged, since the driver reads it by its own rules, not by those of web addresses.
     """
     head, parameters = _split_parameters(url)
     schemas = [each.partition("=")[2] for each in parameters if _name(each) == "schema"]
@@ -34,7 +34,7 @@ def split_schema(url: str) -> tuple[str, str]:
 
 
 def _split_parameters(url: str) -> tuple[str, list[str]]:
-    """Divide an address as libpq does, which allows a question mark in a password."""
+    """Split an address as libpq does, which allows a question mark in a password."""
     start = url.index("://") + 3
     slash, at = url.find("/", start), url.find("@", start)
     if at >= 0 and (slash < 0 or at < slash):
@@ -59,17 +59,12 @@ def embedded_folder(conninfo: str) -> Path | None:
         )
     if any(parameters):
         raise StoreUnavailableError(
-            f"{EMBEDDED}{path} has the parameter {_name(parameters[0])!r}; an embedded server has none, and schema is"
-            " for open_store() (a question mark in a path is written %3F)"
+            f"{EMBEDDED}{path} has the parameter {_name(parameters[0])!r}; an embedded server takes none but schema,"
+            " which only open_store() reads (a question mark in a path is written %3F)"
         )
     if "\0" in path:
-        raise StoreUnavailableError(f"{path!r} is no path: it has the character NUL in it")
+        raise StoreUnavailableError(f"{path!r} is no path: it contains the character NUL")
     return Path(path)
-
-
-def has_server(folder: Path) -> bool:
-    """Say whether a server was ever made in a folder."""
-    return (folder / "data").is_dir()
 
 
 def require_psycopg() -> None:
@@ -86,12 +81,12 @@ def require_psycopg() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A database and the schema of the store in it. Shows no password."""
+    """A database and the schema of the store in it. Its text contains no password."""
 
     conninfo: str
     schema: str
     folder: Path | None = None
-    """That of an embedded server, which this package starts."""
+    """The folder of an embedded server, which this package starts."""
 
     def __repr__(self) -> str:
         return self.shown
@@ -112,7 +107,7 @@ class Place:
 def place_of(conninfo: str, schema: str) -> Place:
     """Check an address that the driver understands.
 
-    Raises :class:`StoreUnavailableError`, which does not repeat the address: a password may be in it.
+    Raises :class:`StoreUnavailableError`, which does not repeat the address, since it may contain a password.
     """
     require_psycopg()
     from psycopg import ProgrammingError  # noqa: PLC0415 - optional
@@ -133,11 +128,11 @@ def place_of(conninfo: str, schema: str) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class PostgresOptions:
-    """Bounds of a store's connections; times in seconds.
+    """Limits of a store's connections; times in seconds.
 
-    ``pool_size`` connections are opened at most, per event loop; further calls wait ``checkout_timeout`` for
-    one. ``statement_timeout`` bounds each statement on the server. ``retry_for`` is how long a call is tried
-    again while the server restarts or the connection is lost.
+    At most ``pool_size`` connections are opened per event loop; further calls wait ``checkout_timeout`` for one.
+    ``statement_timeout`` limits each statement on the server. ``retry_for`` is how long a call is retried while the
+    server restarts or the connection is lost.
     """
 
     pool_size: int = 10

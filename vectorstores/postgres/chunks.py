@@ -1,4 +1,4 @@
-"""Chunks and records in SQL. Every function runs on a connection that the caller holds."""
+"""Chunks and records in SQL. Every function runs on a connection of the caller."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 _FIELDS: Final = "number, id, content, embed_text, metadata"
 _MAX: Final = 2**31 - 1
 _RECORD: Final = b" WHERE namespace = %b AND collection = %b AND key = %b"
-# Rows of one statement: few enough that a statement's time limit is none of a load's.
+# Rows in one statement: few, so that a large load stays within the time limit of a statement.
 _SLICE: Final = 500
-# More rows than this would be felt on the event loop.
+# More rows than this are prepared in a thread, since they would block the event loop.
 _INLINE: Final = 16
 
 
 async def write_chunks(connection: Connection, namespace: str, given: Sequence[Row], about: About) -> None:
-    """Insert chunks, or replace those of the same id."""
+    """Insert chunks, or replace those with the same id."""
     for start in range(0, len(given), _SLICE):
         columns = partial(_columns, given[start : start + _SLICE], about)
         values = await anyio.to_thread.run_sync(columns) if len(given) > _INLINE else columns()
@@ -41,7 +41,7 @@ async def write_chunks(connection: Connection, namespace: str, given: Sequence[R
 
 @lru_cache
 def _put(about: About) -> bytes:
-    """Return the statement that inserts rows, in their order, or replaces those of the same id, which stay in place."""
+    """Return the statement that inserts rows in their order, or replaces those with the same id in place."""
     kinds = {"content": "text", "embed_text": "text", "metadata": "json", "facts": "jsonb"}
     kinds |= dict.fromkeys(about.columns.values(), "jsonb") | {about.column: "vector"}
     names = ", ".join(kinds)
@@ -56,7 +56,7 @@ def _put(about: About) -> bytes:
 
 
 def _columns(given: Sequence[Row], about: About) -> list[object]:
-    """Return the parameters of :func:`_put` behind the namespace: an array for each column."""
+    """Return the parameters of :func:`_put` after the namespace: an array for each column."""
     facts = [_facts(json.loads(row.metadata), about) for row in given]
     return [
         [row.id for row in given],
@@ -69,13 +69,13 @@ def _columns(given: Sequence[Row], about: About) -> list[object]:
 
 
 def _facts(metadata: dict[str, JSON], about: About) -> list[str | None]:
-    """Return what filters read of metadata: the column ``facts``, and one for each indexed key."""
+    """Return the columns by which filters read metadata: ``facts``, and one for each indexed key."""
     columns = (column_json(metadata[key]) if key in metadata else None for key in about.columns)
     return [value_json(metadata), *columns]
 
 
-# Row by row, so that whatever the planner believes of the table, each is found by its id: PostgreSQL before 17 would
-# read the whole namespace, and compare each with all of the ids.
+# The lateral join looks up each row by its id, whatever the planner expects of the table. PostgreSQL before 17 would
+# read the whole namespace and compare each row with all ids.
 DELETE: Final = (
     b"WITH gone AS MATERIALIZED (SELECT held.number FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
     b" (SELECT number FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held)"
@@ -105,7 +105,7 @@ def chunk_of(fields: Sequence[Any]) -> Chunk:
 async def chunks_by_id(
     connection: Connection, namespace: str, ids: Sequence[str], with_vectors: About | None
 ) -> list[Chunk]:
-    """Return chunks in the order of the ids, with their vectors where those of a store are asked for."""
+    """Return chunks in the order of the ids, with their vectors if ``with_vectors`` is given."""
     vector = "NULL" if with_vectors is None else with_vectors.column
     statement = f"SELECT {_FIELDS}, {vector} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])"  # noqa: S608
     by_id = {each[1]: each for each in await rows(connection, statement.encode(), (namespace, known(ids)))}
@@ -119,13 +119,13 @@ async def chunks_by_id(
 
 
 def require_vector(id: str, vector: object) -> None:
-    """Raise for a row that somebody else's program wrote, into a store of an earlier version."""
+    """Raise :class:`StoreCorruptError` for a missing vector: another program wrote the row."""
     if vector is None:
         raise StoreCorruptError(f"the chunk {id!r} has no vector; delete it or add it again")
 
 
 async def count_chunks(connection: Connection, namespace: str, where: Where, most: int | None = None) -> int:
-    """Count the chunks that are admitted, up to ``most``."""
+    """Count the admitted chunks, up to ``most``."""
     admitted = b"SELECT 1 FROM chunks WHERE namespace = %b AND " + where.sql + b" LIMIT %b::bigint"
     statement = b"SELECT count(*) FROM (" + admitted + b") AS admitted"
     ((count,),) = await rows(connection, statement, (namespace, *where.parameters, most))
@@ -133,7 +133,7 @@ async def count_chunks(connection: Connection, namespace: str, where: Where, mos
 
 
 async def scan_chunks(connection: Connection, namespace: str, where: Where, after: int, limit: int) -> Page:
-    """Return a page of chunks in the order of the rows."""
+    """Return a page of chunks in the order of their numbers."""
     limit = min(limit, _MAX)
     statement = (
         f"SELECT {_FIELDS} FROM chunks WHERE namespace = %b AND number > %b::bigint"  # noqa: S608
@@ -146,7 +146,7 @@ async def scan_chunks(connection: Connection, namespace: str, where: Where, afte
 
 
 async def append_record(connection: Connection, namespace: str, record: RecordRow) -> bool:
-    """Write a record unless its key exists."""
+    """Write a record unless its key exists; return whether it was written."""
     statement = (
         b"INSERT INTO records (namespace, collection, key, value, version) VALUES (%b, %b, %b, %b::text::json, 1)"
         b" ON CONFLICT (namespace, collection, key) DO NOTHING RETURNING 1"
@@ -155,7 +155,7 @@ async def append_record(connection: Connection, namespace: str, record: RecordRo
 
 
 async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
-    """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
+    """Write the records whose keys don't exist. Raises :class:`ConflictError` if one exists that must be new."""
     for record in records:
         if not await append_record(connection, namespace, record) and record.must_be_new:
             raise ConflictError(taken_message(record))
@@ -164,7 +164,7 @@ async def append_records(connection: Connection, namespace: str, records: Sequen
 async def get_record(
     connection: Connection, namespace: str, collection: str, key: str, *, lock: bool = False
 ) -> Record | None:
-    """Return a record, and hold it until the transaction ends if ``lock`` is set."""
+    """Return a record; with ``lock``, lock it until the transaction ends."""
     statement = b"SELECT value, version FROM records" + _RECORD + (b" FOR UPDATE" if lock else b"")
     for value, version in await rows(connection, statement, (namespace, collection, key)):
         return Record(collection, key, _value(value, collection, key), version)
@@ -174,7 +174,7 @@ async def get_record(
 async def swap_record(
     connection: Connection, namespace: str, record: RecordRow, version: int | None
 ) -> Record:
-    """Write a record if it is still at ``version``."""
+    """Write a record if it still has ``version``. Raises :class:`ConflictError` otherwise."""
     if version is None and await append_record(connection, namespace, record):
         return Record(record.collection, record.key, json.loads(record.value), 1)
     now = await get_record(connection, namespace, record.collection, record.key, lock=True)

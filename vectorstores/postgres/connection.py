@@ -1,8 +1,8 @@
-"""Connections: what a store says of itself, how each is set up, and how long a server that is away is waited for.
+"""Connections: how they are set up, and how long a call waits for a server that is away.
 
-A call of an open store is tried again for as long as its options say. So is the first connection to an embedded
-server, or to one that says it is about to be there. Of any other address a refusal may mean that it is wrong, so that
-is tried for some seconds only; and what a server or a name service says no to, once.
+A call of an open store is retried for as long as its options say. So is the first connection to an embedded server, or
+to one that says that it is starting. A refusal by any other address may mean that the address is wrong, so it is
+retried for some seconds only. An error of the server or of the name service is not retried.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from psycopg import AsyncConnection, sql
 from psycopg.abc import AdaptContext
 
 from vectorstores.base import StoreUnavailableError, VectorStoreError
-from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder, has_server, place_of
+from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder, place_of
 from vectorstores.postgres.embedded import embedded_conninfo, log_end, revive
 from vectorstores.postgres.errors import advice_on_connecting, is_coming, is_lost, is_passing, translated
 
 T = TypeVar("T")
 
-# The planner is given no choice between plans: its estimates know nothing of distances, and its choices have cost nine
-# results in ten. A query that orders by distance can only walk the index, since sorting is off; one that computes
-# distances in a materialised part has no index to walk, and is sorted all the same. What is left has to be allowed,
-# whatever an administrator has set for a role or a database.
+# These settings leave the planner no choice between plans: its estimates know nothing of distances, and its choices
+# have cost nine results in ten. With sorting off, a query that orders by distance can only walk the index; one that
+# computes distances in a materialised part has no index to walk, and is sorted anyway. The settings that are on protect
+# against what an administrator has set for a role or a database.
 _PLANS: Final = {
     "default_transaction_isolation": "read committed",
     "plan_cache_mode": "force_generic_plan",
@@ -43,14 +43,14 @@ _PLANS: Final = {
         ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop"), "on"
     ),
 }
-# How long a server that never answered may refuse. psycopg gives no code for that, only libpq's words.
+# How long to retry a server that has never answered. psycopg gives no code for a refusal, only libpq's words.
 _COLD: Final = 5.0
 _REFUSED: Final = re.compile(r"refused|No such file or directory|reset by peer|closed the connection")
 _FIRST_WAIT: Final = 0.03
 _LONGEST_WAIT: Final = 2.0
-# For a server that answers that it is about to be there.
+# For a server that answers that it is starting.
 _COMING_WAIT: Final = 0.5
-# How long an embedded server is given to begin starting, however little time is left.
+# The least time that an embedded server gets to start, however little of the call's time is left.
 _LEAST: Final = 1.0
 
 
@@ -66,16 +66,16 @@ class Connection(AsyncConnection[Any]):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a store and its server say about themselves."""
+    """The properties of a store and its server."""
 
     dim: int
     generation: int
     indexed: tuple[str, ...]
     vector_oids: tuple[int, int]
-    """The numbers of pgvector's type, and of arrays of it."""
+    """The OIDs of pgvector's type and of its array type."""
     vector_schema: str
     deletes: bool
-    """Whether this role may DELETE; else it deletes by the functions of :mod:`vectorstores.postgres.security`."""
+    """Whether this role may DELETE; otherwise it calls the functions of :mod:`vectorstores.postgres.security`."""
 
     @property
     def column(self) -> str:
@@ -91,13 +91,13 @@ class About:
 def column_name(generation: int) -> str:
     """Return the name of a column of vectors.
 
-    It changes when a store is re-embedded, so that who missed it gets an error and no wrong answer.
+    The name changes when a store is re-embedded, so that a process that missed it gets an error, not wrong results.
     """
     return f"vector_{generation}"
 
 
 async def connect(place: Place, options: PostgresOptions, context: AdaptContext | None = None) -> Connection:
-    """Open a connection; raise :class:`NotConnectedError` where none can be made."""
+    """Open a connection. Raises :class:`NotConnectedError`."""
     try:
         return await Connection.connect(
             place.conninfo,
@@ -109,7 +109,7 @@ async def connect(place: Place, options: PostgresOptions, context: AdaptContext 
             keepalives_idle=30,
             keepalives_interval=10,
             keepalives_count=3,
-            # Data that nobody acknowledges ends the connection: else a vanished host is noticed after 15 minutes.
+            # Without this limit on unacknowledged data, a vanished host is noticed only after 15 minutes.
             tcp_user_timeout=30_000,
         )
     except psycopg.OperationalError as error:
@@ -126,7 +126,7 @@ async def rows(
 
 def session_settings(options: PostgresOptions, about: About, schema: str) -> sql.Composed:
     """Return the statements that set up a connection of the store."""
-    # 0 would be no limit.
+    # 0 would mean no limit.
     limit = f"{max(1, round(options.statement_timeout * 1000))}ms"
     settings = _PLANS | dict.fromkeys(("statement_timeout", "idle_in_transaction_session_timeout"), limit)
     return sql.SQL("; ").join(
@@ -139,8 +139,8 @@ def session_settings(options: PostgresOptions, about: About, schema: str) -> sql
 
 
 def search_path(schema: str, vector_schema: str, *, local: bool = False) -> sql.Composed:
-    """Return the statement that makes this store's tables and pgvector's types known without their schemas."""
-    # pg_temp last: a temporary table must not stand in for one of the store.
+    """Return the statement that lets tables of this store and types of pgvector be named without their schemas."""
+    # pg_temp comes last: a temporary table must not hide one of the store.
     names = dict.fromkeys((schema, vector_schema, "pg_temp"))
     words = sql.SQL("SET LOCAL search_path = {}" if local else "SET search_path = {}")
     return words.format(sql.SQL(", ").join(map(sql.Identifier, names)))
@@ -148,34 +148,34 @@ def search_path(schema: str, vector_schema: str, *, local: bool = False) -> sql.
 
 @dataclass(slots=True)
 class Patience:
-    """Says how long to wait after an error before the next attempt, or raises the error that ends the call."""
+    """Decides after an error whether to wait and retry, or to raise."""
 
     place: Place
     retry_for: float
     answered: bool = True
-    """Whether the server is known to be one, since it answered before."""
+    """Whether the server has answered before, so the address is right."""
     _began: float = field(default_factory=time.monotonic)
     _pause: float = _FIRST_WAIT
 
     async def wait(self, error: psycopg.Error | TimeoutError) -> None:
-        """Wait a moment, or raise when that is no use."""
+        """Wait for a moment, or raise if a retry is of no use."""
         trouble = None
         if is_lost(error):
             left = self._began + self.retry_for - time.monotonic()
             trouble = await _start_again(self.place, max(left, _LEAST))
         if time.monotonic() - self._began >= self._limit(error):
-            raise trouble or self._told(error) from error
+            raise trouble or self._translated(error) from error
         if is_lost(error) and not isinstance(error, NotConnectedError):
-            # There is a server, which ended a connection: the next one is likely to do.
+            # The server is there and ended a connection: the next one will probably work.
             pause = self._pause = _FIRST_WAIT
         else:
             pause = self._pause
             self._pause = min(2 * pause, _COMING_WAIT if is_coming(error) else _LONGEST_WAIT)
-        # Apart from each other: those who failed together would otherwise meet again.
+        # A random time, so that callers that failed together don't retry together.
         await anyio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - no secret
 
     def _limit(self, error: psycopg.Error | TimeoutError) -> float:
-        """Return for how many seconds after the beginning this error is a reason to try again."""
+        """Return the number of seconds for which this error is retried, counted from the first attempt."""
         if not is_passing(error):
             return -1.0
         cold = isinstance(error, NotConnectedError) and not self.answered and self.place.folder is None
@@ -183,7 +183,7 @@ class Patience:
             return self.retry_for
         return min(_COLD, self.retry_for) if _REFUSED.search(str(error)) else -1.0
 
-    def _told(self, error: psycopg.Error | TimeoutError) -> VectorStoreError:
+    def _translated(self, error: psycopg.Error | TimeoutError) -> VectorStoreError:
         if not isinstance(error, NotConnectedError):
             return translated(error, self.place)
         log = "" if self.place.folder is None else f"; the end of its log:\n{log_end(self.place.folder)}"
@@ -192,9 +192,9 @@ class Patience:
 
 
 async def _start_again(place: Place, timeout: float) -> VectorStoreError | None:
-    """See that an embedded server which does not answer is being started; return why it can't be.
+    """Start an embedded server that does not answer; return the error if it can't be started.
 
-    Waits ``timeout`` seconds at most, for a start that goes on by itself then. Other servers are their owners' matter.
+    Waits for at most ``timeout`` seconds; the start then continues in its thread. Leaves other servers alone.
     """
     if place.folder is None:
         return None
@@ -207,7 +207,7 @@ async def _start_again(place: Place, timeout: float) -> VectorStoreError | None:
 
 
 async def repeated(patience: Patience, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Try until it works, or patience ends. Raises what PostgreSQL says in this package's words."""
+    """Repeat an attempt until it succeeds or patience ends. Raises the errors of this package."""
     while True:
         try:
             return await attempt()
@@ -219,9 +219,9 @@ async def repeated(patience: Patience, attempt: Callable[[], Awaitable[T]]) -> T
 async def on_connection(
     place: Place, options: PostgresOptions, work: Callable[[Connection], Awaitable[T]]
 ) -> T:
-    """Run work on a connection of its own; again when the server goes away meanwhile, so it must bear that.
+    """Run work on a connection of its own, again if the connection is lost: the work must be repeatable.
 
-    Raises :class:`~vectorstores.StoreUnavailableError` when the server is not there in time.
+    Raises :class:`~vectorstores.StoreUnavailableError` if the server does not answer in time.
     """
     patience = Patience(place, options.retry_for, answered=False)
 
@@ -233,11 +233,9 @@ async def on_connection(
     return await repeated(patience, attempt)
 
 
-def resolve(conninfo: str, schema: str, *, create: bool) -> Place | None:
-    """Return where a store is; blocks while an embedded server starts. None: its folder has none, and none is made."""
+def resolve(conninfo: str, schema: str, *, create: bool) -> Place:
+    """Return where a store is; blocks while an embedded server starts. Raises :class:`StoreUnavailableError`."""
     folder = embedded_folder(conninfo)
     if folder is None:
         return place_of(conninfo, schema)
-    if not create and not has_server(folder):
-        return None
     return replace(place_of(embedded_conninfo(folder, create=create), schema), folder=folder)

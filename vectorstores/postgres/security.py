@@ -1,4 +1,4 @@
-"""Row-level security: roles that see and write their own namespaces alone, whatever statement they send."""
+"""Row-level security: a secured role sees and writes only its own namespaces, whatever statement it sends."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
     from vectorstores.postgres.connection import Connection
 
-# By table, the policy ``own``. ``scopes`` is to be read alone: whatever rights it is given besides, a role can't write
-# itself into another's namespace.
+# The policy ``own`` of each table. ``scopes`` can only be read: whatever other rights a role gets, it can't give itself
+# a namespace.
 _OWN_NAMESPACE: Final = "namespace IN (SELECT s.namespace FROM {schema}.scopes s WHERE s.role = current_user)"
 _POLICIES: Final = {
     "chunks": f"USING ({_OWN_NAMESPACE}) WITH CHECK ({_OWN_NAMESPACE})",
@@ -28,8 +28,8 @@ _SECURED: Final = (
     "SELECT c.relname FROM pg_policy p JOIN pg_class c ON c.oid = p.polrelid JOIN pg_namespace n ON n.oid ="
     " c.relnamespace WHERE n.nspname = %s AND p.polname = 'own' AND c.relrowsecurity"
 )
-# The least that work. Who may DELETE from a table, or UPDATE all of it, may LOCK it as well, and so stop everybody. So
-# a role updates the columns that are written of a row that is there, and deletes by functions.
+# The least rights that work. A role that may DELETE from a table, or UPDATE all its columns, may also LOCK it and so
+# stop everybody. So a role updates only the columns that change in an existing row, and deletes by functions.
 _GRANTS: Final = """
     GRANT USAGE ON SCHEMA {schema} TO {role};
     GRANT SELECT ON {schema}.meta, {schema}.scopes TO {role};
@@ -38,7 +38,7 @@ _GRANTS: Final = """
     GRANT UPDATE (value, version) ON {schema}.records TO {role};
     GRANT EXECUTE ON FUNCTION {schema}.remove_chunks, {schema}.remove_records TO {role};
 """
-# Who may update one column of chunks may update all but those by which a row is known.
+# A role that may update one column of chunks may update all except those that identify a row.
 _COLUMN_GRANTS: Final = (
     "SELECT format('GRANT UPDATE (%%s) ON %%I.chunks TO %%I', string_agg(quote_ident(a.attname), ', '), n.nspname,"
     " held.rolname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -49,9 +49,9 @@ _COLUMN_GRANTS: Final = (
     " WHERE n.nspname = %s AND c.relname = 'chunks' AND a.attnum > 0 AND NOT a.attisdropped"
     " AND a.attname NOT IN ('namespace', 'number', 'id') GROUP BY n.nspname, held.rolname"
 )
-# By these a secured role deletes, with the statements of vectorstores.postgres.chunks. Inside of them current_user is
-# the owner, so they look up who calls, and what that role may: of others' rows not even the locks are taken. Nobody can
-# say that they are another than these two.
+# The functions by which a secured role deletes, with the statements of vectorstores.postgres.chunks. Inside them
+# current_user is the owner, so they look up the caller's namespaces by session_user and role, which a caller can't
+# forge. They don't even lock rows of others.
 _SCOPE: Final = (
     "(SELECT s.namespace FROM scopes s WHERE s.namespace = $1 AND s.role ="
     " CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END)"
@@ -74,9 +74,9 @@ _REVOKE_FUNCTIONS: Final = (
     " JOIN pg_namespace n ON n.oid = p.pronamespace"
     " WHERE n.nspname = %s AND p.proname IN ('remove_chunks', 'remove_records')"
 )
-# Who is beyond the policies, itself or by a role that it may take on: nothing holds the first three to them, TRUNCATE
-# asks none, with most rights on a table goes that to lock it, nobody else writes ``meta``, and with CREATE it could put
-# functions where the statements of others look.
+# Finds out whether a role, or one that it may take on, escapes the policies. They don't bind superusers, BYPASSRLS and
+# the owner; TRUNCATE ignores them; most rights on a table include the right to lock it; only the owner may write
+# ``meta``; and with CREATE the role could put functions where the statements of others look them up.
 _FREE: Final = """
     SELECT r.rolname, CASE WHEN r.rolsuper THEN 'is a superuser' WHEN r.rolbypassrls THEN 'has BYPASSRLS'
             WHEN r.oid = chunks.relowner THEN 'owns the tables'
@@ -92,8 +92,8 @@ _FREE: Final = """
                 (used.oid = n.oid OR used.oid = (SELECT extnamespace FROM pg_extension WHERE extname = 'vector'))))
         ORDER BY r.rolsuper OR r.rolbypassrls OR r.oid = chunks.relowner DESC, r.rolname <> %(role)s LIMIT 1
 """
-# Whether a role may lock the tables, as one may that an earlier version secured. By the catalogue alone: with such a
-# lock it could hold up what reads a table.
+# Whether a role may lock the tables, as roles secured by an earlier version may. Reads only the catalogue: such a lock
+# could hold up a query on the tables.
 _LOCKS: Final = (
     "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r'"
     " AND has_table_privilege(%s, c.oid, 'UPDATE, DELETE, TRUNCATE') LIMIT 1"
@@ -105,28 +105,28 @@ _END_SESSIONS: Final = (
 
 
 async def secure(connection: Connection, place: Place, role: str, namespaces: Sequence[str]) -> None:
-    """Turn row-level security on and let ``role`` work in exactly these namespaces; of none, take all its rights.
+    """Turn row-level security on and let ``role`` work in exactly these namespaces; with none, take all its rights.
 
-    The owner of the tables, who calls this, keeps seeing everything. Where the role loses something, its sessions are
-    ended, so that none goes on with what it had. Raises :class:`StoreUnavailableError` for a role that is not there,
-    that row-level security does not hold, or whose sessions may not be ended.
+    The owner of the tables, who calls this, still sees everything. If the role loses something, its sessions are ended,
+    so that none continues with the old rights. Raises :class:`StoreUnavailableError` for a role that does not exist,
+    that row-level security does not bind, or whose sessions this role may not end.
     """
-    # Whoever waits for a lock on a table holds up all others; the caller tries again.
+    # Whoever waits for a table lock holds up everybody who comes later, so give up soon; the caller retries.
     await connection.execute("SET lock_timeout = '2s'")
     schema, name = sql.Identifier(place.schema), sql.Identifier(role)
     await check_owner(connection, place)
     await _check_role(connection, place, role)
     locks = await (await connection.execute(_LOCKS, (place.schema, role))).fetchone() is not None
     if locks:
-        with suppress(pg.InsufficientPrivilege):  # tried again below, where it is told
+        with suppress(pg.InsufficientPrivilege):  # repeated below, where the error is reported
             await connection.execute(_END_SESSIONS, (role,))
     async with connection.transaction():
         owner = await lock_schema(connection, place)
-        # Literals: in a statement with parameters, a percent sign of the schema's name would be taken for one.
+        # Literals, since psycopg would read a percent sign in the schema's name as a parameter.
         forget = sql.SQL("DELETE FROM {}.scopes WHERE role = {} RETURNING namespace")
         cursor = await connection.execute(forget.format(schema, sql.Literal(role)))
         before = {namespace for (namespace,) in await cursor.fetchall()}
-        # Also what it was given by others' statements.
+        # Also the rights that others granted.
         revoke = sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA {0} FROM {1}; REVOKE ALL ON SCHEMA {0} FROM {1}")
         await connection.execute(revoke.format(schema, name))
         await execute_made(connection, _REVOKE_FUNCTIONS, role, place.schema)
@@ -151,14 +151,14 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
         )
         grant = sql.SQL("GRANT pg_signal_backend TO {};").format(sql.Identifier(connection.info.user))
         raise StoreUnavailableError(
-            f"{place}: {role!r} has the new rights, but sessions that it began before may go on with what they are"
-            f" reading: {error.diag.message_primary}; an administrator runs: {end.as_string(connection)}"
+            f"{place}: {role!r} has the new rights, but a statement that runs in an older session may read to its"
+            f" end: {error.diag.message_primary}; an administrator runs: {end.as_string(connection)}"
             f" {grant.as_string(connection)}"
         ) from error
 
 
 async def grant_columns(connection: Connection, place: Place) -> None:
-    """Let secured roles write all columns of chunks that are written of a row that is there, also new ones."""
+    """Let secured roles update all columns of chunks that change in an existing row, also new columns."""
     await execute_made(connection, _COLUMN_GRANTS, place.schema)
 
 
@@ -178,13 +178,13 @@ async def _check_freedom(connection: Connection, place: Place, role: str) -> Non
         other, what = found
         who = f"{role!r}" if other == role else f"{role!r} is a member of {other!r}, which"
         raise StoreUnavailableError(
-            f"{place}: {who} {what}, so row-level security does not hold it; name a role that does none of this, also"
-            " not because everybody may, such as one of CREATE ROLE ... LOGIN NOSUPERUSER NOBYPASSRLS"
+            f"{place}: {who} {what}, so row-level security does not hold it; name a role without such rights, also"
+            " without those that everybody has, such as one of CREATE ROLE ... LOGIN NOSUPERUSER NOBYPASSRLS"
         )
 
 
 async def _protect(connection: Connection, place: Place, owner: str) -> None:
-    """Make the policies, unless they are there, for those who work with the tables would wait, and the functions."""
+    """Make the functions, and the policies that are missing: to make one again would hold up others."""
     cursor = await connection.execute(_SECURED, (place.schema,))
     there = {table for (table,) in await cursor.fetchall()}
     for table, policy in _POLICIES.items():

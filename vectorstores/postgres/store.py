@@ -1,7 +1,7 @@
 """A store in PostgreSQL with pgvector, shared by any number of machines.
 
-Everything of one call is one transaction. A call whose connection is lost is tried again for some 30 s. When it is lost
-while the server commits, a write that can't be made twice is an error that says that its outcome is not known.
+A call is one transaction. A call whose connection is lost is retried for some 30 s. If the connection is lost during
+the commit, a write that can't be made twice raises an error that says that its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ class PostgresVectorStore(Store):
     ``conninfo`` is an address (``postgresql://user:password@host/database``) or libpq's ``key=value`` pairs;
     ``postgresql+embedded:///folder`` starts a server in a folder of this machine. ``schema`` holds the tables,
     which are made when they are missing and ``create`` is set. ``indexed`` names the metadata keys whose
-    filters get an index; they are fixed when the store is made: a store that is there keeps its own, and filters
-    by other keys are right but read every chunk of the namespace. ``embedder=None`` takes all-MiniLM-L6-v2,
-    and :class:`~vectorstores.HashingEmbedder`, with a warning, where no extra that can run it is installed.
+    filters get an index. An existing store keeps the keys that it was made with; filters by other keys are correct but
+    read every chunk of the namespace. ``embedder=None`` takes all-MiniLM-L6-v2, or
+    :class:`~vectorstores.HashingEmbedder`, with a warning, if no extra that can run it is installed.
 
-    Searches compare one by one where a filter and the namespace admit some thousand chunks at most, and
-    otherwise walk an HNSW index (Malkov, Yashunin 2018, arXiv:1603.09320) until enough admitted chunks are found.
-    Vectors above 2,000 dimensions are indexed at half precision, above 4,000 not at all.
+    A search compares all chunks if the filter and the namespace admit a small part of the table, and otherwise walks
+    an HNSW index (Malkov, Yashunin 2018, arXiv:1603.09320) until enough admitted chunks are found. Vectors above 2,000
+    dimensions are indexed at half precision, above 4,000 not at all.
 
-    PostgreSQL can't hold the character NUL: a chunk or record with one is refused, with
+    PostgreSQL can't hold the character NUL: a chunk or record with one raises
     :class:`~vectorstores.InvalidChunkError`. Ids and keys have at most 1,500 bytes, namespaces and collections
-    500; metadata may be of any length, also under indexed keys.
+    500; metadata may have any length, also under indexed keys.
 
-    Runs on asyncio only, since psycopg does, over a pool of connections per event loop. Settings are made per
+    Runs on asyncio only, since psycopg does, with a pool of connections per event loop. Settings belong to a
     connection, so PgBouncer must pool sessions, not transactions. Opens at the first call or by ``async with``,
     which raise
 
-    - :class:`~vectorstores.StoreUnavailableError`: no server, no right, no pgvector (the message says which
-      statement an administrator must run), no store and ``create=False``, another event loop than asyncio's;
+    - :class:`~vectorstores.StoreUnavailableError`: no server, no right, no pgvector (the message names the
+      statement that an administrator must run), no store and ``create=False``, another event loop than asyncio's;
       later also a pool that stays exhausted, and a server that stays away;
-    - :class:`~vectorstores.EmbedderMismatchError`, also later, when the store was re-embedded meanwhile, at the
-      next call that has to do with vectors;
+    - :class:`~vectorstores.EmbedderMismatchError`; later also at the next call that uses vectors after the store
+      was re-embedded;
     - :class:`~vectorstores.FormatVersionError`, :class:`~vectorstores.StoreCorruptError`.
 
     Raises :class:`~vectorstores.MissingDependencyError` without psycopg.
@@ -71,19 +71,19 @@ class PostgresVectorStore(Store):
         """Return a view of the same store in another namespace; closing the view leaves the store open."""
         view = PostgresVectorStore.__new__(PostgresVectorStore)
         Store.__init__(view, self._engine, _holdable(namespace), owner=False)
-        view._postgres = self._postgres  # noqa: SLF001 - one of its own kind
+        view._postgres = self._postgres  # noqa: SLF001 - the same class
         return view
 
     async def secure(self, role: str, namespaces: Sequence[str]) -> None:
-        """Let a role of the database see and write these namespaces alone, by row-level security.
+        """Let a role of the database see and write only these namespaces, by row-level security.
 
-        Called with the address of the tables' owner, who keeps seeing everything. A store opened with the role's
-        address works as ever, but a namespace that is not its own is empty to it and can't be written, whatever
-        statement is sent. What it learns of others, and what it can slow down, is said in ``docs/postgresql-roles.md``.
-        ``namespaces=[]`` takes all its rights. Where the role loses something, its sessions are ended.
-        Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end its sessions (its
-        rights are changed then), for a role that is not there, and for one that no policy holds (a superuser, one with
-        BYPASSRLS, the tables' owner, a member of these, or one with more rights as everybody or by a group).
+        The caller is the owner of the tables, who still sees everything. A store opened with the role's address works
+        as usual, but another namespace is empty for it and can't be written, whatever statement the role sends.
+        ``docs/postgresql-roles.md`` says what it can learn about others, and what it can slow down.
+        ``namespaces=[]`` takes all its rights. If the role loses something, its sessions are ended.
+        Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end the role's sessions
+        (its rights are changed then), for a role that does not exist, and for one that no policy binds (a superuser,
+        one with BYPASSRLS, the tables' owner, a member of these, or one with more rights through a group or PUBLIC).
         """
         if isinstance(namespaces, str):
             raise TypeError("namespaces must be a sequence of namespaces, not one string")

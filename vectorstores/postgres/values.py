@@ -1,4 +1,4 @@
-"""Values as PostgreSQL sends and takes them in binary, and what it can't hold."""
+"""The binary form of values in PostgreSQL, and values that it can't store."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Vector", "context_of", "holds_nul", "known", "refuse_records", "refuse_rows"]
 
-# A b-tree entry holds some 2,700 bytes. What is in an index is refused beyond these lengths, in UTF-8 bytes.
+# A b-tree entry holds some 2,700 bytes, so indexed texts are limited to these lengths, in UTF-8 bytes.
 MAX_SCOPE: Final = 500
 MAX_ID: Final = 1500
 
 
 def context_of(vector_oids: tuple[int, int]) -> AdaptContext:
-    """Return the adapters of this package's connections; the process-wide ones stay as they are."""
+    """Return the adapters of this package's connections, without changing those of the process."""
     context: Any = SimpleNamespace(adapters=AdaptersMap(adapters), connection=None)
     register_vector_info(context, TypeInfo("vector", *vector_oids))
-    # JSON is kept as text: what is damaged is then found where its row is known.
+    # JSON is loaded as text and parsed later, so that an error can name the row.
     context.adapters.register_loader("json", TextBinaryLoader)
     found: AdaptContext = context
     return found
