@@ -43,7 +43,9 @@ class Plan:
     per_store: int = 10
     preload: int = 0
     longest: float = 0.8
-    """The most seconds from the first acknowledgements to the kill."""
+    """Seconds from the last of these acknowledgements to the kill, at most."""
+    calls: int = 1
+    """Calls of each writer that are acknowledged before any is killed, except where writers are killed early."""
     dim: int = 64
     backwards: bool = False
     between: Callable[[], None] | None = None
@@ -123,7 +125,7 @@ class Round:
             if way == "early":
                 time.sleep(self._chance.random() * self._plan.longest / 4)
             else:
-                self._wait_for_acknowledgements()
+                self._wait_for_acknowledgements(calls=self._plan.calls)
                 time.sleep(self._chance.random() * self._plan.longest)
             if self._plan.between:
                 self._plan.between()
@@ -165,16 +167,18 @@ class Round:
             if way == "one by one":
                 time.sleep(self._chance.random() * 0.1)
 
-    def _wait_for_acknowledgements(self, writers: set[int] | None = None) -> None:
-        """Wait until each of these writers has had another call acknowledged, or one has noted a fault."""
+    def _wait_for_acknowledgements(self, writers: set[int] | None = None, *, calls: int = 1) -> None:
+        """Wait until each of these writers has ``calls`` more acknowledged, or one has noted a fault."""
         paths = [path for n, path in enumerate(self._journals) if writers is None or n in writers]
         before = [_acknowledged(path) for path in paths]
         deadline = time.monotonic() + _START_TIMEOUT
-        while any(_acknowledged(path) <= known for path, known in zip(paths, before, strict=True)):
+        while any(_acknowledged(path) < known + calls for path, known in zip(paths, before, strict=True)):
             if any(path.exists() and b'"wrong"' in path.read_bytes() for path in paths):
                 return
             if time.monotonic() > deadline:
-                raise TimeoutError(f"a writer had no call acknowledged for {_START_TIMEOUT:.0f} s")
+                raise TimeoutError(
+                    f"some writer had fewer than {calls} calls acknowledged in {_START_TIMEOUT:.0f} s"
+                )
             time.sleep(_POLL)
 
 

@@ -29,6 +29,6 @@ async def test_a_recall_that_meets_metadata_that_is_none_names_the_chunk(postgre
                 (metadata,),
             )
         with pytest.raises(
-            LessonStoreError, match=r"metadata of the chunk 'odd.' is damaged: it is no JSON object"
+            LessonStoreError, match=r"metadata of the chunk 'odd.' is damaged: it is not a JSON object"
         ):
             await lessons.recall(Task("find the pen"), k=3)

@@ -110,7 +110,7 @@ def test_ctrl_c_keeps_what_was_learned_and_says_where_it_stopped(made_games, mad
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
