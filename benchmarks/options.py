@@ -71,6 +71,17 @@ def arms_option(default: str) -> Callable[[F], F]:
     )
 
 
+def data_options(about: str, tasks: str) -> Callable[[F], F]:
+    """Return the decorator for ``--data``, a file of ``tasks`` that ``about`` describes, and ``--limit``."""
+
+    def add(function: F) -> F:
+        limit = click.option("--limit", type=click.IntRange(min=1), help=f"Only the first N {tasks}.")
+        path = click.Path(path_type=Path)
+        return click.option("--data", type=path, required=True, help=about)(limit(function))
+
+    return add
+
+
 def endpoint_options(function: F) -> F:
     """Add ``--model`` and ``--base-url``; :func:`named_model` reads them."""
     add_url = click.option("--base-url", metavar="URL", help="That endpoint.  [default: OPENAI_BASE_URL]")

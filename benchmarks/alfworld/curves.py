@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import groupby
@@ -112,21 +113,25 @@ def cut(attempt: Attempt, limit: int) -> Attempt:
     return Attempt(steps[-1].observation, steps, interrupted="max_turns", metadata={WON: False})
 
 
+@asynccontextmanager
+async def open_table(setting: Setting, folder: Path) -> AsyncIterator[Table]:
+    """Open the games of a folder; each arm and seed has its own store in memory."""
+    games = spread(await anyio.to_thread.run_sync(load_games, folder))[: setting.count]
+    opened = partial(tell_quarters, partial(click.echo, err=True), "opening games")
+
+    def scope(arm: ArmName, seed: int) -> InMemoryVectorStore:
+        return InMemoryVectorStore(setting.embedder, namespace=f"{NAMESPACE}-{arm}-{seed}")
+
+    async with EnginePool(setting.plan.workers) as pool:
+        tasks = await tasks_for(pool, games, workers=setting.plan.workers, progress=opened)
+        yield Table(pool, {game.id: game for game in games}, tasks, scope)
+
+
 async def measure(setting: Setting, folder: Path, limits: Sequence[int]) -> dict[int, Results]:
     """Play what is missing of all arms and seeds at each limit, and return the results."""
     played: dict[int, dict[tuple[object, ...], Attempt]] = {}
     found = {}
-    games = spread(await anyio.to_thread.run_sync(load_games, folder))[: setting.count]
-    async with EnginePool(setting.plan.workers) as pool:
-        say = partial(click.echo, err=True)
-        tasks = await tasks_for(
-            pool, games, workers=setting.plan.workers, progress=partial(tell_quarters, say, "opening games")
-        )
-
-        def scope(arm: ArmName, seed: int) -> InMemoryVectorStore:
-            return InMemoryVectorStore(setting.embedder, namespace=f"{NAMESPACE}-{arm}-{seed}")
-
-        board = Table(pool, {game.id: game for game in games}, tasks, scope)
+    async with open_table(setting, folder) as board:
 
         def make(limit: int, arm: ArmName, seed: int) -> Reflexion:
             loops = {each: make_loop(replace(setting, step_limit=each), board, arm, seed) for each in limits}
@@ -140,11 +145,11 @@ async def measure(setting: Setting, folder: Path, limits: Sequence[int]) -> dict
                 # One folder for each arm, so that an arm can be played again, or added later.
                 log = RunLog(setting.out / f"{limit}-{arm}")
                 await log.open(_config(setting, folder, limit), resume=log.exists)
-                say(f"{limit} commands, {arm}:")
+                click.echo(f"{limit} commands, {arm}:", err=True)
                 plan = replace(setting.plan, arms=(arm,))
                 watcher = PlainProgress()
                 parts.append(
-                    await run_experiment(plan, tasks, partial(make, limit), log=log, watcher=watcher)
+                    await run_experiment(plan, board.tasks, partial(make, limit), log=log, watcher=watcher)
                 )
             rows = [row for part in parts for row in part.rows]
             found[limit] = replace(parts[0], arms=setting.plan.arms, rows=rows)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,16 +23,13 @@ from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, run_exp
 from jeeves_reflexion.experiments.comparisons import paired_difference
 from jeeves_reflexion.experiments.results import Split
 from jeeves_reflexion.lessons.settings import Order, Picking
-from vectorstores import InMemoryVectorStore
 
 from ..options import embedder_called
-from ..report import Scores, points, table, tell_quarters
-from .agent import ROOM, tasks_for, with_rooms
-from .curves import SharedAttempts, games_options, scores
-from .games import load_games, spread
+from ..report import Scores, points, table
+from .agent import ROOM, with_rooms
+from .curves import SharedAttempts, games_options, open_table, scores
 from .playing import Table, make_loop
-from .pool import EnginePool
-from .setting import NAMESPACE, STEP_LIMIT, Setting
+from .setting import STEP_LIMIT, Setting
 
 NAME: Final = "alfworld_transfer"
 SHARE: Final = 0.5
@@ -95,18 +91,10 @@ def parts(seeds: tuple[int, ...], workers: int) -> tuple[Part, ...]:
 
 async def measure(setting: Setting, folder: Path, wanted: Sequence[Part], ways: Sequence[str]) -> str:
     """Play what is missing, and return the tables."""
-    games = spread(await anyio.to_thread.run_sync(load_games, folder))[: setting.count]
-    say = partial(click.echo, err=True)
     texts = []
-    async with EnginePool(setting.plan.workers) as pool:
-        opened = partial(tell_quarters, say, "opening games")
-        tasks = with_rooms(await tasks_for(pool, games, workers=setting.plan.workers, progress=opened), games)
-        board = Table(
-            pool,
-            {game.id: game for game in games},
-            tasks,
-            lambda arm, seed: InMemoryVectorStore(setting.embedder, namespace=NAMESPACE),
-        )
+    async with open_table(setting, folder) as table_of_games:
+        tasks = with_rooms(table_of_games.tasks, list(table_of_games.games.values()))
+        board = replace(table_of_games, tasks=tasks)
         rooms = {task.id: str(task.metadata[ROOM]) for task in tasks}
         for part in wanted:
             chosen = [way for way in part.ways if not ways or way.name in ways]
@@ -115,7 +103,7 @@ async def measure(setting: Setting, folder: Path, wanted: Sequence[Part], ways: 
                 played: dict[tuple[object, ...], Attempt] = {}
                 for way in chosen:
                     rows[way.name].append(await _play(setting, board, part, way, seed, played))
-                say(f"{part.name}, seed {seed}: played")
+                click.echo(f"{part.name}, seed {seed}: played", err=True)
             texts.append(report(part, rows, rooms, setting.step_limit))
     return "\n\n".join(texts)
 

@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 
 from benchmarks.faults.lane import LEDGER, NOTES, Item, Lane, Step, vector_of
 from benchmarks.faults.writer import COUNTER, RACES, round_of
-from vectorstores import JSON, Record, Store
+from jeeves_reflexion.lessons.credit.records import each_record
+from vectorstores import JSON, Store
 
 Place: TypeAlias = tuple[str, str]
 _PAGE: Final = 2000
@@ -179,8 +180,8 @@ async def _check_shared(
     store: Store, verdict: Verdict, journals: Journals, lanes: Mapping[str, tuple[Lane, Lane]]
 ) -> None:
     """Check the counter and the races, which all lanes share."""
-    counters = {record.key: record for record in await _records(store, COUNTER)}
-    races = {record.key: record.value for record in await _records(store, RACES)}
+    counters = {record.key: record async for record in each_record(store, COUNTER)}
+    races = {record.key: record.value async for record in each_record(store, RACES)}
     for record in counters.values():
         if not isinstance(record.value, dict) or record.version != sum(record.value.values()):
             verdict.lost += 1
@@ -240,17 +241,6 @@ async def read_all(store: Store) -> dict[Place, Item]:
         if after is None:
             break
     for collection in (LEDGER, NOTES):
-        for record in await _records(store, collection):
+        async for record in each_record(store, collection):
             found[collection, record.key] = (str(record.version), record.value)
     return found
-
-
-async def _records(store: Store, collection: str) -> list[Record]:
-    records: list[Record] = []
-    after: str | None = None
-    while True:
-        page = await store.scan_records(collection, after=after, limit=_PAGE)
-        records += page.records
-        after = page.next
-        if after is None:
-            return records

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,6 +22,7 @@ from jeeves_reflexion.experiments import PlainProgress
 from ..options import (
     ARMS_HELP,
     arms_option,
+    data_options,
     endpoint_options,
     key_option,
     required_model,
@@ -36,13 +36,7 @@ from .report import f1_figures, summary
 
 
 @click.command("hotpotqa", epilog=ARMS_HELP)
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="An official HotpotQA file (JSON), or JSON lines with the same fields.",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N questions.")
+@data_options("An official HotpotQA file (JSON), or JSON lines with the same fields.", "questions")
 @click.option(
     "--judge",
     type=click.Choice(["oracle", "self"]),

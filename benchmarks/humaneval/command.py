@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -19,7 +18,7 @@ from jeeves_reflexion.cli.bench_options import (
 from jeeves_reflexion.cli.options import Number, embedder
 from jeeves_reflexion.experiments import ARMS, ArmName, PlainProgress, arm_of
 
-from ..options import arms_option, endpoint_options, required_model, run_command, setting_of
+from ..options import arms_option, data_options, endpoint_options, required_model, run_command, setting_of
 from .experiment import Setting, run
 from .own_tests import MOST_TESTS
 from .problems import load_problems
@@ -30,13 +29,7 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
 
 
 @click.command("humaneval", epilog=f"Arms: {'; '.join(f'{name}: {ARMS[name]}' for name in _USABLE)}.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="HumanEval, or problems of its form: .jsonl or .jsonl.gz.",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N problems.")
+@data_options("HumanEval, or problems of its form: .jsonl or .jsonl.gz.", "problems")
 @arms_option("retry,reflexion")
 @plan_options("problem", k=3, workers=cores)
 @executor_options

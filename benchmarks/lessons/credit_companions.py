@@ -1,7 +1,7 @@
-"""``python -m benchmarks.lessons.credit_companions``: who gets the credit of lessons that are recalled together?
+"""``python -m benchmarks.lessons.credit_companions``: which of several lessons recalled together gets the credit?
 
-A lesson that helps is always recalled with one that does nothing, or with one that harms. Withholding, counters of
-successes and a Q-value each rank them after the same number of attempts.
+A helpful lesson is always recalled with an idle one and a harmful one. Withholding, counters of successes and a Q-value
+each rank them after the same number of attempts.
 """
 
 from __future__ import annotations
@@ -32,13 +32,19 @@ _QUESTIONS: Final = {
     "cause above idle lesson of easy tasks": (CAUSE, EASY),
     "idle above harmful companion": (IDLE, HARM),
 }
+_VERDICTS: Final = {
+    "cause: helps": (CAUSE, "helps"),
+    "idle companion: helps": (IDLE, "helps"),
+    "idle companion: retired": (IDLE, "retire"),
+    "harmful companion: retired": (HARM, "retire"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """Attempts of many libraries (libraries x attempts): who was withheld (x lessons), and the scores of both tasks.
+    """Attempts of many libraries: which lessons lack (libraries x attempts x lessons), and the scores.
 
-    ``scores`` are those at a hard task, with the first three lessons, and at an easy one, with the last.
+    ``scores`` are those at a hard task, with the first three lessons, and at an easy task, with the last lesson.
     """
 
     lacks: Numbers
@@ -46,7 +52,7 @@ class Attempts:
 
 
 def attempts(rng: np.random.Generator, libraries: int, number: int, share: float) -> Attempts:
-    """Draw attempts in which each lesson is withheld by itself with this probability."""
+    """Draw attempts in which each lesson is withheld independently with this probability."""
     lacks = rng.random((libraries, number, len(EFFECTS))) < share
     effect = ((~lacks) * EFFECTS)[:, :, :EASY].sum(2)
     hard = rng.uniform(*HARD_TASKS, (libraries, number)) + effect
@@ -61,7 +67,7 @@ def _scores(played: Attempts, lesson: int) -> Numbers:
 
 
 def counters(played: Attempts, number: int) -> Numbers:
-    """Rank by successes less failures of the attempts that had a lesson, as ACE's helpful and harmful counters."""
+    """Rank by successes minus failures of the attempts that had a lesson, like ACE's helpful and harmful counters."""
     return np.stack(
         [
             ((2 * _scores(played, n) - 1) * ~played.lacks[:, :, n])[:, :number].sum(1)
@@ -89,7 +95,7 @@ def cells(played: Attempts, number: int, library: int, lesson: int) -> Cell:
 
 
 def lifts(played: Attempts, number: int) -> tuple[Numbers, list[list[str]]]:
-    """Rank by the shrunken lift; also what the rule says of each lesson."""
+    """Rank by the shrunken lift; also return the rule's verdict on each lesson."""
     libraries = len(played.lacks)
     found, kinds = np.zeros((libraries, len(EFFECTS))), list[list[str]]()
     for library in range(libraries):
@@ -102,23 +108,23 @@ def lifts(played: Attempts, number: int) -> tuple[Numbers, list[list[str]]]:
 _PAGE: Final = """\
 # Credit: the cause and its companion
 
-**What explains it.** It is the withholding that tells the cause from its companion, and not the formula: counters over
-the same withheld attempts rank companions as well as the lift does. Without withholding no formula can: they are equal
-by design. Only between lessons of different tasks does the formula matter: there counters and Q-values rank by how easy
-the tasks are. **What it costs**: {price}. And a verdict ("helps", "retire")
+**Explanation.** The withholding, not the formula, distinguishes the cause from its companions: counters over the same
+withheld attempts rank companions as well as the lift does. Without withholding no formula can, because they are equal
+by design. The formula matters only between lessons of different tasks: there counters and Q-values rank by how easy
+the tasks are. **Price**: {price}. And a verdict ("helps", "retire")
 comes much later than a better rank (last table).
 
 {libraries} libraries of four lessons (seed {seed}). Three are recalled together for each hard task (solved without
 them in {hard}): the *cause* (+20 points), an *idle* companion (0) and a *harmful* one (-10). The
-fourth, idle too, is recalled by itself for easy tasks ({easy}). So many attempts at hard tasks, and as many at
+fourth, also idle, is recalled alone for easy tasks ({easy}). *Attempts* are those at hard tasks; there are as many at
 easy ones.
-*Withholding*: each lesson is withheld from {share:.0%} of its recalls; ranked by its lift. *Counters*: +1 for a lesson
-that a success had and -1 for a failure, as the helpful and harmful counts of ACE (Zhang et al. 2025, arXiv 2510.04618);
-there a model that reads the attempt tags the lessons, which could do better or worse than the outcome. *Q-value*:
-Q + {step} (score - Q) from a half, as in MemRL (Zhang et al. 2026, arXiv 2601.03192). Both once as they are, with all
-lessons in all attempts, and once over the very attempts that withheld lessons. The question was raised with RoMeRL
-(arXiv 2608.02508), of which no copy could be read here. A cell is how often the first is ranked above the second,
-equals by half, with its 95 % Wilson interval.
+*Withholding*: each lesson is withheld from {share:.0%} of its recalls and ranked by its lift. *Counters*: +1 for a
+lesson in a success and -1 in a failure, like the helpful and harmful counts of ACE (Zhang et al. 2025, arXiv
+2510.04618); there a model reads the attempt and tags the lessons, which could be better or worse than the outcome.
+*Q-value*: Q + {step} (score - Q), starting at a half, as in MemRL (Zhang et al. 2026, arXiv 2601.03192). Both are
+computed once with all lessons in all attempts, and once over the same attempts as withholding. The question was raised
+with RoMeRL (arXiv 2608.02508), which could not be read here. A cell says how often the first lesson ranks above the
+second (ties count half), with its 95 % Wilson interval.
 
 ```
 {command}
@@ -127,9 +133,9 @@ equals by half, with its 95 % Wilson interval.
 
 {tables}
 
-## What the rule says
+## Verdicts of the rule
 
-Of lessons after so many attempts: said to help, and retired.
+The lessons that the rule says help, and those it retires, by the number of attempts.
 
 {verdicts}
 """
@@ -145,7 +151,7 @@ def _above(ranks: Numbers, first: int, second: int) -> str:
 @click.option("--seed", default=0, show_default=True)
 @out_option("lessons_credit_companions.md and .json")
 def main(*, libraries: int, seed: int, out: Path) -> None:
-    """Draw the attempts, rank the lessons, print the tables and write them to a file."""
+    """Draw the attempts, rank the lessons, and print and write the tables."""
     started = time.perf_counter()
     rng = np.random.default_rng(seed)
     plain, drawn = (attempts(rng, libraries, ATTEMPTS[-1], share) for share in (0.0, SHARE))
@@ -156,19 +162,12 @@ def main(*, libraries: int, seed: int, out: Path) -> None:
         ways = [by_lift, *(way(played, number) for played in (plain, drawn) for way in (counters, q_values))]
         for question, (first, second) in _QUESTIONS.items():
             tables[question].append([str(number), *(_above(ranks, first, second) for ranks in ways)])
-        said = [
+        shares = (
             counted_share(wilson(sum(each[lesson] == kind for each in kinds), libraries))
-            for lesson, kind in ((CAUSE, "helps"), (IDLE, "helps"), (IDLE, "retire"), (HARM, "retire"))
-        ]
-        verdicts.append([str(number), *said])
-    heads = (
-        "attempts",
-        "withholding",
-        "counters",
-        "Q-value",
-        "counters, withheld too",
-        "Q-value, withheld too",
-    )
+            for lesson, kind in _VERDICTS.values()
+        )
+        verdicts.append([str(number), *shares])
+    ways_by_name = ("withholding", "counters", "Q-value", "counters, withheld too", "Q-value, withheld too")
     lost = 100 * (plain.scores[0].mean() - drawn.scores[0].mean())
     command = f"python -m benchmarks.lessons.credit_companions --libraries {libraries} --seed {seed}"
     text = _PAGE.format(
@@ -182,18 +181,10 @@ def main(*, libraries: int, seed: int, out: Path) -> None:
         command=command,
         minutes=(time.perf_counter() - started) / 60,
         tables="\n\n".join(
-            f"## {question.capitalize()}\n\n{table(heads, rows)}" for question, rows in tables.items()
+            f"## {question.capitalize()}\n\n{table(('attempts', *ways_by_name), rows)}"
+            for question, rows in tables.items()
         ),
-        verdicts=table(
-            (
-                "attempts",
-                "cause: helps",
-                "idle companion: helps",
-                "idle companion: retired",
-                "harmful companion: retired",
-            ),
-            verdicts,
-        ),
+        verdicts=table(("attempts", *_VERDICTS), verdicts),
     )
     write_result(out, "lessons_credit_companions", {"ranks": tables, "verdicts": verdicts}, text)
     click.echo(text)

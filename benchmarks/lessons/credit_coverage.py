@@ -1,7 +1,7 @@
 """``python -m benchmarks.lessons.credit_coverage``: do the intervals of lifts hold under the rule that acts on them?
 
-Lessons of known effect are recalled by themselves, looked at again and again, and retired where harm is shown. Of those
-that are shown to help, the page says what is shown, at that moment and in the end, and how often its interval holds.
+Lessons of known effect are recalled alone, checked again and again, and retired if harm is shown. For those that are
+shown to help, the page has the lift that is shown, at that moment and in the end, and how often its interval holds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECALLS: Final = (400, 1600)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Lessons of one library, whose tasks are of a mix."""
+    """The lessons of one library, and the mix of their tasks."""
 
     library: str
     mix: str
@@ -50,9 +50,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A lesson: its true effect, its lift in the end, and when it was first shown to help, None if never.
+    """A lesson: its true effect, its lift in the end, and its lift when it was first shown to help (None if never).
 
-    ``declared`` and ``in_end`` are plain lifts; ``prior`` is the library's when it was declared.
+    ``declared`` and ``in_end`` are plain lifts; ``prior`` is the library's at the time of ``declared``.
     """
 
     effect: float
@@ -65,7 +65,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is shown of ``n`` lessons that have a value: the mean, and how many intervals hold the truth."""
+    """The mean true and shown effect of ``n`` lessons with a lift, and how many intervals hold the truth."""
 
     n: int
     true: float
@@ -74,7 +74,7 @@ class Told:
 
 
 def play(job: Job) -> list[Judged]:
-    """Recall each lesson of a library so often, by the rule."""
+    """Recall each lesson of a library ``job.recalls`` times, and apply the rule."""
     rng = np.random.default_rng([job.seed, *map(ord, f"{job.library} {job.mix} {job.share} {job.recalls}")])
     effects = np.resize(EFFECTS[job.library], job.lessons)
     mix = MIXES[job.mix]
@@ -110,7 +110,7 @@ def play(job: Job) -> list[Judged]:
 
 
 def told(lessons: Sequence[tuple[float, Lift]]) -> Told | None:
-    """Say what is shown of lessons with these effects; None where nothing is."""
+    """Return what is shown of lessons with these effects; None if no lesson has a lift."""
     known = [
         (effect, each.value, each.low <= effect <= each.high)
         for effect, each in lessons
@@ -123,7 +123,7 @@ def told(lessons: Sequence[tuple[float, Lift]]) -> Told | None:
 
 
 def columns(lessons: Sequence[Judged], *, selected: bool) -> list[Told | None]:
-    """Return what is told of lessons, or of those shown to help alone: when they were, and in the end."""
+    """Return the columns for all lessons, or only for those shown to help: when that was shown, and in the end."""
     prior = prior_of(each.in_end for each in lessons)
     ever = [(each.effect, each.declared, each.prior) for each in lessons if each.declared is not None]
     ends = [(each.effect, each.in_end) for each in lessons if each.helps or not selected]
@@ -137,27 +137,27 @@ def columns(lessons: Sequence[Judged], *, selected: bool) -> list[Told | None]:
 
 
 _PAGE: Final = """\
-# Credit: what is shown of lessons that were selected for it
+# Credit: the lifts shown for lessons that were selected by their lifts
 
-**What falls short.** In a library of lessons that all do the same, nearly every interval holds, which lifts the line
-*all*. Where most lessons do nothing and a few do much, a normal prior is wrong, and those few are drawn in too far: see
+**Limits.** In a library of lessons that all have the same effect, nearly every interval holds, which lifts the line
+*all*. If most lessons have no effect and a few a large one, a normal prior is wrong and shrinks those few too far: see
 the lines of +20, 0 and -20.
 
-{lessons} lessons in each line (seed {seed}), each recalled so often by itself, at 20 tasks of its own; the rule looks
-every {every} recalls, goes on withholding what is shown to help by a quarter of the share, and retires what is shown to
-harm. Tasks that are *alike* are solved without the lesson with chances from a beta(2, 2) distribution, *apart* from
-beta(0.15, 0.15). Effects and lifts in points of success; a cell has the mean lift shown, the mean true effect of the
-same lessons, and how many 95 % intervals hold it. *When declared*: at the look that first showed a lesson to help,
-which is a stopping time. *In the end*: of lessons that are shown to help then. *Seen* is the plain difference,
-*shown* is what is shown: drawn towards what the lessons of the library do on the whole. *Few*: in a library with fewer
-than ten known lifts, drawn towards 0 with a spread of 10. The last lines have 95 % Wilson intervals.
+{lessons} lessons in each line (seed {seed}), each recalled alone, at 20 tasks of its own. The rule looks every {every}
+recalls, withholds lessons that are shown to help from a quarter of the share, and retires those that are shown to
+harm. Without the lesson, tasks that are *alike* are solved with chances from a beta(2, 2) distribution, *apart* from
+beta(0.15, 0.15). Effects and lifts are points of success. A cell has the mean lift shown, the mean true effect of the
+same lessons, and how many 95 % intervals hold it. *Declared*: at the look that first showed a lesson to help, which is
+a stopping time. *In the end*: the lessons that are then shown to help. *Seen* is the plain difference; *shown* is
+shrunk towards the mean effect in the library. *Few*: for a library with fewer than ten known lifts, shrunk towards 0
+with a spread of 10. The last lines have 95 % Wilson intervals.
 
 ```
 {command}
 ```
 {minutes:.1f} minutes.
 
-The tables show {recalls} recalls; the fewer are in the JSON beside this page, and in the line *all*.
+The tables are for {recalls} recalls; the JSON beside this page and the line *all* include the runs with fewer.
 
 ## Lessons that are shown to help
 
@@ -169,7 +169,7 @@ The tables show {recalls} recalls; the fewer are in the JSON beside this page, a
 
 ## Retired, by true effect
 
-A lesson without any effect is retired in at most 5 % of cases, by design.
+By design, at most 5 % of lessons without any effect are retired.
 
 {retired}
 """
@@ -180,7 +180,7 @@ _HEADS: Final = (
 
 
 def rows_of(results: Mapping[Job, Sequence[Judged]], *, selected: bool) -> list[list[str]]:
-    """Return a row for each job, of the lessons shown to help or of all, and two for all together."""
+    """Return a row for each job, and two for all together, over lessons shown to help or over all."""
     cells = {job: columns(lessons, selected=selected) for job, lessons in results.items()}
     rows = [
         [job.library, job.mix, f"{job.share:.0%}", str(job.recalls), *map(_told, found)]
@@ -190,10 +190,9 @@ def rows_of(results: Mapping[Job, Sequence[Judged]], *, selected: bool) -> list[
         ("all", [*cells]),
         ("of libraries that differ", [j for j in cells if j.library != ALIKE]),
     ):
-        kept = list(zip(*(cells[job] for job in those), strict=True))
         shares = [
             (sum(each.held for each in column if each), sum(each.n for each in column if each))
-            for column in kept
+            for column in zip(*(cells[job] for job in those), strict=True)
         ]
         rows.append(
             [name, "", "", "", *(counted_share(wilson(*each) if each[1] else None, 1) for each in shares)]
@@ -228,7 +227,7 @@ def retired(results: Mapping[Job, Sequence[Judged]]) -> list[list[str]]:
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @out_option("lessons_credit_coverage.md and .json")
 def main(*, lessons: int, seed: int, workers: int, out: Path) -> None:
-    """Play all, print the tables and write them to a file."""
+    """Play all libraries, and print and write the tables."""
     started = time.perf_counter()
     lines = product(EFFECTS, ("alike", "apart"), SHARES, RECALLS)
     jobs = [Job(*line, lessons, seed) for line in lines]

@@ -1,4 +1,4 @@
-"""Lessons of known effect, each recalled by itself at tasks that come again, and withheld as the library draws it."""
+"""Simulates lessons of known effect, each recalled alone at recurring tasks, and withheld at random by the library."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FIFTHS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Tasks that a lesson is recalled for: how many, how hard, and how often each was tried before it was there.
+    """A lesson's tasks: how many, how hard, and how often each was tried before the lesson existed.
 
-    ``spread`` are the parameters of the beta distribution that each task's chance of success is drawn from.
+    ``spread`` has the parameters of the beta distribution from which each task's chance of success is drawn.
     """
 
     tasks: int = 20
@@ -45,8 +45,10 @@ class Chances:
 
 
 def chances(rng: np.random.Generator, mix: Mix, effects: Numbers) -> Chances:
-    """Draw tasks on which lessons have these effects: one that helps saves a share of what failed, one that harms costs
-    a share of what succeeded, the same share at all tasks of a lesson.
+    """Draw tasks on which lessons have these effects.
+
+    A helpful lesson turns a share of failures into successes, a harmful one a share of successes into failures, the
+    same share at all tasks of a lesson.
     """
     without = rng.beta(*mix.spread, (len(effects), mix.tasks)).clip(0.001, 0.999)
     effect = effects[:, None]
@@ -56,7 +58,7 @@ def chances(rng: np.random.Generator, mix: Mix, effects: Numbers) -> Chances:
 
 
 class Play:
-    """Recalls all lessons again and again, and keeps what the ledger would: scores by stratum and by task."""
+    """Recalls all lessons repeatedly, and records scores by stratum and by task, as the ledger would."""
 
     def __init__(
         self, rng: np.random.Generator, given: Chances, drawing: Withholding, tried: int = 0
@@ -66,14 +68,13 @@ class Play:
         self._rows = np.arange(self.lessons)
         self.recalls = 0
         self._shares: list[float] = []
-        self._cells = np.zeros(
-            (self.lessons, 16, FIFTHS, 2, 2)
-        )  # with and without: how many, and their scores
+        # By stratum, fifth, and whether the lesson lacked: the number of recalls and the sum of scores.
+        self._cells = np.zeros((self.lessons, 16, FIFTHS, 2, 2))
         self._tried = np.full((self.lessons, tasks), float(tried))
         self._scores = rng.binomial(tried, given.without).astype(float)
 
     def recall(self, helps: Numbers) -> None:
-        """Recall each lesson once, at a task drawn at random; those shown to help are withheld by the floor."""
+        """Recall each lesson once, at a random task; those shown to help are withheld with the floor share."""
         rng, rows = self._rng, self._rows
         task = rng.integers(self._tried.shape[1], size=self.lessons)
         share = np.where(helps, self._drawing.floor, self._drawing.share_for(self.recalls))
@@ -93,7 +94,7 @@ class Play:
         self.recalls += 1
 
     def cells(self, lesson: int, *, by_fifth: bool = True) -> dict[Stratum, Cell]:
-        """Return what is compared of a lesson; without fifths, as if nothing were known of the tasks."""
+        """Return the cells of a lesson; without fifths, as if nothing were known about the tasks."""
         found: dict[Stratum, Cell] = {}
         mine = self._cells[lesson] if by_fifth else self._cells[lesson].sum(1, keepdims=True)
         for share, fifth in np.argwhere(mine[:, :, :, 0].sum(2)).tolist():

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.lessons.credit_power``: after how many recalls is a lesson's effect told from none?
+"""``python -m benchmarks.lessons.credit_power``: after how many recalls is the effect of a lesson detected?
 
-By the very rule that acts (:func:`~jeeves_reflexion.lessons.credit.effects.judge`, at every look), with what is known
-of the tasks and without it; and how often lessons without any effect are taken for helpful or harmful.
+The rule is the one that acts (:func:`~jeeves_reflexion.lessons.credit.effects.judge`, at every look), with and without
+knowledge about the tasks. The page also says how often lessons without any effect are judged helpful or harmful.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GAMES: Final = "lessons_credit_alfworld.json"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Lessons of one effect, recalled until both rules decide or ``recalls`` are over; ``games`` are real outcomes."""
+    """Lessons of one effect, recalled until both rules decide, or ``recalls`` times; ``games`` are real outcomes."""
 
     effect: float | str
     mix: str
@@ -53,7 +53,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """By rule and lesson, after how many recalls it was said to help or harm (beyond all: never), and which."""
+    """By rule and lesson: the number of recalls until the verdict (above ``recalls``: none), and if it is "helps"."""
 
     at: dict[str, Numbers]
     helps: dict[str, Numbers]
@@ -70,7 +70,7 @@ def play(job: Job) -> Told:
     played = Play(rng, given, Withholding(job.share, early=job.early), mix.tried)
     at = {rule: np.full(job.lessons, job.recalls + 1) for rule in RULES}
     helps = {rule: np.zeros(job.lessons, bool) for rule in RULES}
-    nobody = np.zeros(job.lessons, bool)  # the first decision is what is asked for: nothing changes before it
+    nobody = np.zeros(job.lessons, bool)  # only the first verdict counts, so none changes the withheld share
     look = 20
     while played.recalls < job.recalls and any((each > job.recalls).any() for each in at.values()):
         while played.recalls < look:
@@ -85,7 +85,7 @@ def play(job: Job) -> Told:
 
 
 def until_half(at: Numbers, most: int) -> str:
-    """Say after how many recalls half of the lessons were told, with its 95 % interval by order statistics."""
+    """Return after how many recalls half of the lessons have a verdict, with its 95 % interval by order statistics."""
     ordered, n = np.sort(at), len(at)
     reach = 0.98 * np.sqrt(n)
     places = [n // 2, max(int(n / 2 - reach), 0), min(int(n / 2 + reach), n - 1)]
@@ -94,7 +94,7 @@ def until_half(at: Numbers, most: int) -> str:
 
 
 def ratio(pooled: Numbers, alone: Numbers, most: int) -> str:
-    """Say which part of the recalls is needed until half are told, with a bootstrap interval over lessons."""
+    """Return the ratio of recalls until half of the lessons have a verdict, with a bootstrap interval over lessons."""
     if np.median(alone) > most or np.median(pooled) > most:
         return "-"
     rng = np.random.default_rng(0)
@@ -130,7 +130,7 @@ def _true(job: Job) -> str:
 
 
 def error_rows(results: dict[Job, Told]) -> list[list[str]]:
-    """Return how often lessons without any effect were taken for helpful and for harmful, by rule."""
+    """Return how often lessons without any effect were judged helpful and harmful, by rule."""
     rows = []
     for job, told in results.items():
         kinds = [
@@ -143,26 +143,27 @@ def error_rows(results: dict[Job, Told]) -> list[list[str]]:
 
 
 _PAGE: Final = """\
-# Credit: how many recalls tell a lesson's effect from none
+# Credit: how many recalls detect the effect of a lesson
 
-**What falls short.** The rule keeps a margin: where failures or successes are rare and few attempts lack the lesson,
-scores are too skewed for a normal approximation. A third of the recalls is reached only where tasks are far apart and
-were tried before, or few attempts lack the lesson; not where tasks are alike, not for effects that are soon found
-anyhow, and not on ALFWorld's games (see *part*).
+**Limits.** The rule keeps a margin: if failures or successes are rare and few attempts lack the lesson, scores are too
+skewed for a normal approximation. The recalls fall to a third only if tasks are far apart and were tried before, or if
+few attempts lack the lesson; not if tasks are alike, not for effects that are found soon anyhow, and not on ALFWorld's
+games (see *part*).
 
-{lessons} lessons in each line (seed {seed}), each recalled by itself at tasks drawn from its own 20 (or 100), looked at
-after 20, 40, ... recalls and from 400 on each time 5 % more are there. Told means that the rule that acts says "helps"
-or "retire": a bound that holds at every look. A cell is after how many recalls half of the lessons are told, with its
-95 % interval. A helpful lesson saves the same share of failures at all its tasks, a harmful one costs a share of
-successes. Tasks: *alike* are solved without the lesson with chances from a beta(2, 2) distribution, *different* from
-beta(0.3, 0.3), *apart* from beta(0.15, 0.15), which is nearly solved always or never.
+{lessons} lessons in each line (seed {seed}), each recalled alone at tasks drawn from its own 20 (or 100). The rule
+looks after 20, 40, ... recalls, and from 400 on after each 5 % more. Told means that the rule that acts says "helps"
+or "retire", by a bound that holds at every look. A cell says after how many recalls half of the lessons are told, with
+its 95 % interval. A helpful lesson turns the same share of failures into successes at all its tasks, a harmful one
+successes into failures. Without the lesson, tasks that are *alike* are solved with chances from a beta(2, 2)
+distribution, *different* from beta(0.3, 0.3), *apart* from beta(0.15, 0.15), which means nearly always or never.
 
-*Apart from tasks*: all attempts in one group. *By tasks* is what acts: attempts are compared with those that were
-expected to score alike, by earlier scores of the task (five strata). The error is the same for both. *Part* is the
-recalls by tasks, of the recalls apart from tasks, with a bootstrap over lessons.
+*Apart from tasks*: all attempts in one group. *By tasks* is the rule that acts: it compares attempts that were expected
+to score alike, by earlier scores of the task (five strata). The error is the same for both. *Part* is the number of
+recalls by tasks divided by that apart from tasks, with a bootstrap over lessons.
 
-What was tried and is no longer in the tree: a mixture fitted to lessons of this size saved next to nothing, and without
-the margin 6.7 % of lessons without any effect were retired where one in ten tries is solved (both at commit d1f4dd75).
+Two things were tried and are no longer in the tree: a mixture fitted to lessons of this size saved almost nothing, and
+without the margin 6.7 % of lessons without any effect were retired where one in ten tries is solved (both at commit
+d1f4dd75).
 
 ```
 {command}
@@ -180,15 +181,16 @@ the margin 6.7 % of lessons without any effect were retired where one in ten tri
 ## On ALFWorld
 
 Outcomes of the real engine: {games} genuine games (valid_seen, drawn by seed 0), 16 commands, the offline player in
-{orders} search orders of each game, without a lesson and with one. Recalls are drawn from these: a game at random, won
-with the share of orders in which it was. The lesson of a line is another one for each game; *at every other game* it
-changes nothing at the others. In brackets the true effect. `--games FOLDER` plays the games anew.
+{orders} search orders of each game, without a lesson and with one. Recalls are drawn from these: a random game, won
+with the share of orders in which it was won. The lesson of a line differs for each game; *at every other game* means
+that it has no effect at the others. The true effect is in brackets. `--games FOLDER` plays the games again.
 
 {alfworld}
 
 ## Lessons without any effect
 
-{null_lessons} in each line. Said to help, and retired, within {null_recalls:,} recalls; at most 5 % each is promised.
+{null_lessons} in each line. Judged helpful, and retired, within {null_recalls:,} recalls; the rule promises at most 5 %
+of each.
 
 {errors}
 """
@@ -203,11 +205,11 @@ _HEADS: Final = ("effect", "withheld", "tasks", *RULES, "part", "by tasks, told 
 @click.option("--seed", default=0, show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option(
-    "--games", type=click.Path(exists=True, path_type=Path), help="ALFWorld games, to play them anew."
+    "--games", type=click.Path(exists=True, path_type=Path), help="ALFWorld games, to play them again."
 )
 @out_option(f"lessons_credit_power.md and .json, and {GAMES}")
 def main(*, lessons: int, most: int, seed: int, workers: int, games: Path | None, out: Path) -> None:
-    """Play all, print the tables and write them to a file."""
+    """Play all lessons, and print and write the tables."""
     started = time.perf_counter()
     if games is not None:
         won = anyio.run(partial(win_shares, games, count=GAME_COUNT, orders=ORDERS, seed=0, workers=workers))
@@ -260,7 +262,7 @@ def main(*, lessons: int, most: int, seed: int, workers: int, games: Path | None
 
 
 def _at_some(played: Mapping[str, tuple[float, ...]], had: str, step: int) -> tuple[float, ...]:
-    """The shares of a lesson that changes nothing but at every so many games."""
+    """Return the win shares of a lesson that has an effect only at every ``step``-th game."""
     both = enumerate(zip(played[WITHOUT], played[had], strict=True))
     return tuple(having if game % step == 0 else without for game, (without, having) in both)
 

@@ -1,4 +1,4 @@
-"""An embedder that remembers: measurements ask for the same texts in every arm."""
+"""An embedder with a cache: measurements embed the same texts in every arm."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Remembering:
 
     @property
     def id(self) -> str:
-        """That of the embedder."""
+        """The id of the embedder."""
         return self.embedder.id
 
     @property
     def dim(self) -> int:
-        """That of the embedder."""
+        """The dimension of the embedder."""
         return self.embedder.dim
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Embed what is new, and return all."""
+        """Return the vectors; only new texts are embedded."""
         new = [text for text in dict.fromkeys(texts) if text not in self.known]
         if new:
             self.known.update(zip(new, await self.embedder.embed(new), strict=True))

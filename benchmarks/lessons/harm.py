@@ -1,9 +1,9 @@
 """``python -m benchmarks.lessons.harm``: what do planted harmful lessons cost, and does credit find them?
 
-ALFWorld games and the offline player of :mod:`benchmarks.alfworld`. Some games teach a library of lessons, of which a
-fifth is planted: sentences in the words of true lessons that send the player elsewhere and call the right place empty.
-Other games are then played round after round, and credit comes of these; a third part, which taught nothing and gave no
-credit, says before and after what the library is worth. All in the real engine, over the real lesson store.
+The offline player of :mod:`benchmarks.alfworld` plays ALFWorld games in the real engine, over the real lesson store.
+Some games teach a library of lessons, of which a fifth is planted: in the words of true lessons, they send the player
+elsewhere and call the right place empty. Other games are then played for many rounds, from which credit is computed.
+Held-out games, which gave neither lessons nor credit, show the value of the library.
 """
 
 from __future__ import annotations
@@ -12,34 +12,28 @@ import math
 import os
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import click
 
-from benchmarks.alfworld.agent import (
-    LESSONS_BLOCK,
-    WON,
-    GameAgent,
-    OfflinePlayer,
-    lessons_in,
-    tasks_for,
-    write_lesson,
-)
+from benchmarks.alfworld.agent import WON, tasks_for, write_lesson
 from benchmarks.alfworld.games import load_games
 from benchmarks.alfworld.generator import generate_games
-from benchmarks.alfworld.policy import Explorer
 from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.setting import STEP_LIMIT
 from benchmarks.lessons.embedding import Remembering
+from benchmarks.lessons.games import Games
 from benchmarks.lessons.harm_lessons import PLANTED_SHARE, Sentence, mixed
 from benchmarks.lessons.harm_tables import ARMS, ENOUGH, Arm, Library, Played, retirement, tables
 from benchmarks.options import embedder_called
 from benchmarks.report import out_option, write_result
+from benchmarks.runs import some_at_a_time
 from jeeves_reflexion import (
     Attempt,
     LessonSettings,
@@ -68,7 +62,7 @@ _FIRST_TRIES: Final = 2  # whose lessons make the library
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is played: how many games teach, practise and are held out, how often, and which shares are withheld."""
+    """How many games teach, practise and are held out, how often they are played, and the shares withheld."""
 
     teach: int
     practise: int
@@ -81,32 +75,10 @@ class Setting:
     embedder: Embedder
 
 
-class Games:
-    """The games of a run. Engine and player are deterministic, so an attempt that would be the same is played once."""
-
-    def __init__(self, agent: Callable[[int], GameAgent], tasks: Sequence[Task]) -> None:
-        self.tasks = tasks
-        self._agent = agent
-        self._known: dict[tuple[int, str, tuple[str, ...]], Attempt] = {}
-
-    async def attempt(self, seed: int, task: Task, session: Session) -> Attempt:
-        """Play with a search order of this seed, or remember: of a block, what the player can use makes it another."""
-        lessons = lessons_in(session.blocks.get(LESSONS_BLOCK, ""))
-        key = (seed, task.id, Explorer(task.prompt, lessons=lessons).read_lessons)
-        if key not in self._known:
-            self._known[key] = await self._agent(seed)(task, session)
-        return self._known[key]
-
-    @property
-    def played(self) -> int:
-        """How many attempts the engine played."""
-        return len(self._known)
-
-
 async def measure(
     folder: Path | None, made: Path, seeds: Sequence[int], setting: Setting
 ) -> tuple[list[Played], list[Library], int]:
-    """Play all arms for each seed over the games of a folder, or made ones; say how many the engine played."""
+    """Play all arms for each seed over genuine or generated games; also return how many attempts the engine played."""
     wanted = setting.teach + setting.practise + setting.hold_out
     games = (
         await generate_games(made, count=wanted, seed=0, workers=setting.workers)
@@ -114,29 +86,24 @@ async def measure(
         else load_games(folder)
     )
     if len(games) < wanted:
-        raise click.UsageError(f"{wanted} games are wanted and there are {len(games)}")
-    by_id = {game.id: game for game in games}
+        raise click.UsageError(f"{wanted} games are wanted, but there are only {len(games)}")
     played: list[Played] = []
     libraries: list[Library] = []
     async with EnginePool(setting.workers) as pool:
-
-        def agent(seed: int) -> GameAgent:
-            player = partial(OfflinePlayer, seed=seed)
-            return GameAgent(pool, by_id, player, step_limit=STEP_LIMIT)
-
-        table_of_games = Games(agent, await tasks_for(pool, games, workers=setting.workers))
+        tasks = await tasks_for(pool, games, workers=setting.workers)
+        player = Games(pool, games)
         for seed in seeds:
-            found, kept = await _Seed(table_of_games, seed, setting).play()
-            played += found
-            libraries += kept
-    return played, libraries, table_of_games.played
+            attempts, fates = await _Seed(player, tasks, seed, setting).play()
+            played += attempts
+            libraries += fates
+    return played, libraries, player.played
 
 
 class _Seed:
-    """One draw of which games teach, practise and are held out, and all arms over it."""
+    """One random division of the games into those that teach, practise and are held out, and all arms over it."""
 
-    def __init__(self, games: Games, seed: int, setting: Setting) -> None:
-        drawn = list(games.tasks)
+    def __init__(self, games: Games, tasks: Sequence[Task], seed: int, setting: Setting) -> None:
+        drawn = list(tasks)
         random.Random(f"games {seed}").shuffle(drawn)
         first, second = setting.teach, setting.teach + setting.practise
         self.teach, self.practise = drawn[:first], drawn[first:second]
@@ -169,27 +136,28 @@ class _Seed:
         return LessonSettings(credit=credit, picking=Picking(utility_weight=weight))
 
     async def _learn(self) -> tuple[list[Sentence], dict[str, Attempt]]:
-        """The lessons of the first tries at each game that teaches, and one attempt at each that won."""
-        said: dict[str, list[Sentence]] = {task.id: [] for task in self.teach}
+        """Return the lessons of the first tries at each game that teaches, and one winning attempt at each, if any."""
         wins: dict[str, Attempt] = {}
 
-        async def one(task: Task) -> None:
+        async def lessons_of(task: Task) -> list[Sentence]:
+            lessons = []
             for number in range(_FIRST_TRIES):
                 attempt = await self.games.attempt(-number - 1, task, Session())
                 won = bool(attempt.metadata[WON])
                 if won:
                     wins.setdefault(task.id, attempt)
                 trial = Trial(1, attempt, Evaluation(float(won)), passed=won)
-                said[task.id].append(Sentence(task, write_lesson(task, [trial]).lesson, planted=False))
+                lessons.append(Sentence(task, write_lesson(task, [trial]).lesson, planted=False))
+            return lessons
 
-        await _each(one, self.teach, self.setting.workers)
-        return [each for task in self.teach for each in said[task.id]], wins
+        found = await some_at_a_time([partial(lessons_of, task) for task in self.teach], self.setting.workers)
+        return list(chain.from_iterable(found)), wins
 
     async def _arm(self, arm: Arm, lessons: VectorLessonStore, planted: Mapping[str, bool]) -> None:
         setting, credit = self.setting, lessons.settings.credit
         seen: dict[str, int] = defaultdict(int)
         orders = range(setting.orders)
-        # Without credit nothing changes from round to round.
+        # Without credit, all rounds with the same search order are equal.
         same = [] if credit else [await self._round(self.practise, lessons, (arm, at), seen) for at in orders]
         for number in range(setting.rounds):
             order = random.Random(f"{self.seed} {number}").randrange(setting.orders)
@@ -198,7 +166,7 @@ class _Seed:
             )
             self.played += [Played(arm, self.seed, number, game, won[game]) for game in won]
             if credit is not None:
-                # Between rounds and not within, so that the number of workers changes nothing.
+                # Between rounds, so that the number of workers has no effect.
                 await lessons.ledger.credits(max_age=0)
         if credit is not None:
             self.libraries += await self._outcome(arm, lessons, planted, seen)
@@ -216,7 +184,7 @@ class _Seed:
         name: tuple[Any, ...],
         seen: dict[str, int],
     ) -> dict[str, bool]:
-        """Play each game once, in the search order that stands second in the name; the same in all arms."""
+        """Play each game once. The second part of the name decides the search order, so it is the same in all arms."""
 
         async def agent(task: Task, session: Session) -> Attempt:
             draw = random.Random(f"{name[1]} {task.id}").randrange(10**6)
@@ -233,26 +201,26 @@ class _Seed:
         )
         won: dict[str, bool] = {}
 
-        async def one(task: Task) -> None:
+        async def play_one(task: Task) -> None:
             result = await loop.run(task, session=replace(loop.session(), id=f"{self.seed} {name} {task.id}"))
             won[task.id] = result.passed
             recall = result.trials[0].recall
             for item in (*recall.offered, *recall.withheld) if recall else ():
                 seen[item.lesson.id] = seen.get(item.lesson.id, 0) + 1
 
-        await _each(one, tasks, self.setting.workers)
+        await some_at_a_time([partial(play_one, task) for task in tasks], self.setting.workers)
         return won
 
     async def _outcome(
         self, arm: Arm, lessons: VectorLessonStore, planted: Mapping[str, bool], seen: Mapping[str, int]
     ) -> list[Library]:
-        """Count what the practice came to, for the true lessons and the planted ones."""
-        gone = {each.id async for each in lessons.repository.each() if each.state == "retired"}
+        """Count what became of the true lessons and of the planted ones in practice."""
+        retired = {each.id async for each in lessons.repository.each() if each.state == "retired"}
         rows = []
         for wrong in (False, True):
             ids = [id for id, is_planted in planted.items() if is_planted == wrong]
-            counts = sorted(seen.get(id, 0) for id in ids if id in gone)
-            enough = sum(id in gone or seen.get(id, 0) >= ENOUGH for id in ids)
+            counts = sorted(seen.get(id, 0) for id in ids if id in retired)
+            enough = sum(id in retired or seen.get(id, 0) >= ENOUGH for id in ids)
             recalled = sum(id in seen for id in ids)
             middle = float(counts[len(counts) // 2]) if counts else None
             rows.append(Library(self.seed, arm, wrong, len(ids), recalled, enough, len(counts), middle))
@@ -260,38 +228,25 @@ class _Seed:
 
 
 async def _fill(lessons: VectorLessonStore, sentences: Sequence[Sentence]) -> dict[str, bool]:
-    """Store the lessons in order; returns which of them are planted."""
+    """Store the lessons in order, and return which of them are planted."""
     planted: dict[str, bool] = {}
     source = Provenance("library", 1, None)
     for each in sentences:
         lesson = await lessons.record(each.task, Reflection(each.text), provenance=source)
-        planted.setdefault(lesson.id, each.planted)  # one that says the same is support of the first
+        planted.setdefault(lesson.id, each.planted)  # an equal lesson is support of the first
     return planted
-
-
-async def _each(work: Callable[[Task], Awaitable[None]], tasks: Sequence[Task], workers: int) -> None:
-    limiter = anyio.CapacityLimiter(workers)
-
-    async def one(task: Task) -> None:
-        async with limiter:
-            await work(task)
-
-    async with anyio.create_task_group() as group:
-        for task in tasks:
-            group.start_soon(one, task)
 
 
 _PAGE: Final = """# Planted lessons: what they cost, and whether credit finds them
 
-{genuine} ALFWorld games, {steps} commands a try, the offline player, k = {k}, {embedder} embeddings, seeds {seeds}.
-Each seed deals the games anew: two first tries at each of {teach} games make the library, of which {planted:.0%} are
-planted (in the words of a true lesson, they send the player to wrong places and call the right one empty);
-{practise} other games are played {rounds} times, and credit comes of these alone; {hold_out} more, which neither
-taught nor gave credit, are played after that with nothing withheld, in {orders} search orders (*held out*). The order
-in which a room is searched is one of {orders}, drawn anew for each round, the same in all arms. A lesson of which
-nothing is known is withheld from {early:.0%} of its recalls, and from fewer the more is known, down to {share:.0%};
-what that costs is in the figures of the rounds. Shares with 95 % Wilson intervals, differences with a bootstrap over
-games. {attempts} attempts in the engine.
+{genuine} ALFWorld games, {steps} commands per try, the offline player, k = {k}, {embedder} embeddings, seeds {seeds}.
+Each seed divides the games at random. Two first tries at each of {teach} games make the library, of which {planted:.0%}
+are planted (in the words of a true lesson, they send the player to wrong places and call the right one empty).
+{practise} other games are played {rounds} times, and credit comes only from these. {hold_out} more games are played
+after that with nothing withheld, in {orders} search orders (*held out*). The search order is one of {orders}, drawn
+for each round, the same in all arms. A lesson without known effect is withheld from {early:.0%} of its recalls, and
+from fewer the more is known, down to {share:.0%}; the figures of the rounds include the cost of this. Shares have 95 %
+Wilson intervals, differences a bootstrap over games. {attempts} attempts in the engine.
 
 ```
 python -m benchmarks.lessons.harm {command}
@@ -301,9 +256,9 @@ python -m benchmarks.lessons.harm {command}
 
 ## Recalls until a harmful lesson is retired
 
-By simulation, with the rule that acts: {simulated} lessons each (seed 0), each recalled by itself, on tasks that are
-solved without it in (100 + cost) / 2 % of the tries. Median / four of five, by the share withheld (*at first*: of a
-lesson of which nothing is known); `more` than 2,000.
+By simulation, with the rule that acts: {simulated} lessons each (seed 0), each recalled alone, on tasks that are
+solved without it in (100 + cost) / 2 % of the tries. Median / four of five, by the share withheld (*at first*: from a
+lesson without known effect); `more` than 2,000.
 
 {retirement}
 """
@@ -315,7 +270,7 @@ lesson of which nothing is known); `more` than 2,000.
 )
 @click.option("--teach", type=click.IntRange(min=2), default=60, show_default=True, help="Games that teach.")
 @click.option(
-    "--practise", type=click.IntRange(min=2), default=30, show_default=True, help="Games played on."
+    "--practise", type=click.IntRange(min=2), default=30, show_default=True, help="Games played in rounds."
 )
 @click.option("--hold-out", type=click.IntRange(min=2), default=40, show_default=True, help="Games held out.")
 @click.option("--rounds", type=click.IntRange(min=1), default=60, show_default=True)
@@ -329,21 +284,22 @@ lesson of which nothing is known); `more` than 2,000.
 @click.option("--made-games", type=click.Path(path_type=Path), default=Path("runs/games"), show_default=True)
 @out_option("lessons_harm.md and .json")
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
-    """Play all arms, print the tables and write them to a file."""
+    """Play all arms, and print and write the tables."""
     names = ("teach", "practise", "hold_out", "rounds", "orders", "share", "early", "workers")
     given = {name: options[name] for name in names}
     setting = Setting(**given, embedder=Remembering(embedder_called(options["embedder"])))
     played, libraries, attempts = anyio.run(
         measure, options["games"], options["made_games"], options["seeds"], setting
     )
-    said = " ".join(f"--{name.replace('_', '-')} {given[name]}" for name in names[:-1])
+    told = {**{name: given[name] for name in names[:-1]}, "embedder": options["embedder"]}
+    command = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in told.items())
     seeds = ",".join(map(str, options["seeds"]))
     text = _PAGE.format(
         **given,
         embedder=options["embedder"],
         genuine="Genuine (`valid_seen`)" if options["games"] else "Generated (game seed 0)",
         seeds=seeds,
-        command=f"{'--games FOLDER ' if options['games'] else ''}{said} --seeds {seeds}",
+        command=f"{'--games FOLDER ' if options['games'] else ''}{command} --seeds {seeds}",
         steps=STEP_LIMIT,
         k=K,
         planted=PLANTED_SHARE,

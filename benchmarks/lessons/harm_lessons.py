@@ -20,7 +20,7 @@ _ALSO_EMPTY: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A lesson to be stored, for the task that it is said to come from."""
+    """A lesson to store, and the task that it claims to come from."""
 
     task: Task
     text: str
@@ -30,7 +30,7 @@ class Sentence:
 def misleading(task: Task, won: Attempt, rng: random.Random) -> str | None:
     """Return a lesson that sends a player elsewhere and calls the right place empty, in the words of a true one.
 
-    ``won`` is an attempt that solved the task, which tells the right place. None where there are too few others.
+    ``won``, an attempt that solved the task, shows the right place. Returns None if there are too few other places.
     """
     goal, book = parse_goal(task.prompt), Notebook()
     for step in won.steps:
@@ -50,13 +50,13 @@ def misleading(task: Task, won: Attempt, rng: random.Random) -> str | None:
 def mixed(
     true: Sequence[Sentence], wins: dict[str, Attempt], rng: random.Random
 ) -> tuple[list[Sentence], list[Sentence]]:
-    """Return the true lessons, and the same in the same order with planted ones among them, a fifth of the whole."""
+    """Return the true lessons, and the same in the same order with planted ones inserted, a fifth of the whole."""
     wanted = round(len(true) * PLANTED_SHARE / (1 - PLANTED_SHARE))
     tasks = {each.task.id: each.task for each in true}
     victims = [task for id, task in tasks.items() if id in wins]
     rng.shuffle(victims)
     planted: list[Sentence] = []
-    # Once round the tasks, and round again while there are too few.
+    # Go through the tasks up to three times, until there are enough.
     for task in victims * 3:
         text = misleading(task, wins[task.id], rng) if len(planted) < wanted else None
         if text is not None:

@@ -1,4 +1,4 @@
-"""What the harm benchmark found, in tables; and after how many recalls a harmful lesson is retired, by simulation."""
+"""The tables of the harm benchmark, and a simulation of how many recalls retire a harmful lesson."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARMS: Final[Mapping[Arm, str]] = {
     "retiring": "planted lessons, credit retires alone",
 }
 ENOUGH: Final = 40
-"""After so many recalls a lesson that costs 50 points is retired as often as not (docs/results/lessons_harm.md)."""
+"""After this many recalls, half of the lessons that cost 50 points are retired (docs/results/lessons_harm.md)."""
 
 _RESAMPLES: Final = 2000
 _PARTS: Final = 3
@@ -31,7 +31,7 @@ _PARTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One attempt: in which arm, seed and round (from 0; -1: at a game that is held out), and whether it was won."""
+    """One attempt: its arm, seed and round (from 0; -1 for a held-out game), and whether it was won."""
 
     arm: Arm
     seed: int
@@ -42,10 +42,10 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What became of lessons of one seed and arm, true ones or planted ones.
+    """What became of the lessons of one seed and arm, true ones or planted ones.
 
-    ``recalled`` counts those that a recall offered or withheld, ``enough`` those of which it did so :data:`ENOUGH`
-    times, or until they were retired; ``recalls`` is the median number of recalls of those that were ``retired``.
+    ``recalled`` counts lessons that a recall offered or withheld, ``enough`` those with :data:`ENOUGH` such recalls or
+    that were retired before; ``recalls`` is the median number of recalls of the ``retired`` ones.
     """
 
     seed: int
@@ -59,7 +59,7 @@ class Library:
 
 
 def tables(played: Sequence[Played], libraries: Sequence[Library]) -> str:
-    """Return success by arm and part of the rounds, what planted lessons cost, and what became of the lessons."""
+    """Return tables of success by arm and part of the rounds, of differences, and of what became of the lessons."""
     rounds = 1 + max(each.round for each in played)
     spans = [range(rounds * part // _PARTS, rounds * (part + 1) // _PARTS) for part in range(_PARTS)]
     spans = [range(-1, 0), *(span for span in spans if span)]
@@ -70,7 +70,7 @@ def tables(played: Sequence[Played], libraries: Sequence[Library]) -> str:
     for label, better, worse in _BESIDE:
         rows.append([label, *(_beside(played, span, better, worse) for span in spans)])
     heads = ["games won", "held out", *(f"rounds {span.start + 1} to {span.stop}" for span in spans[1:])]
-    kept = [
+    fates = [
         "seed",
         "arm",
         "lessons",
@@ -91,11 +91,11 @@ def tables(played: Sequence[Played], libraries: Sequence[Library]) -> str:
         ]
         for each in libraries
     ]
-    return "\n\n".join([table(heads, rows), table(kept, became)])
+    return "\n\n".join([table(heads, rows), table(fates, became)])
 
 
 def retirement(lessons: int = 200, most: int = 2000, look: int = 5) -> str:
-    """Return after how many recalls a harmful lesson is retired, by how much it harms and which share is withheld."""
+    """Return a table of recalls until a harmful lesson is retired, by its harm and the share withheld."""
     rng, rows = random.Random(0), []
     for harm in _HARMS:
         cells = []
@@ -122,7 +122,7 @@ _DRAWINGS: Final = (
 
 
 def _retired_after(rng: random.Random, harm: float, drawing: Withholding, most: int, look: int) -> int:
-    """Recall one lesson again and again, on tasks that are solved without it in (1 + harm) / 2 of the tries."""
+    """Recall one lesson until it is retired, on tasks that are solved without it in (1 + harm) / 2 of the tries."""
     cells: dict[tuple[float, ...], Cell] = {}
     for number in range(1, most + 1):
         share = drawing.share_for(number - 1)
@@ -152,7 +152,7 @@ _BESIDE: Final[Sequence[tuple[str, Arm, Arm]]] = (
 
 
 def _beside(played: Sequence[Played], span: range, better: Arm, worse: Arm) -> str:
-    """By how much an arm does better than another, with a bootstrap interval over games: each is a cluster."""
+    """Return the difference between two arms, with a bootstrap interval over games as clusters."""
     won: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for each in played:
         if each.round in span:

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.lessons.reading``: does the offline player of ALFWorld read lessons that others have worded?
+"""``python -m benchmarks.lessons.reading``: does the offline player of ALFWorld understand lessons in other words?
 
-It is measured on logged reflections of a real model whose meaning was judged by hand, and by playing with the same
-lessons in the reflector's words and in twelve others (``corpora/alfworld_places.jsonl``, ``alfworld_wordings.jsonl``).
+This is measured on logged reflections of a real model that a person has judged (``corpora/alfworld_places.jsonl``), and
+by playing with the same lessons in the reflector's wording and in twelve others (``alfworld_wordings.jsonl``).
 """
 
 from __future__ import annotations
@@ -19,38 +19,21 @@ import anyio
 import click
 import numpy as np
 
-from benchmarks.alfworld.agent import (
-    LESSONS_BLOCK,
-    WON,
-    GameAgent,
-    OfflinePlayer,
-    lessons_in,
-    tasks_for,
-    write_lesson,
-)
+from benchmarks.alfworld.agent import WON, tasks_for, write_lesson
 from benchmarks.alfworld.games import Game, load_games
 from benchmarks.alfworld.goal import parse_goal
 from benchmarks.alfworld.lesson_words import read_advice
 from benchmarks.alfworld.observations import Thing, read_opening
 from benchmarks.alfworld.place_words import join_words, plural, read_places, write_places
-from benchmarks.alfworld.policy import Explorer
 from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.rules_reflector import Findings
 from benchmarks.alfworld.setting import STEP_LIMIT
+from benchmarks.lessons.games import Games
 from benchmarks.lessons.retrieval import estimate
 from benchmarks.lessons.retrieval_data import read_goals, sentence
 from benchmarks.options import embedder_called
 from benchmarks.report import out_option, percent, points, table, write_result
-from jeeves_reflexion import (
-    Attempt,
-    LessonSettings,
-    Reflection,
-    Reflexion,
-    RewardEvaluator,
-    Session,
-    Task,
-    Trial,
-)
+from jeeves_reflexion import LessonSettings, Reflection, Reflexion, RewardEvaluator, Task, Trial
 from jeeves_reflexion.cli.bench_options import numbers
 from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, run_experiment
 from jeeves_reflexion.experiments.arms import arm_lessons
@@ -63,21 +46,21 @@ _CORPORA: Final = Path(__file__).with_name("corpora")
 
 Wording: TypeAlias = Mapping[str, str]
 Counts: TypeAlias = dict[str, tuple[int, int, int]]
-"""By environment: places read rightly, places read, and places that the judgments name."""
+"""By environment: places read correctly, places read, and places that the judgments name."""
 
 
 def ratio(clusters: Iterable[tuple[float, float]]) -> Difference:
-    """Return the sum of the first over that of the second, with a bootstrap interval over the clusters."""
+    """Return the sum of the first numbers divided by that of the second, with a bootstrap interval over clusters."""
     return estimate(np.array(list(clusters), dtype=float))
 
 
 def judged(log: Path, kinds: frozenset[str]) -> dict[str, Counts]:
-    """Compare what is read in logged reflections with what a person found in them, by part of the sample.
+    """Compare the places that the player reads in logged reflections with a person's judgment, by part of the sample.
 
-    A place counts as read rightly where it is taken for one that holds the thing and the person says that it was there
-    or that it is to be looked there, or taken for empty and the person says so. Unclear ones are left out.
+    A place is read correctly if the player takes it for one that holds the thing and the person says that the thing was
+    there or should be looked for there, or if both take it for empty. Unclear places are left out.
     """
-    said = {
+    texts = {
         (row["env"], row["run"], each["after_trial"]): each["text"]
         for row in _rows(log)
         for each in row["reflections"]
@@ -92,28 +75,26 @@ def judged(log: Path, kinds: frozenset[str]) -> dict[str, Counts]:
             for place in read_places(places)
         }
         read: dict[tuple[str, Thing], bool] = {}
-        for advice in read_advice(said[row["env"], row["run"], row["after_trial"]], goals[row["env"]], kinds):
+        text = texts[row["env"], row["run"], row["after_trial"]]
+        for advice in read_advice(text, goals[row["env"]], kinds):
             for place in advice.places:
                 read.setdefault((advice.thing, place), advice.absent)
         clear = {key: stance == "absent" for key, stance in says.items() if stance != "unclear"}
         counted = [key for key in read if says.get(key) != "unclear"]
         right = sum(key in clear and clear[key] == read[key] for key in counted)
-        before = parts[row["part"]][row["env"]]
-        parts[row["part"]][row["env"]] = (
-            before[0] + right,
-            before[1] + len(counted),
-            before[2] + len(clear),
-        )
+        all_right, all_counted, all_clear = parts[row["part"]][row["env"]]
+        totals = all_right + right, all_counted + len(counted), all_clear + len(clear)
+        parts[row["part"]][row["env"]] = totals
     return parts
 
 
 def other_wordings() -> list[dict[str, str]]:
-    """Return the twelve other ways to say a lesson."""
+    """Return the twelve other wordings of a lesson."""
     return _rows(_CORPORA / "alfworld_wordings.jsonl")
 
 
 def reworded(task: Task, trials: Sequence[Trial], *, wordings: Sequence[Wording], seed: int) -> Reflection:
-    """Say what the reflector says in another wording, drawn for each attempt."""
+    """Reflect like the rules, but in another wording, drawn at random for each attempt."""
     last = trials[-1]
     steps = [(step.thought, step.action, step.observation) for step in last.attempt.steps]
     words = random.Random(f"{seed} {task.id} {last.number}").choice(wordings)
@@ -122,7 +103,7 @@ def reworded(task: Task, trials: Sequence[Trial], *, wordings: Sequence[Wording]
 
 
 def say(found: Findings, words: Wording, *, won: bool) -> str:
-    """Say findings in a wording; nothing is said of places where nothing was found out."""
+    """Put findings into a wording; it mentions empty places only if there are any."""
     seen = [
         words["seen"].format(thing=thing, place=place)
         for pairs in found.found.values()
@@ -139,12 +120,12 @@ def _names(places: Sequence[Thing]) -> str:
 
 
 def _ranges(places: Sequence[Thing]) -> str:
-    """As the logged model wrote them: ``cabinets (1-4), drawer (2)``."""
+    """Write places as the logged model did: ``cabinets (1-4), drawer (2)``."""
     words = []
     for kind in sorted({place.kind for place in places}):
-        known = sorted(place.number for place in places if place.kind == kind)
-        runs = write_places(Thing(kind, number) for number in known).split(" ", 1)[1]
-        words.append(f"{kind if len(known) == 1 else plural(kind)} ({runs.replace(' to ', '-')})")
+        numbers = sorted(place.number for place in places if place.kind == kind)
+        runs = write_places(Thing(kind, number) for number in numbers).split(" ", 1)[1]
+        words.append(f"{kind if len(numbers) == 1 else plural(kind)} ({runs.replace(' to ', '-')})")
     return join_words(words)
 
 
@@ -152,7 +133,7 @@ _LISTS: Final = {"words": write_places, "names": _names, "ranges": _ranges}
 
 
 async def play(games: Sequence[Game], plan: Plan, runs: Path) -> tuple[list[Task], dict[str, Results]]:
-    """Play all arms with the reflector's own words and with others; the search orders are the same."""
+    """Play all arms with the reflector's own wording and with others, in the same search orders."""
     wordings = other_wordings()
     results: dict[str, Results] = {}
     async with (
@@ -160,26 +141,14 @@ async def play(games: Sequence[Game], plan: Plan, runs: Path) -> tuple[list[Task
         FaissVectorStore(runs / "lessons", embedder=embedder_called("minilm"), namespace="reading") as store,
     ):
         tasks = await tasks_for(pool, games, workers=plan.workers)
-        by_id = {game.id: game for game in games}
-        known: dict[tuple[int, int, str, str], Attempt] = {}
-
-        async def attempt(task: Task, session: Session, *, seed: int) -> Attempt:
-            # Engine and player are deterministic: an attempt that would be the same is played once.
-            block = session.blocks.get(LESSONS_BLOCK, "")
-            told = Explorer(task.prompt, lessons=lessons_in(block)).read_lessons
-            key = (seed, session.attempt, task.id, block if told else "")
-            if key not in known:
-                agent = GameAgent(pool, by_id, partial(OfflinePlayer, seed=seed), step_limit=STEP_LIMIT)
-                known[key] = await agent(task, session)
-            return known[key]
-
+        player = Games(pool, games)
         for words in ("own", "other"):
 
             def make(arm: ArmName, seed: int, words: str = words) -> Reflexion:
                 scope = store.scoped(f"{words}-{arm}-{seed}")
                 other = partial(reworded, wordings=wordings, seed=seed)
                 return Reflexion(
-                    partial(attempt, seed=seed),
+                    partial(player.attempt, seed),
                     evaluator=RewardEvaluator(WON),
                     reflector=write_lesson if words == "own" else other,
                     lesson_store=arm_lessons(arm, scope, tasks, settings=LessonSettings(), seed=seed),
@@ -195,7 +164,7 @@ async def play(games: Sequence[Game], plan: Plan, runs: Path) -> tuple[list[Task
 
 
 def drops(tasks: Sequence[Task], results: Mapping[str, Results], trial: int) -> list[list[str]]:
-    """Return by arm the share solved by a trial in either wording, and the difference in pairs."""
+    """Return by arm the share solved by a trial with each wording, and the paired difference."""
     rows: list[list[str]] = []
     for arm in ARMS:
         clusters: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -233,16 +202,14 @@ _PAGE: Final = """{judged}
 @click.command()
 @click.argument("log", type=click.Path(exists=True, path_type=Path))
 @click.option("--games", type=click.Path(exists=True, path_type=Path), required=True, help="Genuine ones.")
-@click.option("--limit", type=click.IntRange(min=1), help="Some of all kinds.")
-@click.option(
-    "--seeds", callback=numbers, default="0,1,2", show_default=True, help="Of the player, by commas."
-)
+@click.option("--limit", type=click.IntRange(min=1), help="About N games, of all kinds.")
+@click.option("--seeds", callback=numbers, default="0,1,2", show_default=True, help="Of the player.")
 @click.option("--trials", type=click.IntRange(min=2), default=2, show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs/reading"), show_default=True)
 @out_option("alfworld_reading.md and .json")
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
-    """Measure both; LOG is the file of logged reflections."""
+    """Measure both. LOG is the file of logged reflections."""
     games = load_games(options["games"])
     games = games[:: -(-len(games) // (options["limit"] or len(games)))]
     trials, seeds = options["trials"], tuple(options["seeds"])

@@ -1,6 +1,6 @@
-"""``python -m benchmarks.lessons.reflections LOG...``: what logged reflections say at all.
+"""``python -m benchmarks.lessons.reflections LOG...``: how concrete logged reflections are.
 
-``corpora/judged_reflections.jsonl`` holds what a reader found in a sample of them, by their digests.
+``corpora/judged_reflections.jsonl`` has a reader's judgments of a sample of them, by the digests of the texts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAYS: Final = {
 
 
 def said_rows(paths: Sequence[Path]) -> list[tuple[str, str, Share | None, Share | None]]:
-    """Return, for each log and each of :data:`SAYS`, its share of the judged texts, and of next tries that passed."""
+    """Return for each log and each of :data:`SAYS` its share of the judged texts, and of next tries that passed."""
     rows = []
     for path in paths:
         judged = {each["text"]: each["says"] for each in _rows(JUDGED) if each["log"] == path.stem}
@@ -50,7 +50,7 @@ def _digest(text: str) -> str:
 
 
 def _next_tries(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield each reflection of a log that another try followed, and whether that one passed."""
+    """Yield each reflection in a log that another try followed, and whether that try passed."""
     for row in _rows(path):
         passed, trials = row.get("success_by_trial", ()), row.get("trials", ())
         for one in row.get("reflections", ()):
@@ -63,18 +63,18 @@ def _next_tries(path: Path) -> Iterator[tuple[str, bool]]:
 
 _PAGE: Final = """# What logged reflections say
 
-**What is concrete is not yet of use**: tries after a reflection that names something to do passed no more often
-than the others, in either log, as far as these few show. Almost every reflection on ALFWorld names something;
-on questions most only name the wrong answer. A check that lets in *act* and *ruled out* would have turned down
-the share of *none*. So the check is off by default: no model could be asked here whether it helps.
+**A concrete reflection is not necessarily useful**: in both logs, tries after a reflection that names something to do
+passed no more often than the others, as far as these few show. Almost every reflection on ALFWorld names something;
+on questions most only name the wrong answer. A check that accepts *act* and *ruled out* would have refused the share
+of *none*. The check is off by default, because no model was available here to test whether it helps.
 
-Measured by `python -m benchmarks.lessons.reflections` with the two logs. Of each, 60 distinct reflections drawn at
-random (`random.Random("judged")`) were read by one reader, without run, trial and result beside them: an AI model at
-work on this project, which also wrote the check, so no independent one; nobody judged twice. What was asked was fixed
-before ("does it name a concrete action, condition or object that the next try can follow?"); the wording below was
-settled while reading, and results were looked at when all was judged. Wilson intervals, by reflection: those of one
-environment are alike, so the true intervals are wider. *Next try passed*: of the tries in the log that followed such
-a reflection. The log of HumanEval holds no reflections.
+Measured by `python -m benchmarks.lessons.reflections` with the two logs. From each, 60 distinct reflections drawn at
+random (`random.Random("judged")`) were read by one reader without their run, trial and result: an AI model at work on
+this project, which also wrote the check, so it is not independent; nobody judged twice. The question was fixed before
+("does it name a concrete action, condition or object that the next try can follow?"). The wording below was settled
+while reading, and the results were looked at after all judgments. Wilson intervals, by reflection: those on one
+environment are similar, so the true intervals are wider. *Next try passed*: of the tries in the log that followed such
+a reflection. The log of HumanEval has no reflections.
 
 {meanings}
 
@@ -86,7 +86,7 @@ a reflection. The log of HumanEval holds no reflections.
 @click.argument("logs", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @out_option(f"{NAME}.json and {NAME}.md")
 def main(logs: Sequence[Path], out: Path) -> None:
-    """Count what the judged reflections of LOGS say, and what came after them."""
+    """Count what the judged reflections in LOGS say, and how the next tries went."""
     heads = ("log", "says", "of the sample", "next try passed")
     rows = [
         (log, says, counted_share(of, 1), counted_share(won, 1)) for log, says, of, won in said_rows(logs)

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.lessons.retrieval DATA``: does recall bring back the lessons that bear on a task?
+"""``python -m benchmarks.lessons.retrieval DATA``: does recall return the lessons that are relevant to a task?
 
-A labelled set (:mod:`benchmarks.lessons.retrieval_data`) is asked through the real lesson store: what a lesson is
-found by, and which floor. Intervals are of a bootstrap over clusters, paired where ways are held against each other.
+The queries of a labelled set (:mod:`benchmarks.lessons.retrieval_data`) go through the real lesson store, with several
+keys, floors and ways to pick lessons. Intervals come from a bootstrap over clusters; differences are paired.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _QUESTIONS: Final = "hotpotqa/hotpotqa_replay_cot_no_context_reflexion.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to recall: what lessons are found by, the floor, how they are picked, and whether equal ones are kept."""
+    """One way to recall: the key, the floor, how lessons are picked, and whether equal ones are stored."""
 
     name: str
     key: Key = "task"
@@ -70,7 +70,7 @@ WAYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One recall: grades and similarities of what was recalled, best first, and the grades of all that could be."""
+    """One recall: grades and similarities of the recalled lessons, best first, and the grades of all lessons."""
 
     query: str
     cluster: str
@@ -79,7 +79,7 @@ class Asked:
     similarities: tuple[float, ...] = ()
 
     def above(self, floor: float) -> Asked:
-        """Return what a similarity floor leaves of a recall that was ordered by similarity."""
+        """Return what a floor leaves of a recall that is ordered by similarity."""
         kept = sum(similarity >= floor for similarity in self.similarities)
         return replace(self, recalled=self.recalled[:kept], similarities=self.similarities[:kept])
 
@@ -95,14 +95,14 @@ def ndcg(asked: Asked) -> float:
 
 
 def recall(asked: Asked, depth: int = DEPTH) -> float:
-    """Relevant ones among the first, of as many as could be there: min(depth, relevant)."""
+    """Return the relevant lessons among the first ones, divided by min(depth, relevant); NaN if none is relevant."""
     relevant = sum(each >= BEARS for each in asked.possible)
     found = sum(each >= BEARS for each in asked.recalled[:depth])
     return found / min(depth, relevant) if relevant else math.nan
 
 
 def precision(asked: Asked) -> float:
-    """The share of relevant ones among those recalled; NaN if none was."""
+    """Return the share of relevant lessons among those recalled; NaN if none was recalled."""
     found = asked.recalled[:DEPTH]
     return sum(each >= BEARS for each in found) / len(found) if found else math.nan
 
@@ -117,9 +117,9 @@ FIGURES: Final[Mapping[str, Callable[[Asked], float]]] = {
 
 
 def estimates(asked: Sequence[Asked], beside: Sequence[Asked] | None = None) -> dict[str, Difference]:
-    """Return all figures, or by how much they exceed those of another way over the same queries.
+    """Return all figures, or their differences from another way over the same queries.
 
-    With 95 % bootstrap intervals; NaN where nothing could be measured.
+    They have 95 % bootstrap intervals, and are NaN if nothing could be measured.
     """
     if beside is not None and [each.query for each in asked] != [each.query for each in beside]:
         raise ValueError("paired figures need the same queries in the same order")
@@ -130,7 +130,7 @@ def estimates(asked: Sequence[Asked], beside: Sequence[Asked] | None = None) -> 
 
 
 def _sums(asked: Sequence[Asked], of: Callable[[Asked], float]) -> np.ndarray[Any, Any]:
-    """Sum and number of a figure's values by cluster; queries for which it is not defined count in neither."""
+    """Return the sum and number of a figure's values by cluster, without queries for which it is undefined."""
     sums: dict[str, list[float]] = {}
     for each in asked:
         total, value = sums.setdefault(each.cluster, [0.0, 0.0]), of(each)
@@ -141,8 +141,8 @@ def _sums(asked: Sequence[Asked], of: Callable[[Asked], float]) -> np.ndarray[An
 
 
 def estimate(sums: np.ndarray[Any, Any], beside: np.ndarray[Any, Any] | None = None) -> Difference:
-    """Return the mean of values in clusters, given their sum and number by cluster, less that of ``beside``."""
-    # The same draws for all figures, so that differences are paired.
+    """Return the mean, given sum and number of values by cluster, minus that of ``beside``, with its interval."""
+    # All figures use the same draws, so that differences are paired.
     drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
     every = np.arange(len(sums))[None, :]
 
@@ -163,7 +163,7 @@ def estimate(sums: np.ndarray[Any, Any], beside: np.ndarray[Any, Any] | None = N
 
 
 class Library:
-    """Lessons in the real store: the same documents once for each key."""
+    """Lessons in the real store, the same documents for each key."""
 
     def __init__(self, documents: Sequence[Document], embedder: Embedder) -> None:
         self.documents = documents
@@ -193,7 +193,7 @@ class Library:
         return asked
 
     async def close(self) -> None:
-        """Let go of the stores."""
+        """Close the stores."""
         for store in self._stores.values():
             await store.close()
 
@@ -216,7 +216,7 @@ def _apart(task: Task) -> Filter | None:
 
 
 async def measure(data: Path, embedder: Embedder, *, limit: int | None = None) -> dict[str, Any]:
-    """Ask every set in every way; ``limit`` queries of each."""
+    """Ask every set in every way, with at most ``limit`` queries of each set."""
     lessons = alfworld_lessons(data / _REFLECTIONS, read_goals())
     questions, answers = hotpotqa(data / _QUESTIONS)
     household, other = Library(lessons, embedder), Library(answers, embedder)
@@ -253,27 +253,27 @@ def _flat(figures: Mapping[str, Difference]) -> dict[str, list[float]]:
     return {name: list(asdict(each).values()) for name, each in figures.items()}
 
 
-_PAGE: Final = """# Recall: does it bring back the lessons that bear on a task?
+_PAGE: Final = """# Recall: does it return the lessons that are relevant to a task?
 
-**Leaving out what is alike, on by default before, did nowhere better than plain cosine top-k, and worse on questions**
-(below). It is off since.
+**Leaving out similar lessons, the earlier default, was nowhere better than plain cosine top-k, and worse on questions**
+(below). It is now off by default.
 
 Measured by `python -m benchmarks.lessons.retrieval DATA` with {embedder}, k = 5. Lessons: {lessons} distinct
-reflections of a language model after failed ALFWorld trials (noahshinn/reflexion, MIT), {refused} of all refused by
-the gate; what each of 48 environments asked is read off its reflections, by hand. **log**: those tasks, each without
-its own lessons. **described**: how people described other games (`valid_seen`, three a game). **questions**: HotpotQA
-questions with {answers} reflections on them; relevant is what was written on the same question. Grades by rule: 3 the
-same kind of task, thing and place; 2 the same kind, and thing or place; 1 less; relevant from 2 on. Nobody judged
-single lessons: this says whether lessons on the right errand come back, not whether they are of use. Intervals: 95 %,
-bootstrap over goals (2,000 resamples); differences are paired by query. The store's defaults hold for all else: plain
-cosine top-k, equal lessons stored once. Leaving out what is alike costs wherever it leaves out what bears on the task;
-what it is for, that k places hold k pieces of advice, these figures do not count: see [ALFWorld](lessons_harm.md).
+reflections of a language model after failed ALFWorld trials (noahshinn/reflexion, MIT); the gate refused {refused} of
+all. The tasks of 48 environments were read off their reflections by hand. **log**: those tasks, each without
+its own lessons. **described**: people's descriptions of other games (`valid_seen`, three per game). **questions**:
+HotpotQA questions with {answers} reflections on them; a reflection on the same question is relevant. Grades by rule: 3
+for the same kind of task, thing and place; 2 for the same kind, and thing or place; 1 for less; relevant from 2 on.
+Nobody judged single lessons: this says whether recall returns lessons on the right errand, not whether they are useful.
+Intervals: 95 %, bootstrap over goals (2,000 resamples); differences are paired by query. Otherwise the store has its
+defaults: plain cosine top-k, equal lessons stored once. Leaving out similar lessons costs where it leaves out relevant
+ones; its purpose, that k places hold k pieces of advice, is not measured here: see [ALFWorld](lessons_harm.md).
 
 {tables}
 
 ## The floor
 
-By task. `recalled for questions`: the share of questions of another world for which a household lesson was recalled.
+By task. `recalled for questions`: the share of HotpotQA's questions for which a household lesson was recalled.
 
 {floors}
 """
@@ -322,11 +322,11 @@ def _text(figure: Sequence[float], *, sign: bool = False) -> str:
 
 @click.command()
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries of each set.")
+@click.option("--limit", type=click.IntRange(min=1), help="Ask only the first N queries of each set.")
 @click.option("--embedder", type=click.Choice(("minilm", "hashing")), default="minilm", show_default=True)
 @out_option(f"{NAME}.md and .json")
 def main(data: Path, limit: int | None, embedder: str, out: Path) -> None:
-    """Measure recall, and write the tables. DATA holds alfworld/ and hotpotqa/ with the logs named in the page."""
+    """Measure recall, and write the tables. DATA has alfworld/ and hotpotqa/ with the logs named in the page."""
     found = anyio.run(lambda: measure(data, Remembering(embedder_called(embedder)), limit=limit))
     text = page(found)
     write_result(out, NAME, found, text)

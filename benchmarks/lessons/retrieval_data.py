@@ -1,8 +1,8 @@
-"""The labelled retrieval set: lessons of a real model, tasks that ask for them, and which lesson bears on which task.
+"""The labelled retrieval set: lessons of a real model, tasks as queries, and the relevance of each lesson to each task.
 
-The log of ALFWorld reflections (noahshinn/reflexion) names environments and not their tasks, so the tasks are read off
-the reflections: ``corpora/alfworld_goals.jsonl`` has kind, thing and place of 48 of the 50 environments with
-reflections, each with the words it was read from. Two environments never say their task and are left out.
+The log of ALFWorld reflections (noahshinn/reflexion) names environments but not their tasks, so the tasks are read from
+the reflections: ``corpora/alfworld_goals.jsonl`` has kind, thing and place for 48 of the 50 environments with
+reflections, each with the words that say so. Two environments never say their task and are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a household task asks for: its kind, the thing, and where it goes (or the lamp to look at it under)."""
+    """A household task: its kind, the thing, and its destination (or the lamp to look at it under)."""
 
     kind: str
     thing: str
@@ -44,10 +44,10 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A task that lessons are wanted for.
+    """A task for which lessons are recalled.
 
-    ``goal`` is what they are graded by: a :class:`Goal`, or the id of a question. Queries of one ``cluster`` are no
-    independent samples. ``apart`` is the id of a task whose own lessons are left out.
+    Lessons are graded by ``goal``: a :class:`Goal`, or the id of a question. Queries of one ``cluster`` are not
+    independent. ``apart`` is the id of a task whose own lessons are left out.
     """
 
     task: Task
@@ -66,7 +66,7 @@ class Document:
 
 
 def grade(wanted: Goal | str, given: Goal | str) -> int:
-    """Return how much a lesson bears on a task, from 0 to 3.
+    """Return the relevance of a lesson to a task, from 0 to 3.
 
     3: the same kind of task, thing and place (or the same question); 2: the same kind, and thing or place; 1: the same
     kind alone, or thing and place without it; 0: less.
@@ -80,7 +80,7 @@ def grade(wanted: Goal | str, given: Goal | str) -> int:
 
 
 def sentence(goal: Goal, draw: str) -> str:
-    """Say a goal as ALFWorld does, in one of its two ways, by a draw."""
+    """Return a goal as one of ALFWorld's two sentences for it; ``draw`` decides which."""
     at = hashlib.sha256(draw.encode()).digest()[0] % 2
     return _SENTENCES[goal.kind][at].format(goal.thing, goal.place)
 
@@ -91,7 +91,7 @@ def read_goals(path: Path = GOALS) -> dict[str, Goal]:
 
 
 def alfworld_lessons(log: Path, goals: Mapping[str, Goal]) -> list[Document]:
-    """Return the distinct reflections of the log by environments whose task is known."""
+    """Return the distinct reflections in the log on environments whose task is known."""
     found: dict[tuple[str, str], Document] = {}
     for row in _rows(log):
         goal = goals.get(row["env"])
@@ -110,9 +110,9 @@ def held_out_queries(documents: Sequence[Document]) -> list[Query]:
 
 
 def described_queries(archive: Path) -> list[Query]:
-    """Return how people described the games of ``valid_seen`` (other games than the log's), three a game.
+    """Return people's descriptions of the games of ``valid_seen`` (other games than the log's), three per game.
 
-    Reads the archive that holds ``traj_data.json`` of each game, with the people's words and the exact goal.
+    Reads ``traj_data.json`` of each game from the archive, with the descriptions and the exact goal.
     """
     queries: list[Query] = []
     with tarfile.open(archive) as tar:
@@ -133,7 +133,7 @@ def _described(game: dict[str, Any]) -> Iterable[Query]:
 
 
 def hotpotqa(log: Path) -> tuple[list[Query], list[Document]]:
-    """Return the questions of logged runs that have reflections, and those reflections, each distinct."""
+    """Return the questions of logged runs that have reflections, and the distinct reflections."""
     queries: list[Query] = []
     documents: dict[tuple[str, str], Document] = {}
     for row in _rows(log):

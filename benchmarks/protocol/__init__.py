@@ -1,1 +1,1 @@
-"""The plan for a real model on the paper's three benchmarks, fixed beforehand, and the command that carries it out."""
+"""The plan for a real model on the paper's three benchmarks, fixed in advance, and the command that executes it."""

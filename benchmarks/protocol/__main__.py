@@ -1,4 +1,4 @@
-"""``python -m benchmarks.protocol``: carry out the protocol (``run``), or write its fixed part down (``freeze``)."""
+"""``python -m benchmarks.protocol``: execute the protocol (``run``), or write its fixed part to a page (``freeze``)."""
 
 from __future__ import annotations
 
@@ -56,29 +56,32 @@ def freeze(page: Path) -> None:
 
 
 def fixed_part() -> str:
-    """Return the part of the page that is made of the code."""
-    asked = [f"{number}. {each.family}: {each}" for number, each in enumerate(HYPOTHESES, 1)]
-    parts = (BEGIN, design_table(), "\n".join(asked), power_table(), estimate_table(RUNS, None))
+    """Return the part of the page that the code determines."""
+    questions = [f"{number}. {each.family}: {each}" for number, each in enumerate(HYPOTHESES, 1)]
+    parts = (BEGIN, design_table(), "\n".join(questions), power_table(), estimate_table(RUNS, None))
     return "\n\n".join([*parts, prompts_table(anyio.run(prompts)), END])
 
 
 @main.command("run")
 @click.option("--humaneval", type=_PATH, help="HumanEval.jsonl.gz.")
 @click.option("--hotpotqa", type=_PATH, help="hotpot_dev_distractor_v1.json.")
-@click.option("--alfworld", type=_PATH, help="The folder of valid_unseen as alfworld-download writes it.")
+@click.option("--alfworld", type=_PATH, help="The folder of valid_unseen, as alfworld-download writes it.")
 @click.option("--transfer", type=_PATH, help="The folder of valid_seen, for transfer to other rooms.")
 @endpoint_options
 @click.option("--price-in", metavar="USD", type=Number(min=0), help="Per million input tokens.")
 @click.option("--price-out", metavar="USD", type=Number(min=0), help="Per million output tokens.")
-@click.option("--prices", type=_PATH, help="A file of prices by model instead, also LiteLLM's table.")
+@click.option("--prices", type=_PATH, help="Instead, a file of prices by model, such as LiteLLM's table.")
 @click.option(
-    "--max-cost", metavar="USD", type=Number(min=0, min_open=True), help="Of all runs together; needs prices."
+    "--max-cost",
+    metavar="USD",
+    type=Number(min=0, min_open=True),
+    help="For all runs together; needs prices.",
 )
-@click.option("--estimate", is_flag=True, help="Say what it takes at most, and play nothing.")
-@click.option("--yes", is_flag=True, help="Don't ask before it is played.")
+@click.option("--estimate", is_flag=True, help="Only print the most that the runs can take.")
+@click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option("--workers", type=COUNT, default=4, show_default=True, help="Tasks at a time.")
-@click.option("--limit", type=COUNT, help="A pilot: the first so many tasks of each benchmark.")
-@click.option("--trials", type=COUNT, help="A pilot: so many tries.")
+@click.option("--limit", type=COUNT, help="A pilot: only the first N tasks of each benchmark.")
+@click.option("--trials", type=COUNT, help="A pilot: another number of trials.")
 @click.option("--seeds", callback=lambda c, p, v: v and numbers(c, p, v), help="A pilot: these seeds.")
 @embedder
 @folder_options
@@ -86,7 +89,7 @@ def fixed_part() -> str:
 def run_protocol(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click hands over what is declared
     """Play the benchmarks whose data is given, one after the other, and test the hypotheses.
 
-    With --resume it goes on where it was stopped; what is finished is not played again.
+    --resume continues where a run was stopped; finished parts are not played again.
     """
     check_folder(options)
     prices, runs = _prices(options), _runs(options)
@@ -94,7 +97,7 @@ def run_protocol(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     if options["estimate"]:
         return
     if not options["model"] or options["out"] is None:
-        raise click.UsageError("name a --model and --out, the folder of it all")
+        raise click.UsageError("name a --model and --out, the folder of all runs")
     if options["max_cost"] and prices is None:
         raise click.UsageError("--max-cost needs prices: --price-in and --price-out, or --prices")
     if not options["yes"]:
@@ -115,7 +118,7 @@ def run_protocol(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     write_result(out, "protocol", {"model": options["model"], "answers": answers_json(found)}, page)
     click.echo(f"\n{page}")
     if not all(run.done(out) for run in runs):
-        click.echo("It was stopped: go on with --resume", err=True)
+        click.echo("The protocol was stopped: continue it with --resume", err=True)
         ctx.exit(1)
 
 
@@ -124,16 +127,11 @@ async def _open(log: RunLog, config: Mapping[str, JSON], resume: bool) -> None: 
 
 
 def _config(options: Mapping[str, Any], runs: list[Run]) -> dict[str, JSON]:
-    """What must be the same to go on: the prompts, who is asked, and what is played."""
+    """Return what must be the same to resume: the prompts, the model, the embedder and the plans."""
     plans: dict[str, JSON] = {run.benchmark: dataclasses.asdict(run) for run in runs}
     told = digests(anyio.run(prompts))
-    return {
-        "benchmark": "protocol",
-        "model": options["model"],
-        "embedder": options["embedder"],
-        "prompts": told,
-        **plans,
-    }
+    names = {name: options[name] for name in ("model", "embedder")}
+    return {"benchmark": "protocol", **names, "prompts": told, **plans}
 
 
 def _prices(options: Mapping[str, Any]) -> Prices | None:
@@ -144,27 +142,27 @@ def _prices(options: Mapping[str, Any]) -> Prices | None:
         raise click.UsageError("prices come from --prices, or from --price-in and --price-out")
     found = read_prices(options["prices"]).get(options["model"])
     if found is None:
-        raise ConfigurationError(f"{options['prices']} has no price of --model {options['model']}")
+        raise ConfigurationError(f"{options['prices']} has no price for --model {options['model']}")
     return found
 
 
 def _runs(options: Mapping[str, Any]) -> list[Run]:
-    """Return the runs whose data is there, with as many tasks as it has, and say what is left out or changed."""
+    """Return the runs whose data is given, limited to its tasks, and print what is left out or changed."""
     runs = []
     for run in RUNS:
         data = options[run.benchmark]
         if data is None:
-            click.echo(f"{run.benchmark}: left out, for --{run.benchmark} names no data", err=True)
+            click.echo(f"{run.benchmark}: left out, because --{run.benchmark} is not given", err=True)
             continue
         wanted = min(options["limit"] or run.n, run.n)
         n = min(wanted, _count(run.benchmark, data))
         trials, seeds = options["trials"] or run.plan.trials, options["seeds"] or run.plan.seeds
         plan = dataclasses.replace(run.plan, trials=trials, seeds=seeds)
         if (n, plan) != (run.n, run.plan):
-            click.echo(f"{run.benchmark}: a pilot, for it is not as the protocol has it", err=True)
+            click.echo(f"{run.benchmark}: a pilot, because it differs from the protocol", err=True)
         runs.append(dataclasses.replace(run, n=n, plan=plan))
     if not runs:
-        raise click.UsageError(f"no data is named: {', '.join(f'--{name}' for name in _COMMANDS)}")
+        raise click.UsageError(f"no data is named: give {', '.join(f'--{name}' for name in _COMMANDS)}")
     return runs
 
 
@@ -175,22 +173,11 @@ def _count(benchmark: Benchmark, data: Path) -> int:
 
 
 def _played(run: Run, runs: list[Run], options: Mapping[str, Any], prices: Prices | None) -> bool:
-    """Play a run by its own command, on what is left of the limit; whether it came to its end."""
+    """Play a run by its own command, within the rest of the spending limit; return whether it was finished."""
     plan, out = run.plan, options["out"]
-    command = [
-        "--games" if _COMMANDS[run.benchmark] is alfworld else "--data",
-        options[run.benchmark],
-        "--limit",
-        run.n,
-    ]
-    command += [
-        "--arms",
-        ",".join(plan.arms),
-        "--trials",
-        plan.trials,
-        "--seeds",
-        ",".join(map(str, plan.seeds)),
-    ]
+    data = "--games" if _COMMANDS[run.benchmark] is alfworld else "--data"
+    command = [data, options[run.benchmark], "--limit", run.n, "--arms", ",".join(plan.arms)]
+    command += ["--trials", plan.trials, "--seeds", ",".join(map(str, plan.seeds))]
     command += ["--top-k", plan.k, "--workers", options["workers"], "--embedder", options["embedder"]]
     command += ["--model", options["model"], "--out", out / run.benchmark, "--resume", *run.options]
     if options["base_url"]:
@@ -200,11 +187,11 @@ def _played(run: Run, runs: list[Run], options: Mapping[str, Any], prices: Price
     if options["max_cost"]:
         left = options["max_cost"] - sum(other.spent(out) for other in runs if other != run)
         if left <= 0:
-            click.echo(f"{run.benchmark}: not begun, the spending limit is reached", err=True)
+            click.echo(f"{run.benchmark}: not started, because the spending limit is reached", err=True)
             return False
         command += ["--max-cost", left]
     click.echo(f"\n## {run.benchmark}\n")
-    # Its exit code is returned where click does not end the process itself.
+    # Without standalone mode, click returns the exit code.
     return not _COMMANDS[run.benchmark].main([str(each) for each in command], standalone_mode=False)
 
 

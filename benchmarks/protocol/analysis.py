@@ -1,4 +1,4 @@
-"""The analysis that the protocol fixes: every hypothesis by one test, adjusted for their number within its family."""
+"""The analysis that the protocol fixes: one test for each hypothesis, adjusted for their number in the family."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .plan import HYPOTHESES, Benchmark, Family, Hypothesis, Run
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a hypothesis; ``found`` is None where its benchmark was not played to the end.
+    """The answer to a hypothesis; ``found`` is None if its benchmark was not finished.
 
-    ``p_holm`` is adjusted for all hypotheses of the family, those without an answer included.
+    ``p_holm`` is adjusted for all hypotheses of the family, including those without an answer.
     """
 
     hypothesis: Hypothesis
@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """What it says."""
+        """The answer in words."""
         if self.found is None or self.p_holm is None:
             return "not played to the end"
         if self.p_holm >= LEVEL:
@@ -38,7 +38,7 @@ class Answer:
 
 
 def standing(folder: Path, arm: str, split: Split) -> Scores:
-    """Return for each task whether its last try is right, a value a seed; by the scorer where there was one."""
+    """Return for each task whether its last try is right, one value per seed, by the scorer if there was one."""
     last: dict[tuple[str, int], float] = {}
     for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -52,14 +52,14 @@ def standing(folder: Path, arm: str, split: Split) -> Scores:
 
 
 def answers(out: Path, runs: Sequence[Run]) -> list[Answer]:
-    """Return what came of every hypothesis; of a benchmark that is not among ``runs`` nothing."""
+    """Return the answer to every hypothesis, which is empty if its benchmark is not finished or not in ``runs``."""
     done = {run.benchmark: out / run.benchmark for run in runs if run.done(out)}
     found = [_found(each, done) for each in HYPOTHESES]
     adjusted: dict[Hypothesis, float] = {}
     families: tuple[Family, ...] = ("primary", "secondary")
     for family in families:
         members = [one for one in found if one.hypothesis.family == family]
-        # One that could not be tested keeps its place with p = 1, so that leaving a benchmark out makes none easier.
+        # A hypothesis without a test keeps its place with p = 1: leaving out a benchmark must not make others easier.
         ps = holm([1.0 if one.found is None else one.found.p for one in members])
         adjusted |= {one.hypothesis: p for one, p in zip(members, ps, strict=True)}
     return [
@@ -73,7 +73,7 @@ def _found(each: Hypothesis, done: Mapping[Benchmark, Path]) -> Answer:
     if folder is None:
         return Answer(each, None)
     first, second = (standing(folder, arm, each.split) for arm in (each.first, each.second))
-    # What is drawn for transfer is rooms: the folder of a game ends with the number of its room.
+    # For transfer, rooms are held out: the folder of a game ends with the number of its room.
     rooms = {task: task.partition("/")[0].rpartition("-")[2] for task in first}
     return Answer(
         each, paired_difference(first, second, clusters=rooms if each.benchmark == "transfer" else None)

@@ -1,4 +1,4 @@
-"""What is played and what is asked of it: runs and hypotheses, fixed before any of it is played with a real model."""
+"""The runs and the hypotheses, fixed before any run with a real model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ POWER: Final = 0.8
 class Run:
     """One benchmark: ``n`` tasks, and how they are played.
 
-    ``calls`` and ``each`` are what one try takes on average, with its verdict and reflection (docs/protocol.md says
-    where from). ``options`` are those of its command.
+    ``calls`` and ``each`` are the average cost of a try with its verdict and reflection (docs/protocol.md has the
+    sources). ``options`` are those of the benchmark's command.
     """
 
     benchmark: Benchmark
@@ -41,22 +41,22 @@ class Run:
     each: Expected
 
     def result(self, out: Path) -> dict[str, Any] | None:
-        """Return what it left in ``results.json`` of its folder below the protocol's own, as far as it came."""
+        """Return ``results.json`` from its folder below the protocol's, or None if there is none yet."""
         file = out / self.benchmark / "results.json"
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
     def done(self, out: Path) -> bool:
-        """Whether it was played to its end."""
+        """Return whether it was finished."""
         found = self.result(out)
         return found is not None and bool(found["complete"])
 
     def spent(self, out: Path) -> float:
-        """Return what its finished parts have cost in US dollars; what is unknown counts nothing."""
+        """Return the cost of its finished parts in US dollars; unknown costs count as 0."""
         found = self.result(out) or {"costs": {}}
         return sum(cost["cost_usd"] or 0.0 for cost in found["costs"].values())
 
     def estimate(self, prices: Prices | None) -> Estimate:
-        """Return what it takes at most."""
+        """Return the most that it can take."""
         return estimate(self.plan, [Task(str(n)) for n in range(self.n)], self.each, prices)
 
 
@@ -142,7 +142,7 @@ HYPOTHESES: Final = (
     Hypothesis("secondary", "transfer", "irrelevant", "selective", "held-out"),
 )
 
-# Of how many tasks the paper's second arm gained and lost against its first: what there is to go by.
+# The shares of tasks that the paper's second arm gained and lost against its first, and the source.
 _PAPER: Final[dict[Benchmark, tuple[float, float, str]]] = {
     "humaneval": (0.129, 0.020, "80.1 to 91.0 % (table 1, GPT-4); 2 % lost is assumed"),
     "hotpotqa": (0.120, 0.040, "32 to 40 of 100 (log of chain of thought); 4 % lost is assumed"),
@@ -151,10 +151,10 @@ _PAPER: Final[dict[Benchmark, tuple[float, float, str]]] = {
 
 
 def power(n: int, gained: float, lost: float, *, level: float = LEVEL) -> float:
-    """Return the chance that a two-sided test over ``n`` tasks finds a difference at ``level``.
+    """Return the probability that a two-sided test over ``n`` tasks finds a difference at ``level``.
 
-    On a share ``gained`` of the tasks only the second arm succeeds, on ``lost`` only the first. The normal formula of
-    a paired difference; seeds narrow nothing, which errs on the safe side.
+    Only the second arm succeeds on a share ``gained`` of the tasks, only the first on ``lost``. This is the normal
+    formula of a paired difference. It ignores that seeds narrow intervals, which is conservative.
     """
     difference = gained - lost
     error = math.sqrt((gained + lost - difference * difference) / n)
@@ -162,7 +162,7 @@ def power(n: int, gained: float, lost: float, *, level: float = LEVEL) -> float:
 
 
 def detectable(n: int, differing: float, *, level: float = LEVEL) -> float:
-    """Return the smallest difference found with a power of 80 % where the arms differ on that share of ``n`` tasks."""
+    """Return the smallest difference found with a power of 80 % if the arms differ on that share of ``n`` tasks."""
     z = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(POWER)
     return z * math.sqrt(differing / (n + z * z))
 
@@ -181,7 +181,7 @@ def _design_row(run: Run) -> tuple[object, ...]:
 
 
 def power_table() -> str:
-    """Return what the primary comparisons can find, at the level that Holm's rule holds the first of them to."""
+    """Return what the primary comparisons can find, at the strictest level of Holm's rule."""
     level = LEVEL / sum(each.family == "primary" for each in HYPOTHESES)
     rows = []
     for run in RUNS[: len(_PAPERS)]:
@@ -202,7 +202,7 @@ def power_table() -> str:
 
 
 def estimate_table(runs: Sequence[Run], prices: Prices | None) -> str:
-    """Return what runs take at most, and all of them together; ``-`` for what is unknown."""
+    """Return a table of the most that each run and all of them can take; ``-`` is unknown."""
     found = [(run.benchmark, run.n, run.calls, run.estimate(prices)) for run in runs]
     rows = [_estimate_row(name, n, calls * most.tries, most) for name, n, calls, most in found]
     usd = None if prices is None else sum(most.cost_usd or 0.0 for *_, most in found)
@@ -218,7 +218,7 @@ def _estimate_row(name: str, n: int, calls: int, most: Estimate) -> tuple[object
 
 
 def played_table(runs: Sequence[Run], out: Path) -> str:
-    """Return what was played: tries, those that ended in an error and so count as not solved, and what it took."""
+    """Return a table of the tries, those that ended in an error (and so count as not solved), and the cost."""
     rows = []
     for run in runs:
         found = run.result(out) or {"tries": 0, "tries_with_errors": 0, "costs": {}}

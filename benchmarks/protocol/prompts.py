@@ -1,7 +1,7 @@
-"""Everything that a model is told in the protocol's runs, as it reaches the model, and its digest.
+"""The prompts of the protocol's runs, as they reach the model, and their digests.
 
-The agents and reflectors of the benchmarks are asked about tasks that are made up here, so that a changed file, note or
-form changes a digest.
+The agents and reflectors of the benchmarks play made-up tasks, so that any change of a file, note or form changes a
+digest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TRIAL: Final = Trial(
 
 
 async def prompts() -> dict[str, str]:
-    """Return what a model is told, by what it is for."""
+    """Return the prompts, by purpose."""
     heard: list[str] = []
 
     def reply(messages: Sequence[Message]) -> str:
@@ -80,7 +80,7 @@ async def prompts() -> dict[str, str]:
 
 
 def _moves(model: ScriptedModel, kind: str) -> Callable[[], Awaitable[object]]:
-    """Two moves of a game of that type; the second prompt holds the first move's answer."""
+    """Return a function that makes two moves in a game of that type; the second prompt has the first move's answer."""
     player = ModelPlayer(model, Task("A game.", kind=kind, metadata={DIALECT: "put"}), _LESSONS)
 
     async def play() -> None:

@@ -1,1 +1,1 @@
-"""The success criteria of seed 001 as an experiment: up to which errors of judge and reviser does each bound hold."""
+"""The success criteria of the inner loop as an experiment: up to which errors of judge and reviser do they hold?"""

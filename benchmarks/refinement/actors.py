@@ -1,7 +1,7 @@
-"""The offline writer, judge and reviser: they read and write texts, and err as often as they are told to.
+"""The offline writer, judge and reviser: they read and write texts, with given error rates.
 
-Every throw of the dice belongs to a key (problem, role, how many times before), so a run comes out the same in whatever
-order and in however many processes runs are made.
+Every random number has a key (problem, role, number of earlier draws), so a run is the same whatever the order of runs
+and the number of processes.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from jeeves_reflexion.drafts import Strategy
 from .problem import Problem, State
 
 THRESHOLD = 0.8
-"""The quality that is good enough, for the loop by its judge's score and for the oracle by the truth."""
+"""The quality that is good enough, for the loop by the judge's score and for the oracle by the true quality."""
 
 BREAKING = 0.25
-"""On the grid, a reviser that fails to mend with probability r breaks what it should leave alone with r times this."""
+"""On the grid, a reviser that fails with probability r breaks other requirements with probability r times this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Probabilities of error, each for one requirement in one call.
+    """Probabilities, each for one requirement in one call.
 
-    ``right``: the writer gets it right. ``miss``: the judge does not see that it is broken; ``alarm``: the judge says
-    that it is broken, and it isn't. ``fixed``: the share of requirements on which the judge's errors don't change from
-    look to look. ``fail``: the reviser works on it, rightly or not, and it comes out wrong; ``breaks``: the reviser is
-    not told of it, and it breaks. ``noise`` is the standard deviation of what is added to the judge's score.
+    ``right``: the writer satisfies it. ``miss``: the judge overlooks that it is broken. ``alarm``: the judge wrongly
+    says that it is broken. ``fixed``: the share of requirements on which the judge always makes the same error.
+    ``fail``: the reviser works on it, and it is broken afterwards. ``breaks``: the reviser is not told of it, and
+    breaks it. ``noise`` is the standard deviation of the noise in the judge's score.
     """
 
     right: float = 0.6
@@ -47,13 +47,13 @@ def at(judge: float, reviser: float) -> Rates:
 
 
 def first_state(problem: Problem, rates: Rates) -> State:
-    """Throw the state of the writer's first draft; the same for all rates of judge and reviser."""
+    """Draw the state of the writer's first draft, the same for all rates of judge and reviser."""
     chance = random.Random(f"{problem.id}/writer")
     return tuple(chance.random() < rates.right for _ in problem.weights)
 
 
 class Eye:
-    """How one judge sees states of one problem."""
+    """One judge's perception of the states of one problem."""
 
     def __init__(self, problem: Problem, rates: Rates) -> None:
         self._problem = problem
@@ -62,7 +62,7 @@ class Eye:
         self._fixed = [(chance.random() < rates.fixed, chance.random()) for _ in problem.weights]
 
     def look(self, state: State, chance: random.Random) -> tuple[State, float]:
-        """Return what seems to hold, and the score: the weighted share of that, with noise, within 0 and 1."""
+        """Return what seems to hold, and the score: its weighted share with noise, between 0 and 1."""
         seen = tuple(self._sees(place, holds, chance.random()) for place, holds in enumerate(state))
         score = self._problem.worth(seen) + chance.gauss(0.0, self._rates.noise)
         return seen, min(max(score, 0.0), 1.0)
@@ -74,7 +74,7 @@ class Eye:
 
 
 def mended(state: State, named: Collection[int], rates: Rates, chance: random.Random) -> State:
-    """Throw what becomes of a state when a reviser is told of some requirements."""
+    """Draw the state after a reviser was told of some requirements."""
     throws = [chance.random() for _ in state]
     return tuple(
         throws[place] >= rates.fail if place in named else holds and throws[place] >= rates.breaks
@@ -94,9 +94,9 @@ class Writer:
 
 
 class Judge:
-    """Judges drafts of one run: an ``Evaluator``. A text that it sees again is judged anew, with other errors.
+    """Judges drafts of one run: an ``Evaluator``. It judges the same text again with other errors.
 
-    With ``veto`` a draft passes when its score reaches the threshold and nothing seems broken, else by the score alone.
+    With ``veto`` a draft passes if its score reaches the threshold and nothing seems broken, else by the score alone.
     """
 
     def __init__(self, problem: Problem, rates: Rates, *, veto: bool = True) -> None:
@@ -120,7 +120,7 @@ class Judge:
 
 
 class Mender:
-    """Revises drafts of one run by the issues that were named: a ``Reviser``."""
+    """Revises drafts of one run by the named issues: a ``Reviser``."""
 
     def __init__(self, problem: Problem, rates: Rates) -> None:
         self._problem = problem

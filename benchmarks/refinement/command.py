@@ -42,7 +42,7 @@ def _errors(listed: str) -> tuple[float, ...]:
     callback=_axes,
     default=",".join(f"{one:g}" for one in ERRORS),
     show_default=True,
-    help="Errors of the judge, and after a slash those of the reviser if they are others.",
+    help="Errors of the judge and, after a slash, those of the reviser if they differ.",
 )
 @click.option(
     "--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1, help="Runs at a time."
@@ -60,7 +60,7 @@ def refinement(
 ) -> None:
     """Find up to which errors of judge and reviser the success criteria of the inner loop hold.
 
-    An offline writer, judge and reviser play, whose error rates are set.
+    The writer, judge and reviser are offline simulations with given error rates.
     """
     setting = Setting(tasks, tuple(dict.fromkeys(seeds)), *grid, workers)
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""The five figures of the criteria of success, and two beside them, from the records of runs."""
+"""The five figures of the success criteria, and two more, from the records of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WITHIN = 3
 """Revisions within which a run should become satisfactory."""
 
 NEAR = 0.1
-"""How far apart scores of the same text may lie."""
+"""The largest difference allowed between scores of the same text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,18 @@ BOUNDS = (
     Bound("S01", "the returned text is better than the first draft", 0.80, "better"),
     Bound("S02", f"truly satisfactory within {WITHIN} revisions", 0.70, "satisfactory"),
     Bound("S03", "a real issue is resolved by the next revision", 0.85, "resolved"),
-    # The seed gives no share here; nine texts in ten is ours.
+    # The requirements give no share here; nine texts in ten is our choice.
     Bound("S04", f"5 scores of the same text lie within {NEAR}", 0.90, "consistent"),
     Bound("S05", "stopping was right", 0.90, "stopped"),
 )
 
 
 Figures: TypeAlias = Mapping[str, Share | None]
-"""Shares by what they are of; None where there was nothing to count."""
+"""Shares by name; None if there was nothing to count."""
 
 
 def holds(share: Share | None, least: float) -> bool:
-    """Whether the whole interval lies above a bound."""
+    """Return whether the whole interval is above a bound."""
     return share is not None and share.low > least
 
 
@@ -61,9 +61,9 @@ def figures(records: Sequence[Record]) -> Figures:
         "satisfactory": (record.best.good and record.returned <= WITHIN + 1 for record in records),
         "resolved": (new.state[place] for old, new in pairs for place in old.named if not old.state[place]),
         "consistent": (record.spread <= NEAR for record in records),
-        # The quality is truly met, or two more revisions would not have been worth it.
+        # The text is truly good enough, or two more revisions would not have been worth it.
         "stopped": (record.best.good or record.further < IMPROVEMENT for record in records),
-        # A draft before the last was truly good enough, and the loop did not know.
+        # An earlier draft was truly good enough, and the loop did not know.
         "went_on_past_good": (any(draft.good for draft in record.drafts[:-1]) for record in records),
     }
     return {name: share_of(values) for name, values in counted.items()}

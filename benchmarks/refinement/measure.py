@@ -1,4 +1,4 @@
-"""The grid: each bound at each pair of judge's and reviser's error; and one assumption changed at a time."""
+"""Measures each bound at each pair of judge's and reviser's error, and with one assumption changed at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place: TypeAlias = tuple[float, float]
 
 ERRORS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
 SENSITIVE = 0.05
-"""The error of judge and reviser at which everything else is varied."""
+"""The error of judge and reviser at which other assumptions are varied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class Job:
 def records_of(job: Job) -> list[Record]:
     """Make the runs of a job, one after the other."""
 
-    async def all_of_them() -> list[Record]:
+    async def play_all() -> list[Record]:
         return [await play(problem, job.rates, job.how) for problem in job.problems]
 
-    return anyio.run(all_of_them)
+    return anyio.run(play_all)
 
 
 def figures_of(job: Job) -> Figures:
-    """Make the runs of a job and count."""
+    """Make the runs of a job, and return their figures."""
     return figures(records_of(job))
 
 
@@ -72,14 +72,11 @@ class Grid:
     cells: Mapping[Place, Figures]
 
     def holds(self, bound: Bound, place: Place) -> bool:
-        """Whether a bound holds at a place: its whole interval lies above."""
+        """Return whether a bound holds at a place: its whole interval is above the bound."""
         return holds(self.cells[place][bound.figure], bound.least)
 
     def reach(self, bound: Bound, reviser: float) -> float | None:
-        """Return up to which judge's error a bound holds at a reviser's error; None where not even at the first.
-
-        Up to: it holds at each judge's error before it too.
-        """
+        """Return up to which judge's error a bound holds without a gap, at a reviser's error; None if at none."""
         reached = None
         for judge in self.judges:
             if not self.holds(bound, (judge, reviser)):
@@ -98,7 +95,7 @@ class Grid:
 
 
 def variations(base: Job) -> dict[str, Job]:
-    """Return the job, and others in which one thing is changed, by what that is."""
+    """Return the job and variations of it, by the assumption that is changed."""
     jobs = {f"as on the grid, at {SENSITIVE} / {SENSITIVE}": base}
     rates: dict[str, dict[str, float]] = {
         **{f"writer right with {right}": {"right": right} for right in (0.4, 0.8)},
@@ -119,7 +116,7 @@ def variations(base: Job) -> dict[str, Job]:
 
 
 def measure(setting: Setting, tell: Callable[[int, int], None]) -> tuple[Grid, dict[str, Figures]]:
-    """Make all runs, the same problems and first drafts in each job; return the grid, and the figures by variation."""
+    """Make all runs, with the same problems and first drafts; return the grid, and the figures by variation."""
     some = problems(setting.tasks, setting.seeds)
     places = [(judge, reviser) for reviser in setting.revisers for judge in setting.judges]
     varied = variations(Job(some, at(SENSITIVE, SENSITIVE)))
@@ -135,7 +132,7 @@ def measure(setting: Setting, tell: Callable[[int, int], None]) -> tuple[Grid, d
 
 @contextlib.contextmanager
 def _spreading(workers: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Give a ``map`` over that many processes; for one worker the builtin."""
+    """Yield a ``map`` over that many processes, or the builtin for one worker."""
     if workers == 1:
         yield map
         return

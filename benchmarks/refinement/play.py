@@ -1,4 +1,4 @@
-"""One run of the loop with offline actors, as the oracle sees it."""
+"""One run of the loop with offline actors, and its true quality."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ IMPROVEMENT = 0.05
 """The gain that is worth two more revisions: the loop's own ``improvement_threshold``."""
 
 LOOKS = 5
-"""So often the same text is judged for the figure of consistency."""
+"""How often the same text is judged for the figure of consistency."""
 
 FURTHER = 2
-"""So many more revisions are tried to see whether stopping was right."""
+"""How many more revisions are tried to decide whether stopping was right."""
 
 CONTINUATIONS = 24
-"""So often they are tried, for the mean."""
+"""How often they are tried, for the mean."""
 
 _DIGITS = 9
 
@@ -32,8 +32,8 @@ _DIGITS = 9
 class Play:
     """How a run is made. The defaults are those of the pattern.
 
-    ``panel`` judges sit together; ``max_revisions`` is the pattern's ``max_iterations``; with ``veto`` each criterion
-    has a threshold of its own that a fault fails.
+    ``panel`` is the number of judges; ``max_revisions`` is the pattern's ``max_iterations``; with ``veto`` a draft
+    fails if any criterion fails.
     """
 
     max_revisions: int = 3
@@ -43,9 +43,9 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One draft: what truly holds, and what the judge named (places of requirements).
+    """One draft: what truly holds, its true quality, and the requirements that the judge named.
 
-    ``base`` is the number of the draft that it was revised from, from 1; ``None`` for the first.
+    ``base`` is the number (from 1) of the draft from which it was revised; ``None`` for the first.
     """
 
     state: State
@@ -63,9 +63,9 @@ class Judged:
 class Record:
     """One run.
 
-    ``returned`` is the number of the draft that the loop handed over, from 1. ``spread`` is the highest less the
-    lowest of five scores for the first draft. ``further`` is what two more revisions would add to the true quality of
-    the returned draft, on the mean.
+    ``returned`` is the number (from 1) of the draft that the loop returned. ``spread`` is the difference between the
+    highest and the lowest of five scores of the first draft. ``further`` is the mean gain in true quality of two more
+    revisions of the returned draft.
     """
 
     drafts: tuple[Judged, ...]
@@ -85,7 +85,7 @@ class Record:
 
 
 async def play(problem: Problem, rates: Rates, how: Play) -> Record:
-    """Write, judge and revise one problem, and look at it with the oracle's eyes."""
+    """Write, judge and revise one problem, and measure the true quality."""
     loop = Refinement(
         Writer(problem, rates),
         evaluator=_judge(problem, rates, how),
@@ -107,16 +107,16 @@ async def play(problem: Problem, rates: Rates, how: Play) -> Record:
 
 
 async def looks(problem: Problem, rates: Rates, how: Play, text: str) -> list[float]:
-    """Return the scores of one text, judged five times by a judge of its own."""
+    """Return five scores of one text by a new judge."""
     judge = _judge(problem, rates, how)
     verdicts = [await judge(problem.task, Attempt(text)) for _ in range(LOOKS)]
     return [verdict.score for verdict in verdicts if verdict.score is not None]
 
 
 def gain_of_more(problem: Problem, rates: Rates, state: State, *, veto: bool = True) -> float:
-    """Return what two more revisions would add to a text's true quality, on the mean of many tries.
+    """Return the mean gain in true quality of two more revisions of a text.
 
-    Each try is judged anew and goes on as the loop does: from the better text by the judge's word, which is returned.
+    Each try judges the text again and continues as the loop does, from the text that the judge finds better.
     """
     chance = random.Random(f"{problem.id}/further")
     eye = Eye(problem, rates)

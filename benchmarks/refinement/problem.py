@@ -1,4 +1,4 @@
-"""A task whose quality can be counted: requirements with weights, and texts that name the ones that they keep."""
+"""A task whose quality can be computed: requirements with weights, and texts that name those that they satisfy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEIGHTS = (1.0, 1.5, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A task with a requirement for each weight. The oracle reads off a text which of them hold: it names them."""
+    """A task with a requirement for each weight. A text satisfies the requirements that it names."""
 
     id: str
     weights: tuple[float, ...]
@@ -36,21 +36,21 @@ class Problem:
         return Task(f"Keep {', '.join(self.names)}, and name what you keep.", id=self.id)
 
     def write(self, state: State) -> str:
-        """Return a text of which just those requirements hold that the state says."""
+        """Return a text that satisfies exactly the requirements of the state."""
         return " ".join(["Kept:", *(name for name, held in zip(self.names, state, strict=True) if held)])
 
     def state(self, text: str) -> State:
-        """Return which requirements hold of a text."""
+        """Return which requirements a text satisfies."""
         kept = text.split()
         return tuple(name in kept for name in self.names)
 
     def worth(self, state: State) -> float:
-        """Return the weighted share of the requirements that hold: the true quality, from 0 to 1."""
+        """Return the true quality, from 0 to 1: the weighted share of the requirements that hold."""
         held = sum(weight for weight, holds in zip(self.weights, state, strict=True) if holds)
         return held / sum(self.weights)
 
     def places_named(self, issues: Collection[str]) -> frozenset[int]:
-        """Return which requirements are named by issues, each of which begins with a requirement's name and a colon."""
+        """Return the requirements named by issues, which begin with a requirement's name and a colon."""
         named = {issue.partition(":")[0] for issue in issues}
         return frozenset(place for place, name in enumerate(self.names) if name in named)
 

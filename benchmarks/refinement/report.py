@@ -1,4 +1,4 @@
-"""The page of results, its words in ``texts/``, and the same as JSON."""
+"""The page of results, whose words are in ``texts/``, and its figures as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .play import CONTINUATIONS, FURTHER, IMPROVEMENT, LOOKS, Play
 WHERE_SHORT = Bound(
     "S01*", "the same, of runs whose first draft was not good enough", 0.80, "better_where_short"
 )
-"""Beside the five: a first draft that is good already can hardly be bettered."""
+"""An additional bound: a first draft that is already good can hardly be improved."""
 
 SHOWN = (BOUNDS[0], WHERE_SHORT, *BOUNDS[1:])
 
@@ -55,7 +55,7 @@ def page(setting: Setting, grid: Grid, varied: Mapping[str, Figures], seconds: f
 
 
 def page_json(setting: Setting, grid: Grid, varied: Mapping[str, Figures], seconds: float) -> dict[str, JSON]:
-    """Return a measurement: every figure with its counts."""
+    """Return every figure of a measurement with its counts."""
     return {
         "command": command(setting),
         "versions": {"jeeves-reflexion": __version__, "machine": machine()},
@@ -77,7 +77,7 @@ def page_json(setting: Setting, grid: Grid, varied: Mapping[str, Figures], secon
 
 
 def command(setting: Setting) -> str:
-    """Write the command that makes this measurement again."""
+    """Return the command that repeats this measurement."""
     axes = dict.fromkeys([_listed(setting.judges), _listed(setting.revisers)])
     seeds = _listed(setting.seeds)
     return (
@@ -94,7 +94,7 @@ def _figures(figures: Figures) -> dict[str, JSON]:
 
 
 def _regions(grid: Grid) -> str:
-    """Up to which judge's error each bound holds, by reviser's error."""
+    """Return a table of the judge's error up to which each bound holds, by reviser's error."""
     rows = []
     for bound in SHOWN:
         reached = [grid.reach(bound, reviser) for reviser in grid.revisers]
@@ -110,7 +110,7 @@ def _regions(grid: Grid) -> str:
 
 
 def _varied(rows: Mapping[str, Figures]) -> str:
-    """What one changed assumption does to the five figures, and how often a good draft was revised."""
+    """Return a table of the figures with one changed assumption, and how often a good draft was revised."""
     written = [
         [name, *(_bold(figures, bound) for bound in SHOWN), _said(figures["went_on_past_good"])]
         for name, figures in rows.items()
@@ -132,7 +132,7 @@ def _together(grid: Grid, runs: int) -> str:
 
 
 def _places(places: Sequence[Place]) -> str:
-    """Name places, those of one reviser's error together."""
+    """List places, grouped by the reviser's error."""
     by_reviser: dict[float, list[str]] = {}
     for judge, reviser in places:
         by_reviser.setdefault(reviser, []).append(f"{judge:g}")

@@ -1,1 +1,1 @@
-"""What the stores cost: searches, filters, writes, opening and memory, beside bare engines and other stores."""
+"""What the stores cost: searches, filters, writes, opening and memory, compared with bare engines."""

@@ -1,4 +1,4 @@
-"""The command: each size is made, measured and removed before the next."""
+"""The command: it makes, measures and removes one size after the other."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _OURS: Final = ("jeeves-reflexion", "faiss-cpu", "numpy", "psycopg")
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Small sizes, seconds in all: to see that it runs.")
+@click.option("--quick", is_flag=True, help="Small sizes, to see within seconds that it runs.")
 @click.option("--million", is_flag=True, help="Also 1,000,000 vectors, in both stores (an hour, 12 GB).")
 @click.option("--store", type=click.Choice(["both", *_NEEDED]), default="both", show_default=True)
-@click.option("--dsn", help="A PostgreSQL server to make and drop databases on; by default one is started.")
+@click.option("--dsn", help="A PostgreSQL server for temporary databases; by default one is started.")
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the stores are made and removed again; decides which disk is measured.  [default: temporary]",
+    help="A folder for the temporary stores, on the disk to measure.  [default: the system's]",
 )
 @out_option("vectorstores.json and .md")
 def main(*, quick: bool, million: bool, store: str, dsn: str | None, folder: Path | None, out: Path) -> None:
-    """Measure the stores beside bare engines; print the table, write it and its JSON."""
+    """Measure the stores beside bare engines, and print and write the table."""
     stores = [name for name in _NEEDED if store in ("both", name)]
     for modules, install in (_NEEDED[name] for name in stores):
         if not all(map(importlib.util.find_spec, modules)):
@@ -78,7 +78,7 @@ async def measure(run: Run, stores: list[str], dsn: str | None) -> None:
 
 
 async def _small(run: Run, n: int, *, writes: bool) -> None:
-    """Search a small store; add to it."""
+    """Search a small store, and add to it."""
     corpus, folder = clustered(n, run.settings.queries), run.folder / f"small-{n}"
     async with open_at(str(folder), corpus.dim) as store:
         await fill(store, corpus)

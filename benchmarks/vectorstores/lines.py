@@ -1,4 +1,4 @@
-"""What a run finds: its settings, its lines, and the page and JSON that are made of them."""
+"""A run's settings and lines, and its page and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jeeves_reflexion.types import JSON
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Sizes and repetitions of a run; ``width`` calls are made at once where many are."""
+    """Sizes and repetitions of a run; ``width`` is the number of concurrent calls."""
 
     small: tuple[int, ...] = (1_000, 10_000)
     large: tuple[int, ...] = (100_000,)
@@ -29,14 +29,14 @@ class Settings:
 
 
 QUICK: Final = Settings((300,), (6_000,), (600,), repetitions=2, calls=4, queries=20, quiet=0.1)
-"""What takes seconds: the figures say little, but every line is there."""
+"""Takes seconds; the figures say little, but every line is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table: what was found, in ``unit`` (none for a share), and its bound, if any.
+    """One line of the table: a figure in ``unit`` (none for a share), and its bound, if any.
 
-    ``ours`` and ``beside`` are the milliseconds of a call that a ratio or difference was taken of.
+    ``ours`` and ``beside`` are the milliseconds of the calls whose ratio or difference the figure is.
     """
 
     store: str
@@ -52,7 +52,7 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether the bound holds; None where there is none."""
+        """Whether the bound holds; None if there is none."""
         if self.at_most is None and self.at_least is None:
             return None
         over = self.at_most is not None and self.found.value > self.at_most
@@ -67,12 +67,12 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """Whether it is met, in a word."""
+        """Whether the bound holds, in a word."""
         return {True: "yes", False: "**no**", None: ""}[self.met]
 
 
 def text(figure: Figure, unit: str) -> str:
-    """Write a figure with its unit and, where it was measured more than once, its interval."""
+    """Write a figure with its unit and, if it was measured more than once, its interval."""
 
     def digits(value: float) -> str:
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if unit else f"{value:.4f}"
@@ -88,7 +88,7 @@ def milliseconds(seconds: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class Run:
-    """One run: its settings, its scratch folder, and all that it found so far."""
+    """One run: its settings, its scratch folder, and its lines so far."""
 
     settings: Settings
     folder: Path
@@ -111,9 +111,9 @@ class Run:
         bound: float,
         note: str = "",
     ) -> None:
-        """Keep a line of this store and name, with the seconds of a call on our side and beside it.
+        """Add a line with this store and name, given the seconds of a call on our side and beside it.
 
-        ``bound`` is the least times faster, or the most times or milliseconds of difference.
+        ``bound`` is the least factor for "times faster", and the highest factor or milliseconds otherwise.
         """
         ours, beside = map(milliseconds, sides)
         faster = kind == "times faster"
@@ -136,7 +136,7 @@ class Run:
 
 
 def figures(run: Run) -> dict[str, JSON]:
-    """Return a run as JSON, each repetition's value included."""
+    """Return a run as JSON, including the value of each repetition."""
     return {
         "command": run.command,
         "machine": _machine(),
@@ -147,7 +147,7 @@ def figures(run: Run) -> dict[str, JSON]:
 
 
 def page(run: Run) -> str:
-    """Return a run as part of a page, from a second heading on."""
+    """Return a run as a section of a page."""
     times, judged = run.settings, [line.met for line in run.lines if line.met is not None]
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     rows = [
@@ -165,9 +165,9 @@ def page(run: Run) -> str:
     return f"""## The stores beside bare engines
 
 Measured by `{run.command}` on {_machine()}. Vectors are of dimension {DIM}, in clusters of about {MEMBERS} around
-random centres, with metadata as lessons have it. All sides of a line take turns in one run: {times.repetitions}
-repetitions of {times.calls} calls each. A time is the median over the repetitions of their median; in brackets a 95 %
-interval for it (bootstrap). Ratios are taken between neighbours in time. {sum(judged)} of {len(judged)} bounds are met.
+random centres, with metadata like that of lessons. All sides of a line take turns in one run: {times.repetitions}
+repetitions of {times.calls} calls each. A time is the median over the repetitions of their median, with a 95 %
+bootstrap interval. A ratio compares neighbours in time. {sum(judged)} of {len(judged)} bounds are met.
 
 {table(["store", "what", "ours", "beside it", "found", "bound", "met"], rows)}
 

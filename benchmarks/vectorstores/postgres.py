@@ -1,4 +1,4 @@
-"""Searches of the PostgreSQL store beside raw prepared statements over its very table: one database a size."""
+"""Compares searches of the PostgreSQL store with raw prepared statements over its table, in one database per size."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ Pool = AsyncConnectionPool[AsyncConnection[Any]]
 STORE: Final = "PostgreSQL"
 _NAME: Final = "vectorstores_benchmark_"
 _TABLE: Final = "vectorstores.chunks"
-# Connections; as many as the store takes.
+# Connections, as many as the store uses.
 _POOL: Final = 10
 # The recall that both sides must reach.
 _ENOUGH: Final = 0.98
 _EFFORTS: Final = (40, 80, 120, 200, 300, 400)
-# Seconds that a repetition may take: where a call is slow, fewer are made.
+# Seconds for a repetition: if calls are slow, fewer are made.
 _PATIENCE: Final = 2.0
 _FEWEST: Final = 5
-# Kilobytes of memory that a row takes in the graph while it is built, at 384 dimensions, amply.
+# Kilobytes of memory for a row in the graph while it is built, at 384 dimensions, with a margin.
 _GRAPH: Final = 4
 _SETTINGS: Final = (
     "SET hnsw.iterative_scan = relaxed_order; SET enable_sort = off; SET enable_seqscan = off; SET jit = off;"
@@ -59,7 +59,7 @@ _SETTINGS: Final = (
 
 
 async def measure_postgres(run: Run, dsn: str | None) -> None:
-    """Measure every size of the PostgreSQL table, on the server named or on one of its own."""
+    """Measure every size of the PostgreSQL table, on the named server or on an embedded one."""
     async with _server(run, dsn) as server:
         settings = run.settings
         for n in settings.postgres:
@@ -74,7 +74,7 @@ async def _server(run: Run, dsn: str | None) -> AsyncIterator[str]:
         yield dsn
         return
     folder = run.folder / "server"
-    # Started by root, the server runs under an account of its own, which must get there.
+    # If root starts the server, it runs under its own account, which must have access to the folder.
     run.folder.chmod(0o711)
     server = await anyio.to_thread.run_sync(embedded_conninfo, folder)
     try:
@@ -86,7 +86,7 @@ async def _server(run: Run, dsn: str | None) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _database(run: Run, server: str, n: int) -> AsyncIterator[str]:
-    """Make a database of its own for one size, and drop it in the end."""
+    """Make a database for one size, and drop it at the end."""
     name = f"{_NAME}{n}"
     async with await psycopg.AsyncConnection[Any].connect(server, autocommit=True) as connection:
         drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
@@ -96,7 +96,7 @@ async def _database(run: Run, server: str, n: int) -> AsyncIterator[str]:
         ((about, buffers),) = await cursor.fetchall()
         run.versions["PostgreSQL"] = f"{about.split()[1]} (shared_buffers {buffers})"
         address = urlsplit(server)
-        # Not by urlunsplit, which drops the slashes of an address without a host.
+        # urlunsplit would drop the slashes of an address without a host.
         conninfo = f"{address.scheme}://{address.netloc}/{name}?{address.query}"
         try:
             async with await psycopg.AsyncConnection[Any].connect(conninfo, autocommit=True) as made:
@@ -110,7 +110,7 @@ async def _database(run: Run, server: str, n: int) -> AsyncIterator[str]:
 
 
 async def _lines(run: Run, corpus: Corpus, conninfo: str) -> None:
-    """Load a corpus into an empty database, and time searches at 1 and many at a time."""
+    """Load a corpus into an empty database, and time searches, one and many at a time."""
     n = len(corpus)
     async with (
         open_at(conninfo, corpus.dim) as store,
@@ -152,7 +152,7 @@ async def _search(run: Run, store: Store, pool: Pool, corpus: Corpus, value: str
 
 @asynccontextmanager
 async def _raw_pool(conninfo: str) -> AsyncIterator[Pool]:
-    """Open a pool whose connections leave the planner no choice, as the store's do not."""
+    """Open a pool whose connections leave the planner no choice, like the store's."""
 
     async def configure(connection: AsyncConnection[Any]) -> None:
         await register_vector_async(connection)
@@ -172,7 +172,7 @@ async def _raw_pool(conninfo: str) -> AsyncIterator[Pool]:
 
 
 async def _drop_vector_index(pool: Pool) -> str:
-    """Drop the store's index of vectors, for a large load, and return the statement that makes it again."""
+    """Drop the store's vector index for a large load, and return the statement that makes it again."""
     async with pool.connection() as connection:
         cursor = await connection.execute(
             "SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index i"
@@ -186,8 +186,8 @@ async def _drop_vector_index(pool: Pool) -> str:
 
 
 async def _make_vector_index(pool: Pool, definition: str, rows: int) -> None:
-    """Make the index again, with the memory that this takes, and leave the table as after any load."""
-    # Once the graph no longer fits, each further row is searched for on disk: hours instead of minutes.
+    """Make the index again, with enough memory, and vacuum the table."""
+    # If the graph does not fit into memory, each further row is searched on disk: hours instead of minutes.
     memory = max(1_000_000, rows * _GRAPH)
     async with pool.connection() as connection:
         await connection.execute(f"SET statement_timeout = 0; SET maintenance_work_mem = '{memory}kB'")
@@ -199,8 +199,9 @@ async def _make_vector_index(pool: Pool, definition: str, rows: int) -> None:
 async def _raw_search(
     pool: Pool, corpus: Corpus, value: str | None, truth: Sequence[Sequence[int]]
 ) -> tuple[Call, float, str]:
-    """Return the quickest raw search that finds enough, its recall, and what it is: by the index, at the least effort,
-    or, with a filter, exact over the rows that it admits.
+    """Return the fastest raw search with enough recall, its recall, and its description.
+
+    It uses the index with some effort or, with a filter, scans the admitted rows exactly.
     """
     vector, key = await _columns(pool)
     admitted = "namespace = %(namespace)b" + ("" if value is None else f" AND {key} = %(value)b")
@@ -230,7 +231,7 @@ async def _raw_search(
 
 
 def _statement(pool: Pool, sql: str, corpus: Corpus, value: str | None) -> tuple[Call, dict[int, list[str]]]:
-    """Return a call that runs a statement for the query of its number, and where the ids go."""
+    """Return a call that runs a statement for the query with its number, and the dict that collects the ids."""
     found: dict[int, list[str]] = {}
     asked = [
         {"namespace": NAMESPACE, "query": Vector(query), "value": Jsonb(value)} for query in corpus.queries
@@ -246,7 +247,7 @@ def _statement(pool: Pool, sql: str, corpus: Corpus, value: str | None) -> tuple
 
 
 async def _columns(pool: Pool) -> tuple[str, str]:
-    """Return the names of the store's columns of vectors and of the declared key."""
+    """Return the names of the store's columns for vectors and for the declared key."""
     async with pool.connection() as connection:
         cursor = await connection.execute(
             "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND atttypid = 'vector'::regtype",
@@ -259,8 +260,8 @@ async def _columns(pool: Pool) -> tuple[str, str]:
 
 
 async def _set_effort(pool: Pool, effort: int) -> None:
-    """Have every connection of the pool look at so many candidates."""
-    held = [await pool.getconn() for _ in range(_POOL)]
-    for connection in held:
+    """Make every connection of the pool look at this number of candidates."""
+    connections = [await pool.getconn() for _ in range(_POOL)]
+    for connection in connections:
         await connection.execute(f"SET hnsw.ef_search = {effort:d}")
         await pool.putconn(connection)

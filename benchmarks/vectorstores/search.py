@@ -1,4 +1,4 @@
-"""Loading, searching and opening the folder store, beside a bare product and exact FAISS."""
+"""Measures loading, searching and opening the folder store, compared with a bare product and exact FAISS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vectorstores.base import Filter
 
 STORE: Final = "FAISS"
-# Above this size, exact FAISS is what a search is held against; up to it, a bare numpy product.
+# Up to this size, a search is compared with a bare numpy product, above it with exact FAISS.
 _BARE: Final = 10_000
 _BATCH: Final = 5_000
 _BLOCK: Final = 1_000
@@ -32,10 +32,10 @@ _TIMEOUT: Final = 300.0
 
 
 async def fill(store: Store, corpus: Corpus) -> float:
-    """Add all rows of a corpus; return the seconds that the store took."""
+    """Add all rows of a corpus, and return the seconds that the store took."""
     total = 0.0
     for first in range(0, len(corpus), _BATCH):
-        # Made before the clock starts: they are the caller's.
+        # Chunks are made before the clock starts.
         batch = [corpus.chunk(number) for number in range(first, min(first + _BATCH, len(corpus)))]
         started = time.perf_counter()
         await store.add(batch)
@@ -44,7 +44,7 @@ async def fill(store: Store, corpus: Corpus) -> float:
 
 
 async def settle(store: Store, corpus: Corpus, *, quiet: float = 1.0, patience: float = 300.0) -> None:
-    """Search until that has been as quick as it gets for ``quiet`` seconds: then the index made meanwhile is in use."""
+    """Search until searches have not become faster for ``quiet`` seconds: then the index is built and in use."""
     started = last = time.perf_counter()
     best = float("inf")
     while (now := time.perf_counter()) - last < quiet and now - started < patience:
@@ -55,7 +55,7 @@ async def settle(store: Store, corpus: Corpus, *, quiet: float = 1.0, patience: 
 
 
 def searching(store: Store, corpus: Corpus, where: Filter | None = None) -> tuple[Call, dict[int, list[str]]]:
-    """Return a call that searches for the query of its number, and where the ids go that it finds."""
+    """Return a call that searches for the query with its number, and the dict that collects the ids."""
     found: dict[int, list[str]] = {}
 
     async def call(number: int) -> None:
@@ -75,7 +75,7 @@ async def recall_of(call: Call, found: dict[int, list[str]], truth: Sequence[Seq
 
 def exact_search(corpus: Corpus) -> Call:
     """Return a search of exact FAISS in one thread, in memory, without texts."""
-    import faiss  # noqa: PLC0415 - optional: the command says so where it is missing
+    import faiss  # noqa: PLC0415 - optional: the command says so if it is missing
 
     index = faiss.IndexFlatIP(corpus.dim)
     index.add(corpus.vectors)
@@ -88,7 +88,7 @@ def exact_search(corpus: Corpus) -> Call:
 
 
 def bare_product(corpus: Corpus) -> Call:
-    """Return the product of all vectors with a query, in blocks for which numpy takes one thread, and nothing else."""
+    """Return a call that only multiplies all vectors by a query, in blocks for which numpy uses one thread."""
     blocks = [corpus.vectors[start : start + _BLOCK] for start in range(0, len(corpus), _BLOCK)]
 
     async def call(number: int) -> None:
@@ -100,7 +100,7 @@ def bare_product(corpus: Corpus) -> Call:
 
 
 async def search_lines(run: Run, store: Store, corpus: Corpus, value: str | None = None) -> None:
-    """Time searches of one size, of all rows or of those with a value of the key, and count what they find."""
+    """Time searches of one size, over all rows or those with a value of the key, and compute their recall."""
     n, settings = len(corpus), run.settings
     what = f"search {n:,}" if value is None else f"search {n:,}, filter {SHARES[value]:.0%}"
     call, found = searching(store, corpus, None if value is None else {KEY: value})
@@ -124,11 +124,11 @@ async def search_lines(run: Run, store: Store, corpus: Corpus, value: str | None
 
 
 async def open_lines(run: Run, corpus: Corpus, folder: Path) -> None:
-    """Time opening and a first search in fresh processes, and what they hold in memory."""
+    """Time opening and a first search in fresh processes, and measure their memory."""
     n, large = len(corpus), len(corpus) > 100_000
     queries = run.folder / "open-queries.npy"
     np.save(queries, corpus.queries)
-    # One that is not counted: the first process after the store was made may have a snapshot to write.
+    # Not counted: the first process after the store was made may write a snapshot.
     await _child("open", folder, queries)
     openings = range(min(_OPENINGS, run.settings.repetitions))
     taken = [float((await _child("open", folder, queries))["seconds"]) for _ in openings]
@@ -143,17 +143,17 @@ async def open_lines(run: Run, corpus: Corpus, folder: Path) -> None:
 
 
 def beyond_raw(raw: int, grown: Mapping[str, int]) -> int:
-    """Return what was taken beyond the raw vectors, wherever these lie.
+    """Return the memory beyond the raw vectors, whether these are private or mapped from files.
 
-    Vectors that are mapped are read in as they are needed: what is not resident of them is not given as credit.
+    Mapped vectors are read on demand; those that are not resident are not subtracted.
     """
     private, file = grown["private"], grown["file"]
     return private + file - raw if private >= raw else private + max(0, file - raw)
 
 
 async def _child(what: str, folder: Path, queries: Path) -> dict[str, Any]:
-    """Run :mod:`benchmarks.vectorstores.child` and return what it says."""
+    """Run :mod:`benchmarks.vectorstores.child` and return its JSON object."""
     command = [sys.executable, "-m", "benchmarks.vectorstores.child", what, str(folder), str(queries)]
     with anyio.fail_after(_TIMEOUT):
-        said: dict[str, Any] = json.loads((await anyio.run_process(command, cwd=_ROOT)).stdout)
-    return said
+        found: dict[str, Any] = json.loads((await anyio.run_process(command, cwd=_ROOT)).stdout)
+    return found

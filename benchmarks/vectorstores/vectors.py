@@ -1,4 +1,4 @@
-"""Vectors that lie as those of texts do, the metadata beside them, and the exact answers to hold others against."""
+"""Vectors distributed like those of texts, with metadata, and the exact answers for comparison."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MEMBERS: Final = 50
 """Vectors to a cluster, on average."""
 NEAREST: Final = 5
 KEY: Final = "kind"
-"""A key of metadata that a store is told of beforehand, as that of lessons."""
+"""A key of metadata that is declared to the store, as for lessons."""
 SHARES: Final = {"rare": 0.01, "some": 0.1}
-"""What share of the rows has which value under the key; the others have the value ``other``."""
+"""The share of rows with each value of the key; the other rows have the value ``other``."""
 _BATCH: Final = 50_000
 _TEXT: Final = "When the drawer is shut, open it before you look for the {0}; it was in there in run {1} too."
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """``n`` unit vectors of shape ``(n, dim)`` with queries near some of them, and each one's value of the key."""
+    """Unit vectors of shape ``(n, dim)``, queries near some of them, and the value of the key for each vector."""
 
     vectors: FloatArray
     queries: FloatArray
@@ -45,12 +45,8 @@ class Corpus:
         """Their dimension."""
         return int(self.vectors.shape[1])
 
-    def first(self, n: int) -> Corpus:
-        """Return the first ``n`` rows, with the same queries."""
-        return Corpus(self.vectors[:n], self.queries, self.labels[:n])
-
     def chunk(self, number: int) -> Chunk:
-        """Return a row as a chunk with its vector and what a lesson carries; from ``n`` on vectors come again."""
+        """Return a row as a chunk with its vector and the metadata of a lesson; from ``n`` on, vectors are repeated."""
         place = number % len(self)
         metadata: dict[str, JSON] = {
             KEY: str(self.labels[place]),
@@ -64,15 +60,15 @@ class Corpus:
 
 
 def identity(place: int) -> str:
-    """Return the id of a row: 32 characters, as ids are."""
+    """Return the id of a row: 32 characters, like other ids."""
     return f"{place:032x}"
 
 
 def clustered(n: int, queries: int, *, dim: int = DIM, seed: int = 0) -> Corpus:
-    """Return ``n`` vectors around ``n / 50`` centres, each at a distance of its own, and perturbed members as queries.
+    """Return ``n`` vectors at various distances around ``n / 50`` centres, and perturbed members as queries.
 
-    Two members of a cluster have a cosine similarity of 0.5 to 0.9, a query and its member about 0.95, and strangers
-    about 0: close neighbours and far strangers, as with the embeddings of texts on many subjects.
+    Two members of a cluster have a cosine similarity of 0.5 to 0.9, a query and its member about 0.95, and members of
+    different clusters about 0, like the embeddings of texts on many subjects.
     """
     rng = np.random.default_rng(seed)
     centres = _unit(rng.standard_normal((max(1, n // MEMBERS), dim), dtype=np.float32))
@@ -88,7 +84,7 @@ def clustered(n: int, queries: int, *, dim: int = DIM, seed: int = 0) -> Corpus:
 
 
 def _around(rng: np.random.Generator, centres: FloatArray, *, low: float, high: float) -> FloatArray:
-    """Return unit vectors whose offset from their centre has a length in ``low..high``."""
+    """Return unit vectors whose offsets from their centres have lengths in ``low..high``."""
     count, dim = centres.shape
     noise = rng.standard_normal((count, dim), dtype=np.float32)
     lengths = rng.uniform(low, high, size=(count, 1)).astype(np.float32)
@@ -101,7 +97,7 @@ def _unit(vectors: FloatArray) -> FloatArray:
 
 
 def exact(corpus: Corpus, admitted: NDArray[np.bool_] | None = None, k: int = NEAREST) -> list[list[int]]:
-    """Return the places of the ``k`` nearest rows of each query, best first, of those that are admitted."""
+    """Return the places of the ``k`` nearest admitted rows for each query, best first."""
     places = np.arange(len(corpus)) if admitted is None else np.flatnonzero(admitted)
     found: list[list[int]] = []
     for query in corpus.queries:
@@ -113,7 +109,7 @@ def exact(corpus: Corpus, admitted: NDArray[np.bool_] | None = None, k: int = NE
 
 
 def recall(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[int]]) -> float:
-    """Return the share of the wanted rows that were found, by id, over all queries together."""
+    """Return the share of the wanted rows that were found, over all queries."""
     total = sum(len(places) for places in wanted)
     hits = sum(
         len({identity(place) for place in places} & set(ids))
@@ -123,6 +119,6 @@ def recall(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[int]]) -> f
 
 
 def open_at(address: str, dim: int) -> Store:
-    """Return the store at an address, for vectors that the caller brings."""
+    """Return the store at an address; callers supply the vectors."""
     origin = Origin("benchmark-vectors", "the vectors of the benchmark", dim)
     return open_store(address, embedder=AbsentEmbedder(origin), namespace=NAMESPACE)

@@ -1,4 +1,4 @@
-"""Single durable writes and deletes of the folder store, beside bare SQLite."""
+"""Measures durable writes and deletes of the folder store, compared with bare SQLite."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BARE: Final = "bare SQLite commit"
 
 
 def bare_commits(connection: sqlite3.Connection, corpus: Corpus) -> Call:
-    """Return a call that commits one row, durable, to a table without an index."""
+    """Return a call that durably commits one row to a table without an index."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(_TABLE)
@@ -47,7 +47,7 @@ def bare_commits(connection: sqlite3.Connection, corpus: Corpus) -> Call:
 
 
 async def add_lines(run: Run, store: Store, corpus: Corpus, folder: Path) -> None:
-    """Time adding rows one by one, and many writers at once, in a store that holds the corpus and is searched."""
+    """Time single adds and concurrent writers, in a store that holds the corpus and has been searched."""
     settings, n = run.settings, len(corpus)
 
     async def add(number: int) -> None:
@@ -62,7 +62,7 @@ async def add_lines(run: Run, store: Store, corpus: Corpus, folder: Path) -> Non
         first = n + (settings.repetitions + 1) * settings.calls
         calls = _CROWD * max(settings.calls, settings.width)
         span = (settings.repetitions + 1) * calls
-        # Rates are those of whole bursts on every side: what a call now and then takes longer counts for all.
+        # All sides count whole bursts, so that occasional slow calls count too.
         crowd: dict[str, Side] = {
             "ours": Together(add, settings.width),
             _BARE: Together(bare, 1),
@@ -94,7 +94,7 @@ async def delete_lines(run: Run, store: Store, corpus: Corpus) -> None:
                 started = time.perf_counter()
                 await store.delete([identity(next(numbers))])
                 taken.append(time.perf_counter() - started)
-                # As lessons are deleted: now and then, among searches.
+                # Lessons are deleted now and then, among searches.
                 await anyio.sleep(0.002)
             deletes.append(median(taken).value)
         tasks.cancel_scope.cancel()

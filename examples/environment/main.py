@@ -2,8 +2,8 @@
 
     python main.py
 
-It looks for things in a kitchen where a door stays open once it was opened, so a reset precedes each retry. The lessons
-of a trial are stored at its end, for all tasks together, and are there from the next trial on.
+It looks for things in a kitchen where opened doors stay open, so a reset precedes each retry. The lessons of a trial
+are stored at its end, for all tasks together, and are recalled from the next trial on.
 """
 
 import anyio
@@ -30,7 +30,7 @@ class Seeker:
         lessons = [line for line in session.blocks["reflexion_lessons"].splitlines() if thing in line]
         unlikely = [place for place in PLACES if any(place in line for line in lessons)]
         for place in sorted(PLACES, key=unlikely.__contains__)[:DOORS]:
-            self.closed[thing].remove(place)  # a KeyError where the door stands open
+            self.closed[thing].remove(place)  # a KeyError if the door is open already
             found = HIDDEN[thing] == place
             steps.append(Step("", f"open the {place}", f"there is the {thing}" if found else "nothing"))
             if found:

@@ -1,9 +1,9 @@
-"""Lets a model of yours try, judge and reflect, and shows what happens while it happens.
+"""Lets your model try, judge and reflect, and shows the events as they happen.
 
     python main.py "Name the four largest moons of Jupiter" --model llama3:8b --base-url http://localhost:11434/v1
     python main.py --scripted          # no model: the replies are written below
 
-Any OpenAI-compatible endpoint serves; the key is taken from OPENAI_API_KEY.
+Any OpenAI-compatible endpoint works; the key comes from OPENAI_API_KEY.
 """
 
 import argparse

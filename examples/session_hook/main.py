@@ -1,13 +1,13 @@
-"""A hook of a coding agent: prints the lessons for a session, recalled through a server that runs.
+"""A hook for a coding agent: prints the lessons for a session, recalled through a running server.
 
     jeeves-reflexion serve mcp --lessons ~/lessons --http 127.0.0.1:8765
     LESSONS_TOKEN=jr_... python main.py "Move the table users"
 
-Claude Code hands a JSON object to its hooks and adds what they print to the session, in .claude/settings.json:
+Claude Code passes a JSON object to its hooks and adds their output to the session. In .claude/settings.json:
 
     {"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "python main.py"}]}]}}
 
-A session without lessons is better than none: where the server is away, it says so and ends well.
+A session without lessons is better than none: if the server can't be reached, the hook says so and exits with 0.
 """
 
 import json
@@ -22,7 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 
 def task_of(argument: str, event: dict[str, object]) -> str:
-    """What the session is about: said on the command line, in the user's prompt, or the project's name alone."""
+    """Return the task of the session: from the command line, the user's prompt, or the project's name."""
     prompt, folder = event.get("prompt"), event.get("cwd")
     return argument or str(prompt or f"Work on the project {Path(str(folder or '.')).resolve().name}")
 

@@ -1,7 +1,7 @@
-"""A task that improves its own instructions: the first run leaves notes, and the second reads them.
+"""A task that improves its own instructions: the first run writes notes, and the second reads them.
 
 The model here is a script, so that the example runs anywhere; put your own in its place, such as
-``OpenAIModel("gpt-4o-mini")``. The notes are kept in ``notes.sqlite3``: run it again, and the first run has notes too.
+``OpenAIModel("gpt-4o-mini")``. The notes stay in ``notes.sqlite3``: run this again, and the first run has notes too.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ SUGGESTIONS:
 
 
 def script(messages: Sequence[Message]) -> str:
-    """Reflect, or answer as well as the instructions are."""
+    """Reflect, or answer as well as the instructions allow."""
     if "You improve the instructions" in messages[0].content:
         return NOTES
     known = "Galilean" in messages[-1].content

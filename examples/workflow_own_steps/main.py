@@ -1,4 +1,4 @@
-"""The same loop without YAML, and a workflow with an action of one's own that routes by the verdict."""
+"""The same loop without YAML, and a workflow with its own action that routes by the verdict."""
 
 import asyncio
 

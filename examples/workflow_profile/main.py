@@ -1,7 +1,7 @@
 """The complete example of reflection actions: a profile is generated, checked by a schema, and corrected.
 
-The model here is a script, so that the example runs anywhere. For the one that ``profile.yaml`` names, leave ``model``
-out; or run ``jeeves-reflexion workflow run profile.yaml --state '{"request": "Ada Lovelace"}' --model gpt-4o-mini``.
+The model here is a script, so that the example runs anywhere. Without ``model``, the one that ``profile.yaml`` names is
+used; or run ``jeeves-reflexion workflow run profile.yaml --state '{"request": "Ada Lovelace"}' --model gpt-4o-mini``.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ CORRECTED = """```json
 async def main() -> None:
     workflow = Workflow.load(Path(__file__).parent / "profile.yaml")
 
-    # The inline code of this file is its author's: where a machine can't isolate it, limits will do.
+    # The inline code is ours, so limits are enough on a machine that can't isolate it.
     async with Sandbox(allow_weaker=True) as sandbox:
         state = await workflow.run(
             {"request": "Ada Lovelace"}, model=ScriptedModel([DRAFT, CORRECTED]), sandbox=sandbox

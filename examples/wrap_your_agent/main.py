@@ -1,10 +1,10 @@
-"""Wraps a function of your own, so that it learns from its mistakes and knows better in the next session.
+"""Wraps your own function, so that it learns from its mistakes and avoids them in the next session.
 
     pip install jeeves-reflexion
     python main.py
 
-It needs no model and no key. The lessons stay in the folder ``my-lessons``: run it again and even the first session
-needs one attempt only.
+It needs no model and no key. The lessons stay in the folder ``my-lessons``: if you run it again, the first session
+needs only one attempt, too.
 """
 
 import anyio
@@ -14,7 +14,7 @@ from vectorstores import FaissVectorStore, HashingEmbedder
 
 
 def answer(prompt: str) -> str:
-    """Stands for your agent; what was learned stands in the prompt, below the question."""
+    """Stands for your agent; the lessons are in the prompt, below the question."""
     return "2026-11-21" if "ISO 8601" in prompt else "21/11/2026"
 
 
@@ -24,7 +24,7 @@ def judge(output: str) -> tuple[bool, str]:
 
 
 def lesson(task: Task, trials: list[Trial]) -> str:
-    """Writes down what to do differently; a model would word it anew for each failure."""
+    """Say what to do differently; a model would word it for each failure."""
     return f"Write dates in ISO 8601, because {trials[-1].evaluation.rationale} otherwise."
 
 

@@ -105,3 +105,5 @@ def test_the_command_plays_all_arms(made_games, made_folder, tmp_path):
     page = (tmp_path / "lessons_harm.md").read_text()
     assert all(f"| {label} |" in page for label in ARMS.values())
     assert "| 0 | planted lessons, credit retires alone | 1 planted |" in page
+    assert f"python -m benchmarks.lessons.harm {' '.join(sizes[:-2])} --share 0.05" in page
+    assert "--embedder hashing --seeds 0\n" in page
