@@ -206,11 +206,8 @@ def shut_in(config: dict[str, Any], *, programs: bool) -> None:
         _restrict(config["read"], [config["scratch"], "/dev/null"])
     if config["way"] != "limits" or seccomp.available():
         walled = config["way"] == "namespaces"
-        seccomp.install(
-            programs=programs,
-            own_pid=None if walled else os.getpid(),
-            root_of_its_own=walled,
-        )
+        own_pid = None if walled else os.getpid()
+        seccomp.install(programs=programs, own_pid=own_pid, root_of_its_own=walled)
 
 
 def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:
