@@ -149,7 +149,7 @@ async def test_many_writers_wait_for_another_process_no_longer_than_one(tmp_path
 
     with closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with anyio.fail_after(2):
+        with anyio.fail_after(5.5):  # one after the other they would take six seconds
             async with anyio.create_task_group() as tasks:
                 for number in range(20):
                     tasks.start_soon(add, number)
@@ -222,7 +222,8 @@ async def test_an_add_that_comes_while_the_store_is_being_closed_is_answered(tmp
             while not engine._state.writer._closed:  # noqa: ASYNC110 - another thread sets it
                 await anyio.sleep(0.001)
             tasks.start_soon(add, "two")
-            await anyio.sleep(0.01)
+            while not answers:  # noqa: ASYNC110 - a list sets no event
+                await anyio.sleep(0.001)
             go.set()
     await anyio.to_thread.run_sync(closing.join)
     assert answers == ["two was refused", "one was stored"]

@@ -96,6 +96,20 @@ def test_a_row_that_changed_by_itself_is_named(tmp_path, name):
     anyio.run(main)
 
 
+@pytest.mark.anyio
+async def test_a_remembered_embedding_that_changed_by_itself_is_made_again(tmp_path):
+    texts = ["heat the potato", "cool the apple"]
+    async with open_at(tmp_path) as store:
+        await store.add([Chunk(text, text) for text in texts])
+        expected = await store.search(texts[0])
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
+        for key, blob in connection.execute("SELECT key, vector FROM embeddings").fetchall():
+            damaged = bytes(each ^ 0x40 if place % 4 == 3 else each for place, each in enumerate(blob))
+            connection.execute("UPDATE embeddings SET vector = ? WHERE key = ?", (damaged, key))
+    async with open_at(tmp_path) as store:
+        assert await store.search(texts[0]) == expected
+
+
 def test_an_index_of_another_history_counts_as_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "INDEX_FROM", 10)
 
@@ -168,7 +182,7 @@ def test_a_log_that_cannot_be_cleared_is_cleared_later(tmp_path, monkeypatch, ca
             monkeypatch.setattr(Database, "scrub", scrub)
             assert await store.delete(["c7"]) == 1
             assert await store.count() == 49
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while holding(tmp_path, vectors(50)[7].tobytes()):  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
 
@@ -199,7 +213,7 @@ def test_what_is_deleted_or_replaced_leaves_the_log_whatever_it_was(tmp_path, mo
             await store.append_once("records", "key", "old record")
             assert holding(tmp_path, gone)
             await change(store)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while holding(tmp_path, gone):  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
 
@@ -281,17 +295,18 @@ async def test_large_texts_do_not_hold_the_loop(tmp_path):
             Chunk("x" * 10**6, f"c{n}", {"more": ["y" * 1000] * 1000}, vector=v)
             for n, v in enumerate(vectors(4))
         ]
-        late = []
+        held = 0.0
 
         async def tick() -> None:
+            nonlocal held
             while True:
-                started = time.perf_counter()
+                started = time.thread_time()
                 await anyio.sleep(0.001)
-                late.append(time.perf_counter() - started)
+                held = max(held, time.thread_time() - started)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tick)
             await anyio.sleep(0.01)
             await store.add(large)
             tasks.cancel_scope.cancel()
-        assert len(late) > 10
+        assert held < 0.15

@@ -281,7 +281,7 @@ async def test_what_holds_no_notes_is_not_taken_over(tmp_path, what):
     else:
         path.write_text("{half")
     store = open_notes(tmp_path / "notes", namespace="n")
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         for call in (store.retrieve, lambda key: store.store(key, noted()), lambda _: store.list()):
             with pytest.raises(ReflectionStoreError, match=r"task_notes-abc\.json holds no task notes"):
                 await call("abc")

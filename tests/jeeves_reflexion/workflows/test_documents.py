@@ -65,10 +65,10 @@ BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwi
     ],
 )
 def test_what_can_not_be_is_one_clear_error_at_once(text, said):
-    started = time.process_time()
+    started = time.thread_time()
     with pytest.raises(WorkflowFileError) as error:
         read_yaml(text)
-    assert time.process_time() - started < 2
+    assert time.thread_time() - started < 5
     assert said in str(error.value)
     assert len(str(error.value)) < 300
 
@@ -79,7 +79,7 @@ def test_a_file_of_ten_megabytes_is_refused_before_it_is_parsed(tmp_path):
     started = time.monotonic()
     with pytest.raises(WorkflowFileError, match="larger than 1,000,000 bytes"):
         Workflow.load(path)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 30  # to parse it takes minutes
 
 
 def test_a_file_that_is_missing_a_folder_or_no_text_says_so(tmp_path):

@@ -395,4 +395,4 @@ async def test_others_run_while_mappings_are_read(monkeypatch):
         with pytest.raises(ConfigurationError, match="took longer than"):
             await reflection_loop({}, generator=script(1), evaluator={"type": "schema", "schema": schema})
         group.cancel_scope.cancel()
-    assert turns > 5
+    assert turns > 1
