@@ -128,9 +128,7 @@ def _program(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> l
     program += _on("ioctl", _unless(1, _OWNER_IOCTLS)) + _on("prctl", _unless(0, _OWN_END))
     program += _on("socketpair", _pair())
     if not root_of_its_own:
-        program += _on(
-            "fallocate", [_refuse(_EOPNOTSUPP)]
-        )  # libc then writes, which is slow enough to measure
+        program += _on("fallocate", [_refuse(_EOPNOTSUPP)])  # libc writes instead, which takes time
     if own_pid is not None:
         for name in ("kill", "tgkill"):
             program += _on(name, _only(0, (own_pid,)))

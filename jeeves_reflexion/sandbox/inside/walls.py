@@ -105,7 +105,7 @@ def _show(base: str, path: str, source: int) -> list[str]:
     if not folder:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
     flags = os.fstatvfs(source).f_flag
-    kept = sum(told for said, told in _KEPT.items() if flags & said)
+    kept = sum(mount_flag for mounted_with, mount_flag in _KEPT.items() if flags & mounted_with)
     # without MS_REC, so that mounts further down are not shown
     kernel.mount(f"/proc/self/fd/{source}", target, "", kernel.MS_BIND)
     os.close(source)
