@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -87,9 +87,11 @@ class Arm:
 
     def shown(self, history: Sequence[Trial]) -> str:
         """Return what a try of this arm sees of the task's failed trials; empty for most arms."""
-        if not history or self.kind not in _RECORDS:
-            return ""
-        return _RECORDS[self.kind](history)
+        if history and self.kind == "last-attempt":
+            return last_attempt(history)
+        if history and self.kind == "tabu-retry":
+            return tried_actions(history)
+        return ""
 
     def trials(self, planned: int) -> int:
         """Return how many times the arm tries a task."""
@@ -239,10 +241,6 @@ def tried_actions(history: Sequence[Trial]) -> str:
     listed = render_steps([Step(action=action) for action in actions], LAST_ATTEMPT_TOKENS)
     return f"Your attempts at this task so far did not pass; try first what is not among their actions:\n{listed}"
 
-
-_RECORDS: Final[Mapping[str, Callable[[Sequence[Trial]], str]]] = MappingProxyType(
-    {"last-attempt": last_attempt, "tabu-retry": tried_actions}
-)
 
 # -- ways to recall, as wrappers around a lesson store
 

@@ -184,10 +184,7 @@ def position_of(row: Mapping[str, Any]) -> Position:
     position = Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
     if not isinstance(position.trial, int):
         raise TypeError(f"{position.trial!r} is not the number of a trial")
-    (
-        position.arm.encode(),
-        position.task_id.encode(),
-    )  # neither a file nor a URL holds half of a surrogate pair
+    (position.arm + position.task_id).encode()  # refuses surrogates, which no file or URL can hold
     return position
 
 

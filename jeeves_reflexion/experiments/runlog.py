@@ -207,10 +207,10 @@ class RunLog:
         if found := differences(then, now):
             self.close()
             more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-            told = "\n".join(f"  {line}" for line in [*found[:_SHOWN], *more])
+            listed = "\n".join(f"  {line}" for line in [*found[:_SHOWN], *more])
             raise ConfigurationError(
                 f"the run in {self.folder} was started with another configuration and can't be resumed with this one"
-                f" (- then, + now):\n{told}"
+                f" (- then, + now):\n{listed}"
             )
 
     def _has(self, name: str) -> bool:

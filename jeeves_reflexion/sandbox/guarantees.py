@@ -117,10 +117,7 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
     with tempfile.TemporaryDirectory() as other:
         witness = Path(other, "witness")
         witness.touch()
-        for path, mode in (
-            (Path(other), 0o777),
-            (witness, 0o666),
-        ):  # so that only the sandbox can refuse access
+        for path, mode in ((Path(other), 0o777), (witness, 0o666)):  # only the sandbox may refuse access
             path.chmod(mode)
         named, abstract = Path(other, "listener"), f"jeeves-sandbox-{os.urandom(8).hex()}"
         inputs = {"witness": str(witness), "parent": os.getpid(), "listener": str(named), "name": abstract}

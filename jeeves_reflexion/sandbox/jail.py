@@ -158,7 +158,7 @@ class Jail:
                 result, stdout, stderr = [await self._receive(longest) for _ in range(3)]
                 return Report(**head, result=result, stdout=stdout, stderr=stderr)
             raise SandboxError(
-                "the sandbox's supervisor process did not report in time; it was ended together with the code"
+                "the sandbox's supervisor did not report in time; it was ended together with the code"
             )
         finally:
             await self.close()
@@ -180,22 +180,19 @@ class Jail:
         try:
             await self._stdin.send(messages.packed(data))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise SandboxError(
-                f"the sandbox's supervisor process ended early{await self._last_words()}"
-            ) from error
+            raise SandboxError(f"the sandbox's supervisor ended early{await self._last_words()}") from error
 
     async def _receive(self, longest: int) -> bytes:
         try:
             size = messages.LENGTH.unpack(await self._reader.receive_exactly(messages.LENGTH.size))[0]
             if size > longest:
                 raise SandboxError(
-                    f"the sandbox's supervisor process sent {size} bytes, and at most {longest} are expected"
+                    f"the sandbox's supervisor sent {size} bytes, and at most {longest} are expected"
                 )
             return await self._reader.receive_exactly(size) if size else b""
         except (anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise SandboxError(
-                f"the sandbox's supervisor process ended without a report{await self._last_words()}"
-            ) from error
+            words = await self._last_words()
+            raise SandboxError(f"the sandbox's supervisor ended without a report{words}") from error
 
     async def _last_words(self) -> str:
         text = b""

@@ -116,7 +116,7 @@ async def _error_page(request: Request, error: Exception, library: Library) -> R
     elif isinstance(error, HTTPException):
         status, head, message = error.status_code, "That can't be shown", error.detail
     elif isinstance(error, UnknownLessonError | ExperimentError):
-        status, head = 404, "That is not there"
+        status, head = 404, "Not found"
     elif isinstance(error, ReflexionError | VectorStoreError):
         status, head = 422, "That can't be done"
     elif not message:

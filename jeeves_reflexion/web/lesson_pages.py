@@ -28,13 +28,13 @@ _MAX_RECALLED: Final = 20
 _STATES: Final = get_args(LessonState)
 _FILTERS: Final = {"kind": "task_kind", "tool": "tool", "outcome": "outcome", "state": "state"}
 _DONE: Final = {
-    "edit": "The lesson has its new words.",
-    "approve": "The lesson is let in.",
-    "reject": "The lesson is kept out.",
+    "edit": "The lesson has its new text.",
+    "approve": "The lesson is approved.",
+    "reject": "The lesson is rejected.",
     "retire": "The lesson is retired.",
     "restore": "The lesson is recalled again.",
     "merge": "The lessons are merged.",
-    "rollback": "The lesson is what it was then.",
+    "rollback": "The lesson is rolled back.",
 }
 
 Fields: TypeAlias = Mapping[str, list[str]]

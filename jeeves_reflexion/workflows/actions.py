@@ -249,8 +249,9 @@ class _Run:
         if corrector is not None and not self.problem:
             state = {**self.state(), "reflection_iteration": len(self.verdicts)}
             extra: dict[str, JSON] = {"output": last.output, "errors": last.error_list()}
-            call = lambda: output_of(corrector, state, self.toolbox, extra=extra)  # noqa: E731
-            if await self._attempt("corrector", call):
+            if await self._attempt(
+                "corrector", lambda: output_of(corrector, state, self.toolbox, extra=extra)
+            ):
                 return Revision(text_of(self.output), "full_rewrite", "corrected")
             session = self.toolbox.session
             logger.warning("run %s: a corrector failed, the generator is asked again", session.id)
@@ -276,7 +277,10 @@ class _Run:
         Valid outputs come first, then judged ones, those with a higher score, those with fewer errors (a schema scores
         every failure 0), and later ones.
         """
-        rank: Callable[[Verdict], Any] = lambda one: (one.valid, one.made, one.score, -len(one.errors))  # noqa: E731
+
+        def rank(verdict: Verdict) -> tuple[bool, bool, float, int]:
+            return verdict.valid, verdict.made, verdict.score, -len(verdict.errors)
+
         return max(reversed(self.produced), key=rank, default=None)
 
     def tracking(self, shown: Verdict | None) -> dict[str, JSON]:

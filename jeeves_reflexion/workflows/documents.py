@@ -211,6 +211,6 @@ class _Reader:
 def _reason(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None)
-    reason = ", ".join(str(part) for part in (getattr(error, "context", None), problem) if part)
-    reason = reason or "it can't be read"
+    parts = [str(part) for part in (getattr(error, "context", None), problem) if part]
+    reason = ", ".join(parts) or "it can't be read"
     return f"line {mark.line + 1}, column {mark.column + 1}: {reason}" if mark else reason

@@ -73,9 +73,7 @@ class SchemaCheck:
         except ConfigurationError:
             raise
         except ValueError as error:
-            raise ConfigurationError(
-                f"the schema has a $ref or $id that is not a valid URI: {error}"
-            ) from error
+            raise ConfigurationError(f"the schema has a $ref or $id that is not a URI: {error}") from error
         except RecursionError as error:
             raise ConfigurationError("the schema is nested too deeply") from error
         self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
@@ -182,10 +180,8 @@ def check_schema(schema: JSON, name: str = "the schema") -> Any:  # noqa: ANN401
         kind.check_schema(schema)
     except SchemaError as error:
         at = ".".join(map(str, error.absolute_path))
-        where = f" at {at}" if at else ""
-        raise ConfigurationError(
-            f"{name} is not a valid JSON Schema{where}: {error.message[:300]}"
-        ) from error
+        message = f"{name} is not a valid JSON Schema{f' at {at}' if at else ''}: {error.message[:300]}"
+        raise ConfigurationError(message) from error
     except RecursionError as error:
         raise ConfigurationError(f"{name} is nested too deeply") from error
     return kind
@@ -226,9 +222,7 @@ def _resolved(resolver: Any, reference: str) -> Any:  # noqa: ANN401
 
 def _reader(folder: Path | None, root: str) -> Callable[[str], Any]:
     """Return a function that reads files of the base folder as resources, when ``referencing`` needs them."""
-    beside = urljoin(
-        root, "."
-    )  # references arrive resolved against the root `$id`, which does not name a folder
+    beside = urljoin(root, ".")  # references arrive resolved against the root `$id`, which names no folder
 
     @functools.cache
     def retrieve(uri: str) -> Any:  # noqa: ANN401

@@ -27,7 +27,7 @@ from jeeves_reflexion.workflows import schemas
 from jeeves_reflexion.workflows.documents import Place
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowError
 from jeeves_reflexion.workflows.plan import LLM_CALL, REFLECTION, Function, Judgement, Part, check_shape
-from jeeves_reflexion.workflows.templates import render, render_text
+from jeeves_reflexion.workflows.templates import render
 from jeeves_reflexion.workflows.values import (
     NoJSONError,
     State,
@@ -136,8 +136,8 @@ class Toolbox:
         """Return parameters with their templates filled in; those named in ``texts`` become texts."""
         result: dict[str, Any] = {}
         for key, item in given.items():
-            fill = render_text if key in texts and isinstance(item, str) else render
-            result[key] = await fill(item, state, str(place.of(key)))
+            as_value = key not in texts or not isinstance(item, str)
+            result[key] = await render(item, state, str(place.of(key)), as_value=as_value)
         return result
 
     async def in_time(self, call: Callable[[], Awaitable[T]]) -> T:

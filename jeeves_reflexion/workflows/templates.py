@@ -70,11 +70,6 @@ async def render(value: JSON, state: State, where: str, *, as_value: bool = True
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
-async def render_text(source: str, state: State, where: str) -> str:
-    """Return a template filled in as a text; see :func:`render`."""
-    return as_text(await render(source, state, where, as_value=False))
-
-
 async def holds(condition: JSON, state: State, where: str) -> bool:
     """Return whether a condition is true: a value, or an expression of ``state`` with or without braces."""
     if isinstance(condition, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -99,9 +98,8 @@ def of_reply(text: str, output: JSON) -> Verdict | None:
 
     Returns None if no such object can be read, or if several of them differ.
     """
-    theirs = (output if isinstance(output, str) else json.dumps(output, ensure_ascii=False),)
-    found = reading_of(text, theirs).objects
-    stated = [one.read_as(verdict) for one in found if (verdict := _of_mapping(one.value, output))]
+    objects = reading_of(text, (text_of(output),)).objects
+    stated = [one.read_as(verdict) for one in objects if (verdict := _of_mapping(one.value, output))]
     one = agreed(stated, lambda verdict: (verdict.valid, verdict.score))
     return None if one is None else one.value
 

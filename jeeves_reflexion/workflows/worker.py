@@ -74,9 +74,7 @@ def _exchanged(line: bytes, seconds: float) -> dict[str, Any]:
     _end(process)
     if late:
         raise TooLongError
-    raise errors.WorkflowError(
-        f"the worker process for templates and schemas ended with code {process.returncode}"
-    )
+    raise errors.WorkflowError(f"the process for templates and schemas ended with code {process.returncode}")
 
 
 def _taken() -> _Process:
@@ -94,9 +92,7 @@ def _taken() -> _Process:
             start_new_session=True,  # so that Ctrl-C does not reach it
         )
     except OSError as error:
-        raise errors.WorkflowError(
-            f"the worker process for templates and schemas can't start: {error}"
-        ) from error
+        raise errors.WorkflowError(f"the process for templates and schemas can't start: {error}") from error
     _reply(process)  # waits until it is ready, so that its start does not count as time of a question
     return process
 

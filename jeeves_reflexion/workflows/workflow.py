@@ -20,7 +20,7 @@ from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml
 from jeeves_reflexion.workflows.errors import WorkflowError
 from jeeves_reflexion.workflows.plan import END, LLM_CALL, REFLECTION, Node, read_plan
 from jeeves_reflexion.workflows.steps import Models, OwnAction, Toolbox, Tools, perform
-from jeeves_reflexion.workflows.templates import holds, render
+from jeeves_reflexion.workflows.templates import holds
 from jeeves_reflexion.workflows.values import shown
 
 _ACTIONS: Final[dict[str, Callable[..., Awaitable[JSON]]]] = {
@@ -154,10 +154,7 @@ class _Run:
         state, toolbox = self.state, self.toolbox
         if "step" in node.parts:
             return await toolbox.in_time(lambda: perform(node.parts["step"], state, toolbox))
-        place = node.place.of("with")
-        filled = {
-            key: await render(value, state, str(place.of(key))) for key, value in node.parameters.items()
-        }
+        filled = await toolbox.filled(node.parameters, state, node.place.of("with"))
         return await _ACTIONS[node.uses](state, **node.parts, **filled, tools=toolbox)
 
     def _merge(self, node: Node, result: JSON) -> None:

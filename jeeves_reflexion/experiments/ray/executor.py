@@ -288,7 +288,7 @@ class Answers:
         return Reply(self._given[key, turn], model.supports_tools)
 
     def settled(self, entry: Entry, said: Finished) -> Output:
-        """Return the try, and charge what it used beyond these answers, such as through a client of its own."""
+        """Return the try, and charge what it used besides these answers, such as by a client of the agent's own."""
         used = sum(entry.trial.usage.values(), NO_USAGE)
         self._budget.spent += used.beyond(sum((each.usage for each in self._given.values()), NO_USAGE))
         return Output(entry, said.events)

@@ -285,16 +285,7 @@ def _compared(part: Part, report: Report) -> Table:
     seeds = any(each.seeds > 1 for each in part.compared)
     return Table(
         f"Compared with {report.baseline}",
-        (
-            "arm",
-            "trial",
-            "what it shows",
-            "tasks",
-            "arm better",
-            "baseline better",
-            "sign-flip p",
-            "Holm p",
-        ),
+        ("arm", "trial", "what it shows", "tasks", "arm better", "baseline better", "sign-flip p", "Holm p"),
         tuple(
             (
                 each.arm,

@@ -250,11 +250,8 @@ def _paragraphs(results: Results, row: Tried) -> Iterator[str]:
         more = [f"and {len(offered) - 5} more"] * (len(offered) > 5)
         by_chance = f", {withheld} withheld by chance" if withheld else ""
         yield _listed(f"Lessons recalled{by_chance}", [*lessons, *more])
-    for name, text in (
-        ("Output", attempt.output),
-        ("Error", attempt.error),
-        ("Ended early", attempt.interrupted),
-    ):
+    ends = {"Output": attempt.output, "Error": attempt.error, "Ended early": attempt.interrupted}
+    for name, text in ends.items():
         if text and text.strip():
             yield f"{name}\n{_cut(text)}"
     yield _verdict(results.judged_by, trial.evaluation.public(gold))

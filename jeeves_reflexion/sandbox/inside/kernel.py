@@ -32,20 +32,20 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def call(name: str, *arguments: object, told: str = "") -> int:
-    """Call a function of libc. If it returns -1, raise ``OSError`` that names it, or its task ``told``."""
+def call(name: str, *arguments: object, label: str = "") -> int:
+    """Call a function of libc. If it returns -1, raise ``OSError`` that names it, or the ``label``."""
     if _libc is None:
         raise OSError(f"{name}: this is not Linux")
     result: int = getattr(_libc, name)(*arguments)
     if result == -1:
         number = ctypes.get_errno()
-        raise OSError(number, f"{told or name}: {os.strerror(number)}")
+        raise OSError(number, f"{label or name}: {os.strerror(number)}")
     return result
 
 
 def system_call(name: str, number: int, *arguments: object) -> int:
     """Make a system call for which libc has no function."""
-    return call("syscall", ctypes.c_long(number), *arguments, told=name)
+    return call("syscall", ctypes.c_long(number), *arguments, label=name)
 
 
 def prctl(option: int, first: object = 0, second: object = 0) -> None:
@@ -73,7 +73,7 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
     """Mount, bind or remount."""
     texts = [text.encode() if text else None for text in (source, target, kind)]
     data = options.encode() if options else None
-    call("mount", *texts, ctypes.c_ulong(flags), data, told=f"mount {kind or source} at {target}")
+    call("mount", *texts, ctypes.c_ulong(flags), data, label=f"mount {kind or source} at {target}")
 
 
 def make_root(folder: str) -> None:

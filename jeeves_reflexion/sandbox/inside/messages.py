@@ -12,10 +12,7 @@ LENGTH = struct.Struct(">Q")
 _DEEPEST = 200
 RESULT = "result"
 """The name of the variable that holds the value of a program."""
-_write, _dumps = (
-    os.write,
-    json.dumps,
-)  # references of our own: code in the same process may replace the originals
+_write, _dumps = os.write, json.dumps  # code in the same process may replace the originals
 
 
 def packed(data: bytes) -> bytes:

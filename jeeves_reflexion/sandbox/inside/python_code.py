@@ -36,9 +36,7 @@ def run(request: dict[str, Any], result: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):  # the code may have closed or replaced it
             stream.flush()
-    with contextlib.suppress(
-        BaseException
-    ):  # if the code closed the pipe, the host reports that there is no result
+    with contextlib.suppress(BaseException):  # if the code closed the pipe, the host reports no result
         if problem is not None:
             answer = messages.failure(**problem)
         send(result, answer)

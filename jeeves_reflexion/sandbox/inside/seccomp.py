@@ -119,22 +119,16 @@ def _program(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> l
         program += _on(name, [_refuse(_EPERM)])
     # A filter can't see the flags of clone3; without it, libc falls back to clone.
     program += _on("clone3", [_refuse(_ENOSYS)])
-    threads_alone = [
-        (_ANY_BIT, 0, 1, _CLONE_NEW),
-        _refuse(_EPERM),
-        (_ANY_BIT, 1, 0, _CLONE_THREAD),
-        _refuse(_EPERM),
-    ]
-    program += _on("clone", [_argument(0), *threads_alone, _allowed])
+    no_namespace = [(_ANY_BIT, 0, 1, _CLONE_NEW), _refuse(_EPERM)]
+    threads_only = [(_ANY_BIT, 1, 0, _CLONE_THREAD), _refuse(_EPERM)]
+    program += _on("clone", [_argument(0), *no_namespace, *threads_only, _allowed])
     if not programs:
         program += [*_on("execve", [_refuse(_EPERM)]), *_on("execveat", [_refuse(_EPERM)])]
     program += _on("fcntl", _unless(1, (*_SET_OWNER, _SET_PIPE_SIZE)))
     program += _on("ioctl", _unless(1, _OWNER_IOCTLS)) + _on("prctl", _unless(0, _OWN_END))
     program += _on("socketpair", _pair())
     if not root_of_its_own:
-        program += _on(
-            "fallocate", [_refuse(_EOPNOTSUPP)]
-        )  # libc then writes, which is slow enough to measure
+        program += _on("fallocate", [_refuse(_EOPNOTSUPP)])  # libc writes instead, which takes time
     if own_pid is not None:
         for name in ("kill", "tgkill"):
             program += _on(name, _only(0, (own_pid,)))

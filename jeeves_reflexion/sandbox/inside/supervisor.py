@@ -41,9 +41,8 @@ def main() -> None:
 
 def _serve(config: dict[str, Any], request: bytes) -> None:
     if config["way"] != "namespaces":
-        config["scratch"], _lock = scratch.make(
-            config["temporary"]
-        )  # the lock ends with this process and the guard
+        # The lock ends with this process and the guard.
+        config["scratch"], _lock = scratch.make(config["temporary"])
     ours, theirs = _pipes()
     theirs += config["channel"]
     guarded, life = os.pipe()

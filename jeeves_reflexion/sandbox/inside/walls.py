@@ -105,7 +105,7 @@ def _show(base: str, path: str, source: int) -> list[str]:
     if not folder:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
     flags = os.fstatvfs(source).f_flag
-    kept = sum(told for said, told in _KEPT.items() if flags & said)
+    kept = sum(mount_flag for mounted_with, mount_flag in _KEPT.items() if flags & mounted_with)
     # without MS_REC, so that mounts further down are not shown
     kernel.mount(f"/proc/self/fd/{source}", target, "", kernel.MS_BIND)
     os.close(source)
@@ -206,11 +206,8 @@ def shut_in(config: dict[str, Any], *, programs: bool) -> None:
         _restrict(config["read"], [config["scratch"], "/dev/null"])
     if config["way"] != "limits" or seccomp.available():
         walled = config["way"] == "namespaces"
-        seccomp.install(
-            programs=programs,
-            own_pid=None if walled else os.getpid(),
-            root_of_its_own=walled,
-        )
+        own_pid = None if walled else os.getpid()
+        seccomp.install(programs=programs, own_pid=own_pid, root_of_its_own=walled)
 
 
 def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-// Shows the part of a page that is live anew when the server says that it has changed, unless somebody is at work in it.
+// Reloads the live part of a page when the server says that it has changed, unless the user is working in it.
 "use strict";
 const part = document.querySelector("[data-live]");
 const news = document.getElementById("news");
@@ -12,7 +12,7 @@ function atWork() {
 }
 
 async function show() {
-  again = pending; // what is on its way may be of before this change
+  again = pending; // the response under way may be older than this change
   if (pending) return;
   pending = true;
   try {
@@ -33,7 +33,7 @@ async function show() {
 
 function listen() {
   if (document.hidden) {
-    // A browser has few connections to one host, and tabs that nobody sees need none.
+    // A browser has few connections per host, and hidden tabs need none.
     if (source) source.close();
     source = null;
   } else if (!source) {

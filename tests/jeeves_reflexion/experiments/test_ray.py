@@ -192,7 +192,7 @@ async def test_what_goes_wrong_in_a_worker_is_said_as_it_would_be_here(node, tmp
             await play("misconfigured")
         assert "def troubled" not in str(caught.value)
         assert any("in troubled" in note for note in caught.value.__notes__)
-        with pytest.raises(ConfigurationError, match=r"can't be had: ValueError"):
+        with pytest.raises(ConfigurationError, match=r"can't be read: ValueError"):
             await play("unsaid")
         with pytest.raises(ExperimentError, match=r"SystemExit: 3 \(in the worker"):
             await play("exit")

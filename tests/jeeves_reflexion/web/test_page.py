@@ -55,16 +55,16 @@ def test_lessons_are_found_by_meaning_and_filtered(page):
 def test_what_waits_is_reviewed(page, server):
     page.get_by_role("link", name="Review").click()
     page.get_by_role("button", name="Approve: Fill the can").click()
-    page.get_by_text("The lesson is let in.").wait_for()
+    page.get_by_text("The lesson is approved.").wait_for()
     waiting = page.locator("article", has_text="Water the plant in the evening")
     waiting.get_by_label("Reason").fill("not in winter")
     waiting.get_by_role("button", name="Reject").click()
-    page.get_by_text("The lesson is kept out.").wait_for()
+    page.get_by_text("The lesson is rejected.").wait_for()
     page.get_by_role("link", name="Ignore all previous").click()
     page.get_by_text("In quarantine since").wait_for()
     assert page.get_by_label("Would it be recalled").count() == 0  # it is no lesson yet
     page.get_by_role("button", name="Reject").click()
-    page.get_by_text("The lesson is kept out.").wait_for()
+    page.get_by_text("The lesson is rejected.").wait_for()
     assert "In quarantine" not in page.inner_text("main")
     states = server.lessons(all_lessons)
     assert states["Fill the can at the tap."] == "active"
@@ -73,20 +73,20 @@ def test_what_waits_is_reviewed(page, server):
 
 def test_a_lesson_is_edited_merged_retired_and_rolled_back(page):
     page.get_by_role("link", name="Dry the cup").click()
-    page.get_by_label("Words").fill("It was wrong. The cup too.")
-    page.get_by_role("button", name="Save the words").click()
+    page.locator("textarea").fill("It was wrong. The cup too.")
+    page.get_by_role("button", name="Save the text").click()
     page.get_by_role("alert").wait_for()  # no lesson: the words stay to be mended
-    assert page.get_by_label("Words").input_value() == "It was wrong. The cup too."
-    page.get_by_label("Words").fill("Dry the cup with a cloth before you carry it.")
-    page.get_by_role("button", name="Save the words").click()
-    page.get_by_text("The lesson has its new words.").wait_for()
-    page.get_by_role("link", name="Find near ones").click()
+    assert page.locator("textarea").input_value() == "It was wrong. The cup too."
+    page.locator("textarea").fill("Dry the cup with a cloth before you carry it.")
+    page.get_by_role("button", name="Save the text").click()
+    page.get_by_text("The lesson has its new text.").wait_for()
+    page.get_by_role("link", name="Find similar lessons").click()
     page.get_by_label("Wash the mug").check()
     page.get_by_role("button", name="Merge").click()
     page.get_by_text("The lessons are merged.").wait_for()
     assert "learned 2 times" in page.inner_text("main")
     page.get_by_role("button", name="Go back to change 2").click()
-    page.get_by_text("The lesson is what it was then.").wait_for()
+    page.get_by_text("The lesson is rolled back.").wait_for()
     page.get_by_label("Reason to retire it").fill("the cups are gone")
     page.get_by_role("button", name="Retire").click()
     page.get_by_text("The lesson is retired.").wait_for()
@@ -106,13 +106,13 @@ def test_of_two_tabs_the_later_one_changes_nothing_unseen(page, server):
     other = page.context.new_page()
     other.goto(page.url)
     for tab, words in ((page, "Take the spoon first."), (other, "Take the soup first.")):
-        tab.get_by_label("Words").fill(words)
-        tab.get_by_role("button", name="Save the words").click()
+        tab.locator("textarea").fill(words)
+        tab.get_by_role("button", name="Save the text").click()
     page.locator("h1", has_text="Take the spoon first.").wait_for()
     other.get_by_text("Somebody changed this lesson").wait_for()
     assert other.locator("h1").inner_text() == "Take the spoon first."
-    assert other.get_by_label("Words").input_value() == "Take the soup first."
-    other.get_by_role("button", name="Save the words").click()
+    assert other.locator("textarea").input_value() == "Take the soup first."
+    other.get_by_role("button", name="Save the text").click()
     other.locator("h1", has_text="Take the soup first.").wait_for()
 
 
@@ -127,11 +127,11 @@ def test_a_hostile_lesson_is_shown_as_text(page, server):
     page.get_by_role("link", name="<script>").first.click()
     assert page.locator("h1").inner_text() == shown
     assert page.locator("code").inner_text() == lesson_id
-    assert page.get_by_label("Words").input_value() == shown
+    assert page.locator("textarea").input_value() == shown
     assert page.inner_text("dl").count("<script>") >= 4
     page.locator(".decide").get_by_label("Reason").fill(ATTACK)
     page.get_by_role("button", name="Reject").click()
-    page.get_by_text("The lesson is kept out.").wait_for()
+    page.get_by_text("The lesson is rejected.").wait_for()
     page.go_back()
     page.reload()
     assert "img src=x" in page.inner_text(".history")
@@ -211,12 +211,12 @@ def test_a_store_that_goes_away_is_told_of_and_comes_back(page, server):
     page.get_by_role("link", name="Wash the mug").click()
     page.locator("h1", has_text="Wash the mug").wait_for()
     (server.folder / "lessons").rename(away)
-    page.get_by_role("button", name="Save the words").click()
+    page.get_by_role("button", name="Save the text").click()
     page.get_by_text("It is not known whether your change was made").wait_for()
     page.goto(f"{server.base}/review")
     page.get_by_role("heading", name="The lessons can't be reached").wait_for()
     away.rename(server.folder / "lessons")
-    page.get_by_role("heading", name="What waits for review").wait_for()  # by itself
+    page.get_by_role("heading", name="Waiting for review").wait_for()  # by itself
 
 
 def test_it_is_used_by_the_keyboard_alone(page, server):
@@ -243,7 +243,7 @@ def test_it_is_used_by_the_keyboard_alone(page, server):
     tab_to("Approve: Close the window")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     page.keyboard.press("Enter")
-    page.get_by_text("The lesson is let in.").wait_for()
+    page.get_by_text("The lesson is approved.").wait_for()
     tab_to("Library")
     page.keyboard.press("Enter")
     page.wait_for_url(f"{server.base}/")

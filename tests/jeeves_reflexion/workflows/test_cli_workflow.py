@@ -85,7 +85,7 @@ def test_a_workflow_without_a_loop_succeeds(tmp_path, endpoint):
 @table(
     ("state", "said"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[1]", "must be a JSON object"),
         ("@none.json", "can't be read"),
         ('{"a": NaN}', "plain JSON"),

@@ -7,7 +7,7 @@ import pytest
 from tables import table
 
 from jeeves_reflexion.workflows import TemplateError, WorkflowFileError, templates
-from jeeves_reflexion.workflows.templates import holds, render, render_text
+from jeeves_reflexion.workflows.templates import holds, render
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +157,7 @@ async def test_a_template_ends_in_time_while_the_event_loop_goes_on(monkeypatch,
 
 
 async def test_a_text_stays_a_text_where_a_text_is_wanted():
-    assert await render_text("{{ state.data.deep }}", STATE, "x") == '{"x": null}'
+    assert await render("{{ state.data.deep }}", STATE, "x", as_value=False) == '{"x": null}'
 
 
 @table(
