@@ -228,7 +228,8 @@ class _MemoryEngine(Engine):
             mask = None
             if query.where is not None:
                 admitted = [row for row, entry in space.entries.items() if entry.admitted_by(query.where)]
-                mask = np.isin(space.matrix.rows, admitted)
+                mask = np.zeros(len(space.matrix.rows), dtype=np.bool_)
+                mask[space.matrix.find(np.array(admitted, dtype=np.int64))] = True
             hits = space.matrix.search(query, mask)
             return [SearchHit(space.entries[row].chunk(), score) for row, score in hits]
 

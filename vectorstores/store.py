@@ -214,8 +214,8 @@ class Store:
         """Yield at once, and then after each write to the store by any process, so that you can read it again.
 
         Writes close together count as one. In a folder and in memory, writes to other namespaces count too, and in a
-        folder embeddings that a search has cached. PostgreSQL uses a connection for each call and notifies without
-        delay; the others check ten times a second. Close the generator if you leave it early
+        folder embeddings that a search has cached. PostgreSQL uses a connection for each call and notifies within the
+        network's delay; the others check ten times a second. Close the generator if you leave it early
         (``contextlib.aclosing``). It ends with :class:`~vectorstores.StoreClosedError`, or when PostgreSQL stays
         unreachable; after a short interruption it yields.
         """
