@@ -165,17 +165,15 @@ class Usage:
             return self
         if self is other or self == other:
             return NO_USAGE
-        excess = Usage(*map(_excess, _PARTS(self), _PARTS(other)))
+        parts = zip(_PARTS(self), _PARTS(other), strict=True)
+        left: list[Any] = [None if one is None else max(one - (less or 0), 0) for one, less in parts]
+        excess = Usage(*left)
         unpriced = excess.cost_usd is None and not (excess.calls or excess.tokens)
         return replace(excess, cost_usd=0.0) if unpriced else excess
 
 
 def _sum(one: float | None, other: float | None) -> Any:  # noqa: ANN401 - a part of a usage
     return None if one is None or other is None else one + other
-
-
-def _excess(one: float | None, other: float | None) -> Any:  # noqa: ANN401 - a part of a usage
-    return None if one is None else max(one - (other or 0), 0)
 
 
 _PARTS = operator.attrgetter(*(each.name for each in fields(Usage)))

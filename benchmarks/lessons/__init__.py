@@ -1,1 +1,1 @@
-"""What makes lessons worth having, measured: redaction, screening, merging, recall, credit."""
+"""What makes lessons worth having, measured: recall, reading, credit, harm."""

@@ -12,13 +12,13 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command with the arguments of this process, and end the process with its exit code."""
+    """Run the command with the arguments of this process, and exit with its code."""
     try:
-        # Imported here, so that an interrupt in the meantime ends as quietly as one later.
+        # Imported here, so that an interrupt during the import ends quietly too.
         from jeeves_reflexion.cli.program import program  # noqa: PLC0415
 
         for stream in (sys.stdout, sys.stderr):
-            # A character that the terminal's encoding doesn't have must not lose the rest of the text.
+            # Escape characters that the terminal's encoding lacks, instead of failing.
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _leave_threads_behind(ended: BaseException | None) -> None:
-    """End the process here where a function of a user's still runs in a worker thread: Python would wait for it."""
+    """Exit at once if a user's function still runs in a worker thread, for which Python would wait."""
     hung = any(thread.name.startswith("AnyIO worker") for thread in threading.enumerate())
     if not (hung and isinstance(ended, SystemExit)):
         return

@@ -1,4 +1,4 @@
-"""``jeeves-reflexion bench``: runs a file of tasks, or the benchmarks that are installed, whoever wrote them."""
+"""``jeeves-reflexion bench``: run a file of tasks, or an installed benchmark."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ GROUP = "jeeves_reflexion.benchmarks"
 @click.option(
     "--agent",
     metavar="MODULE:NAME",
-    help="Your agent: a callable, or any agent.  [default: ReAct over --model]",
+    help="Your agent: a function or an agent object.  [default: ReAct over --model]",
 )
 @click.option(
     "--evaluator",
     metavar="WHO",
     default="exact",
-    help="exact: the output is the reference (case and white space aside). judge: --model judges, without the "
-    "reference. Or MODULE:NAME, a callable of (task, attempt) or (output).",
+    help="exact: the output equals the reference (case and white space don't count). judge: --model judges without"
+    " the reference. Or MODULE:NAME, a function of (task, attempt) or (output).",
 )
 @click.option(
     "--judged-by",
@@ -45,23 +45,22 @@ GROUP = "jeeves_reflexion.benchmarks"
 @click.option(
     "--scorer",
     metavar="WHO",
-    help="Judges every try for the results alone, unheard by the loop: exact or MODULE:NAME, as for --evaluator.",
+    help="Scores every attempt for the results; the loop never sees this score. exact or MODULE:NAME, as for"
+    " --evaluator.",
 )
 @click.option(
     "--reflector",
     metavar="MODULE:NAME",
-    help="Writes the lessons: a callable of (task, trials).  [default: --model]",
+    help="Writes the lessons: a function of (task, trials).  [default: --model]",
 )
-@click.option(
-    "--model", metavar="NAME", help="The model that answers, judges and reflects where nothing else does."
-)
+@click.option("--model", metavar="NAME", help="The model for each part that no other option names.")
 @options.endpoint
 @click.option(
     "--arms",
     metavar="A,B",
     default="retry,selective",
-    help="By commas: react, retry, tabu-retry, last-attempt, reflexion (or own), monotonic, selective, others-only,"
-    " irrelevant; with a k: selective@1.",
+    help="The arms, separated by commas: react, retry, tabu-retry, last-attempt, reflexion (or own), monotonic,"
+    " selective, others-only, irrelevant; with a k: selective@1.",
 )
 @plan_options("task", k=3, workers=4)
 @executor_options
@@ -69,55 +68,50 @@ GROUP = "jeeves_reflexion.benchmarks"
 @folder_options
 @track_option
 @spending_options
-@click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the input, estimate the cost, and run nothing.")
 @options.embedder
 @recall_options
 @options.json
 @options.debug
 @click.pass_context
 def bench_tasks(ctx: click.Context, /, **given: object) -> None:
-    """Try your own tasks in every arm and see whether lessons help.
+    """Run your own tasks in every arm, to see whether lessons help.
 
-    TASKS is a file of JSON lines: prompt, and where wanted id, kind, tools, reference, expected_output, metadata. The
-    reference reaches evaluators alone. The run's folder holds everything that happened, and a run that was stopped
-    goes on with --resume.
+    TASKS is a file of JSON lines with a prompt, and optionally id, kind, tools, reference, expected_output and
+    metadata. Only evaluators see the reference. The run's folder records everything; --resume continues a run that was
+    stopped.
     """
     ctx.exit(task_run.run(task_run.order_of(given), as_json=bool(given["as_json"])))
 
 
 class Benchmarks(click.Group):
-    """A group whose commands are the entry points of :data:`GROUP`; each is imported when it is used."""
+    """A group whose commands are the entry points of :data:`GROUP`, imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the benchmarks."""
         return sorted(entry.name for entry in entry_points(group=GROUP))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a benchmark's command, or None where there is no such benchmark."""
+        """Return the command of a benchmark, or None if it does not exist."""
         return next((_load(entry) for entry in entry_points(group=GROUP) if entry.name == cmd_name), None)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments begin with: a benchmark, or a file of tasks.
-
-        An unknown one is an error that lists the known.
-        """
+        """Find the command: a benchmark, or a file of tasks. For any other name, raise an error that lists them."""
         name, known = args[0], self.list_commands(ctx)
         if name in known or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        if (
-            name.endswith(".jsonl") or Path(name).is_file()
-        ):  # one that is not there is for its command to report
+        if name.endswith(".jsonl") or Path(name).is_file():  # the command reports a missing file
             return bench_tasks.name, bench_tasks, args
         raise click.UsageError(
-            f"there is no benchmark {name!r}; there are: {', '.join(known) or 'none is installed'};"
-            " or name a file of tasks, such as my_tasks.jsonl",
+            f"there is no benchmark {name!r}; installed: {', '.join(known) or 'none'}. Or name a file of tasks, such as"
+            " my_tasks.jsonl",
             ctx,
         )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the benchmarks; one that can't be loaded is listed with the reason."""
+        """List the benchmarks; for one that can't be loaded, show the reason."""
         rows = []
         for name in self.list_commands(ctx):
             try:
@@ -132,7 +126,7 @@ class Benchmarks(click.Group):
 
 
 def _load(entry: EntryPoint) -> click.Command:
-    """Load a benchmark; its errors are shown as all others, as JSON where it has ``--json``, at length with --debug."""
+    """Load a benchmark, with ``--debug``, and with errors as JSON if it has ``--json``."""
     try:
         command: Any = entry.load()
     except (ImportError, AttributeError) as error:
@@ -140,7 +134,7 @@ def _load(entry: EntryPoint) -> click.Command:
             f"the benchmark {entry.name!r} ({entry.value}) can't be loaded: {error}"
         ) from error
     if not isinstance(command, click.Command):
-        raise ConfigurationError(f"the benchmark {entry.name!r} ({entry.value}) is no click command")
+        raise ConfigurationError(f"the benchmark {entry.name!r} ({entry.value}) is not a click command")
     known = {name: parameter for parameter in command.params for name in parameter.opts}
     if "--json" in known:
         known["--json"].callback = known["--json"].callback or options.remember_json
@@ -149,9 +143,9 @@ def _load(entry: EntryPoint) -> click.Command:
 
 @click.group(cls=Benchmarks)
 def bench() -> None:
-    """Run a benchmark: tasks, tried again and again, with and without lessons.
+    """Run a benchmark: the same tasks several times, with and without lessons.
 
-    "bench my_tasks.jsonl --agent module:agent" runs your own tasks; "bench my_tasks.jsonl --help" says how.
+    "bench my_tasks.jsonl --agent module:agent" runs your own tasks; see "bench my_tasks.jsonl --help".
 
     Packages add benchmarks through the entry point group jeeves_reflexion.benchmarks.
     """

@@ -1,6 +1,6 @@
-"""Options that the benchmark commands share: ``bench my_tasks.jsonl`` and those that packages bring.
+"""Options that benchmark commands share: ``bench my_tasks.jsonl`` and those of other packages.
 
-Click alone is imported: ``--help`` and a typing error need none of the rest.
+Only click is imported, so that ``--help`` and a usage error are quick.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
-    """Read a list of whole numbers with commas; a click callback."""
+    """Read whole numbers separated by commas; a click callback."""
     try:
         return tuple(int(part) for part in value.split(","))
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of whole numbers such as 0,1,2") from None
+        raise click.BadParameter(f"{value!r} is not a list of whole numbers such as 0,1,2") from None
 
 
 def _tokens(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -34,42 +34,41 @@ def _tokens(ctx: click.Context, option: click.Parameter, value: str | None) -> t
 
 
 def cores() -> int:
-    """Return how many cores this machine has; the default of ``--workers`` where tasks are work for the processor."""
+    """Return the number of cores; the default of ``--workers`` for benchmarks that are bound by the processor."""
     return os.cpu_count() or 1
 
 
 def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[options.F], options.F]:
-    """Return what adds ``--trials``, ``--seeds``, ``--top-k`` and ``--workers``, with tasks called ``unit``."""
+    """Return a decorator that adds ``--trials``, ``--seeds``, ``--top-k`` and ``--workers``; tasks are ``unit``."""
     return options.options_of(
-        click.option("--trials", metavar="N", type=options.COUNT, default=4, help=f"Tries per {unit}."),
+        click.option("--trials", metavar="N", type=options.COUNT, default=4, help=f"Attempts per {unit}."),
         click.option(
             "--seeds",
             metavar="A,B",
             callback=numbers,
             default="0",
-            help="By commas; each repeats it all.",
+            help="Random seeds, separated by commas; each repeats the whole run.",
         ),
-        options.top_k(default=k, help="Lessons recalled per try."),
+        options.top_k(default=k, help="The most lessons that an attempt recalls."),
         click.option(
             "--workers",
             metavar="N",
             type=options.COUNT,
             default=workers,
             show_default="one a core" if callable(workers) else None,
-            help=f"{unit.capitalize()}s at a time.",
+            help=f"{unit.capitalize()}s that run at the same time.",
         ),
     )
 
 
 def holdout_option(unit: str) -> Callable[[options.F], options.F]:
-    """Return what adds ``--holdout``."""
+    """Return a decorator that adds ``--holdout``."""
     return click.option(
         "--holdout",
         metavar="SHARE",
         type=options.Number(0, 1, max_open=True),
         default=0.0,
-        help=f"{unit.capitalize()}s to hold out: no lesson is learned from them, and each is tried once with what was "
-        "learned.",
+        help=f"The share of {unit}s to hold out: they teach nothing, and each is tried once at the end.",
     )
 
 
@@ -79,27 +78,31 @@ folder_options = options.options_of(
         type=click.Path(path_type=Path, file_okay=False),
         help="The run's folder.  [default: a new one below runs/]",
     ),
-    click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped."),
+    click.option("--resume", is_flag=True, help="Continue the run in --out."),
 )
 track_option = click.option(
     "--track",
     type=click.Choice(["mlflow"]),
-    help="Also write arms, trials and the report to the tracker that MLFLOW_TRACKING_URI names.",
+    help="Also send arms, trials and the report to the tracker at MLFLOW_TRACKING_URI.",
 )
 spending_options = options.options_of(
     click.option(
         "--max-cost",
         metavar="USD",
         type=options.Number(min=0, min_open=True),
-        help="Stop the whole run when so much is spent; it can be resumed.",
+        help="Stop the whole run at this cost; it can be resumed.",
     ),
-    click.option("--price-in", metavar="USD", type=options.Number(min=0), help="Per million input tokens."),
-    click.option("--price-out", metavar="USD", type=options.Number(min=0), help="Per million output tokens."),
+    click.option(
+        "--price-in", metavar="USD", type=options.Number(min=0), help="Price per million input tokens."
+    ),
+    click.option(
+        "--price-out", metavar="USD", type=options.Number(min=0), help="Price per million output tokens."
+    ),
     click.option(
         "--expected-tokens",
         metavar="IN,OUT",
         callback=_tokens,
-        help="What one try takes, for the estimate before the run.",
+        help="The tokens of one attempt, for the estimate before the run.",
     ),
 )
 recall_options = options.options_of(
@@ -108,13 +111,13 @@ recall_options = options.options_of(
         metavar="X",
         type=options.Number(-1, 1),
         default=0.3,
-        help="Floor of recall, a cosine.",
+        help="The lowest cosine similarity of a recalled lesson.",
     ),
     click.option(
         "--order",
         type=click.Choice(["similarity", "own_first", "failures_first", "recency"]),
         default="similarity",
-        help="Lessons that are recalled before the others: those of the task itself, of failed attempts, the newest.",
+        help="Which lessons come first: the most similar, the task's own, those of failed attempts, or the newest.",
     ),
     options.withhold,
 )
@@ -123,18 +126,18 @@ cluster_options = options.options_of(
         "--executor",
         type=click.Choice(["local", "ray"]),
         default="local",
-        help="Who makes the tries: this process, or worker processes on a Ray cluster.",
+        help="Where attempts run: in this process, or in worker processes of a Ray cluster.",
     ),
     click.option(
         "--ray-address",
         metavar="HOST:PORT",
-        help="The head of a cluster that this machine is in.  [default: a node of this machine, for this run]",
+        help="The head node of a cluster to which this machine belongs.  [default: a local node for this run]",
     ),
     click.option(
         "--ray-working-dir",
         metavar="DIR",
         type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
-        help="A folder that every worker gets a copy of, with your modules in it.",
+        help="A folder with your modules, which is copied to every worker.",
     ),
 )
 executor_options = options.options_of(
@@ -144,7 +147,7 @@ executor_options = options.options_of(
         metavar="ADDRESS",
         envvar="JEEVES_BENCH_LESSONS",
         show_envvar=True,
-        help="A database for the lessons of the run: postgresql://...  [default: the run's folder]",
+        help="A postgresql:// address for the lessons of the run.  [default: the run's folder]",
     ),
 )
 
@@ -162,7 +165,7 @@ def check_folder(given: Mapping[str, Any]) -> None:
 
 
 def check_prices(given: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the prices of input and output in US dollars per million tokens, or None for none.
+    """Return the prices of input and output in US dollars per million tokens, or None if not given.
 
     Raises ``click.UsageError`` for one without the other.
     """
@@ -173,9 +176,9 @@ def check_prices(given: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def tracked(wanted: str | None, experiment: str) -> Callable[[Results, Path], None]:
-    """Return what writes a run, kept in a folder, to the tracker that is ``wanted``; nothing where none is.
+    """Return a function that sends a run and its folder to the tracker ``wanted``; with None, one that does nothing.
 
-    Call it before anything is spent: a tracker that can't be used is told now.
+    Call it before the run: it raises at once if the tracker can't be used.
     """
     if wanted is None:
         return lambda results, folder: None

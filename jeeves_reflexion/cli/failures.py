@@ -1,4 +1,4 @@
-"""Errors as a person or a program meets them: one line or one JSON object, and an exit code."""
+"""How errors are reported: one line or one JSON object, and an exit code."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user stopped a command that has something to say about it."""
+    """The user interrupted a command; the message says what was kept."""
 
 
 class UnusableEndpointError(errors.ConfigurationError):
-    """An endpoint failed before it ever answered; its cause, a ``ModelError``, is what is reported.
+    """An endpoint failed before its first answer. The report shows the cause, a ``ModelError``.
 
-    A configuration error, because that is what the loop takes as a reason not to try again.
+    It is a configuration error, because the loop does not retry those.
     """
 
 
 def report(error: BaseException, ctx: click.Context) -> int:
-    """Tell the user of an error and return the exit code: JSON on stdout, else a line on stderr."""
+    """Report an error, as JSON on stdout or as a line on stderr, and return the exit code."""
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415 - not for --help
     from jeeves_reflexion.redaction import redact  # noqa: PLC0415
     from jeeves_reflexion.text import visible  # noqa: PLC0415
@@ -53,7 +53,7 @@ def report(error: BaseException, ctx: click.Context) -> int:
         sys.stderr.write(visible("".join(traceback.format_exception(error))))
     shown = _cause(error)
     kind, label, message = type(shown).__name__, "error", str(shown)
-    # Errors of files and of connections name what they are of; without a name it is standard output.
+    # Errors of files and connections say which; an OSError without a file name is of standard output.
     of_stdout = (
         isinstance(shown, OSError) and shown.filename is None and not isinstance(shown, ConnectionError)
     )
@@ -76,11 +76,11 @@ def exit_code(error: BaseException) -> int:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Look through errors that only carry another."""
+    """Return the error to report, in place of one that only wraps it."""
     carried = error.__cause__
     if isinstance(error, UnusableEndpointError) and carried is not None:
         return carried
-    # A package that is missing is no fault of the store, and its message says all there is to say.
+    # A missing package is not an error of the store, and its message is complete.
     if isinstance(error, errors.LessonStoreError) and isinstance(carried, base.MissingDependencyError):
         return carried
     return error

@@ -1,4 +1,4 @@
-"""``jeeves-reflexion init``: a small project that runs as it is, to be filled with one's own agent."""
+"""``jeeves-reflexion init``: write a small project that runs as it is, ready for the user's own agent."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from jeeves_reflexion.cli import options
 from jeeves_reflexion.errors import ConfigurationError
 
 _AGENT: Final = '''\
-"""An agent and a reflector, without a model: put yours in their place."""
+"""An agent and a reflector, without a model: replace them with yours."""
 
 import re
 from datetime import datetime
 
 
 def answer(prompt: str) -> str:
-    """Answer a prompt. Lessons that were recalled for the task stand in it."""
+    """Answer a prompt, which includes the lessons recalled for the task."""
     date = datetime.strptime(re.search(r"\\d+ [A-Z][a-z]+ \\d{4}", prompt)[0], "%d %B %Y")
     return f"{date:%Y-%m-%d}" if "ISO 8601" in prompt else f"{date:%d/%m/%Y}"
 
 
 def reflect(task, trials) -> str:
-    """Say in one sentence what to do differently; called after a try that failed."""
+    """Say in one sentence what to do differently; called after a failed attempt."""
     return "Write dates in ISO 8601, year first."
 '''
 _DATES: Final = {
@@ -46,7 +46,7 @@ _COMMAND: Final = "jeeves-reflexion bench tasks.jsonl --agent my_agent:answer --
 def init(folder: Path) -> None:
     """Write a small project into FOLDER: an agent, a reflector and tasks.
 
-    It runs as it is, without a model and without a network. Files that are there are never changed.
+    It runs as it is, without a model or a network. Existing files are never changed.
     """
     tasks = [
         {"prompt": f"Write this date as the archive wants it: {said}.", "reference": wanted}
@@ -58,11 +58,11 @@ def init(folder: Path) -> None:
     }
     for path in files:
         if path.exists():
-            raise ConfigurationError(f"{path} is there already: name another folder, or remove it")
+            raise ConfigurationError(f"{path} exists already: choose another folder, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
         click.echo(f"wrote {path}")
-    click.echo("\nNow see whether lessons help it:")
+    click.echo("\nNow see whether lessons help this agent:")
     click.echo(f"  {_COMMAND}" if folder == Path() else f"  cd {shlex.quote(str(folder))}\n  {_COMMAND}")

@@ -1,4 +1,4 @@
-"""``jeeves-reflexion learn``: lessons from attempts that were made elsewhere."""
+"""``jeeves-reflexion learn``: learn from attempts that were made elsewhere."""
 
 from __future__ import annotations
 
@@ -27,13 +27,18 @@ from jeeves_reflexion.types import Lesson, Trial
     required=True,
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
 )
-@click.option("--model", metavar="NAME", required=True, help="Writes lessons, and judges what has no score.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    required=True,
+    help="The model that writes lessons, and judges attempts without a score.",
+)
 @click.option(
     "--threshold",
     metavar="X",
     type=options.Number(0, 1),
     default=0.8,
-    help="The score from 0 to 1 that passes; what passed teaches nothing.",
+    help="The lowest score that passes, from 0 to 1. Attempts that passed teach nothing.",
 )
 @options.endpoint
 @over_lessons(options.embedder, options.dry_run)
@@ -46,14 +51,14 @@ def learn(
 ) -> None:
     """Learn from attempts that were made elsewhere.
 
-    A file holds JSON lines, {"task": ..., "output": ..., "score": 0.2, "reason": ...} or {"messages": [...], "score":
-    0.2}, spans of OpenTelemetry (OTLP as JSON, or as its SDK prints them), or a log of Inspect. What has no verdict is
-    judged. Each attempt is learned from once, however often it is given. What can't be read stops the command before
-    anything is learned. With "-" as FILE, standard input is read.
+    FILE holds JSON lines, {"task": ..., "output": ..., "score": 0.2, "reason": ...} or {"messages": [...], "score":
+    0.2}, OpenTelemetry spans (OTLP as JSON, or as its SDK prints them), or an Inspect log. The model judges attempts
+    without a score. An attempt teaches once, even if it is given again. If a file can't be read, nothing is learned.
+    If FILE is "-", standard input is read.
     """
     transcripts = read_transcripts(files)
     if not transcripts:
-        raise ConfigurationError(f"there is no attempt in {', '.join(map(str, files))}")
+        raise ConfigurationError(f"no attempt found in {', '.join(map(str, files))}")
     if library.dry_run:
         unscored = sum(each.evaluation is None for each in transcripts)
         planned = {"dry_run": True, "attempts": len(transcripts), "to_judge": unscored}
@@ -64,7 +69,7 @@ def learn(
         anyio.run(_learn, done, library, transcripts, model, threshold, endpoint)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"{counted(len(done.lessons), 'lesson')} learned up to then; the next call goes on where this one stopped"
+            f"{counted(len(done.lessons), 'lesson')} learned so far; run the command again to continue"
         ) from None
     for problem in done.problems:
         library.screen.note(problem)
@@ -81,7 +86,7 @@ def learn(
 
 @dataclass(slots=True)
 class _Learned:
-    """What came of the attempts so far."""
+    """The results so far."""
 
     lessons: list[Lesson] = field(default_factory=list)
     known: int = 0

@@ -1,4 +1,4 @@
-"""Serving over HTTP: a port to listen at, and what answers there until it is interrupted. Needs uvicorn."""
+"""Serving over HTTP: a socket to listen on, and a server that runs until it is interrupted. Needs uvicorn."""
 
 from __future__ import annotations
 
@@ -16,32 +16,30 @@ _LEAVE: Final = 3
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at a host, by its name or address; port 0 is any that is free.
+    """Return a socket that listens on a host name or address; port 0 takes any free port.
 
-    Raises :class:`ConfigurationError` where that can't be.
+    Raises :class:`ConfigurationError` if the socket can't listen there.
     """
     try:
-        host.encode("idna")  # sockets raise a TypeError for what is no name
+        host.encode("idna")  # sockets raise a TypeError for an invalid name
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise ConfigurationError(
-            f"port {port} of {host} can't be listened at: {why}; name another"
-        ) from error
-    # Connections inherit it; asyncio sets it on sockets of its own making alone, and each answer would wait 40 ms.
+        raise ConfigurationError(f"can't listen on port {port} of {host}: {why}; choose another") from error
+    # Connections inherit this. asyncio sets it only on its own sockets; without it each response waits 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
 def url_of(listening: socket.socket, host: str = "") -> str:
-    """Return the address of a server that listens there, under another name for its host where one is given."""
+    """Return the URL of a listening socket, with ``host`` in place of its address if given."""
     bound, port = listening.getsockname()[:2]
     return f"http://{host or (f'[{bound}]' if ':' in bound else bound)}:{port}"
 
 
 def server_of(app: ASGIApp) -> uvicorn.Server:
-    """Return what serves an application until the process is interrupted; requests then have three seconds more."""
+    """Return a server for an application. After an interrupt, open requests have three more seconds."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -49,6 +47,6 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_LEAVE,
-            lifespan="on",  # else a fault of what runs beside the answers would be told to nobody
+            lifespan="on",  # reports errors of background tasks, which "auto" would hide
         )
     )

@@ -1,4 +1,4 @@
-"""The models that a command line means."""
+"""The models that options name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from jeeves_reflexion.protocols import ChatModel, Completion, Message
 
 
 def key_of(endpoint: Endpoint) -> str | None:
-    """Return the key that an endpoint names; raises :class:`ModelAuthError` where there is none by that name."""
+    """Return the key from the endpoint's environment variable; None if it names no variable.
+
+    Raises :class:`ModelAuthError` if the variable is not set.
+    """
     if endpoint.api_key_env is None:
         return None
     key = os.environ.get(endpoint.api_key_env, "").strip()
@@ -30,8 +33,8 @@ def key_of(endpoint: Endpoint) -> str | None:
 def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> EndpointModel:
     """Return the model of that name at an endpoint, with the key from the environment.
 
-    ``anthropic:NAME`` is one of Anthropic's, ``openai:NAME`` is ``NAME``. Its price is the one that is given, else the
-    endpoint's. Raises :class:`ModelAuthError` where a key is needed and there is none.
+    ``anthropic:NAME`` is a model of Anthropic's, ``openai:NAME`` is ``NAME``. ``prices`` overrides the endpoint's
+    price. Raises :class:`ModelAuthError` if the model needs a key and none is set.
     """
     kind, plain = kind_and_name(name)
     anthropic = kind is AnthropicModel
@@ -59,8 +62,8 @@ def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> End
 class ProvenModel(WrappedModel):
     """A model whose first call must work.
 
-    An error before the first answer is most likely the address, the name or the server, and no further
-    attempt would mend it: it ends the run. Once the model has answered, errors are the loop's to deal with.
+    An error before the first answer most likely means a wrong address, name or server. Another attempt would not help,
+    so it ends the run. After the first answer, the loop handles errors.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -68,7 +71,7 @@ class ProvenModel(WrappedModel):
         self._answered = False
 
     async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - its own
-        """Ask the model; a ``ModelError`` of the first call is an :class:`UnusableEndpointError`."""
+        """Ask the model; raises :class:`UnusableEndpointError` if it fails before its first answer."""
         try:
             completion = await super().complete(messages, **settings)
         except ModelAuthError:

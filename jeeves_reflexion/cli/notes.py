@@ -1,4 +1,4 @@
-"""``jeeves-reflexion notes``: how tasks improved their instructions, and how to take it back."""
+"""``jeeves-reflexion notes``: show how tasks improved their instructions, and undo it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Notes(Answers):
         return anyio.run(opened)
 
     async def one(self, store: VersionedReflectionStore, task: str) -> NoteHistory:
-        """Return the notes of a task, by its description or by its id, whole or cut short."""
+        """Return the notes of a task, given its description, its id, or the beginning of its id."""
         for identity in (task_identity(task), task.strip()):
             if identity and (found := await store.history(identity)) is not None:
                 return found
@@ -67,7 +67,7 @@ def _over_notes(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F]
         "address",
         metavar="ADDRESS",
         help="A SQLite file, the folder of a lesson store, or a postgresql:// address."
-        "  [default: JEEVES_NOTES, else among your data]",
+        "  [default: JEEVES_NOTES, else a file in your data directory]",
     )
     return options.gathered(
         "answers", Notes, *more, address_option, options.namespace, options.json, options.debug
@@ -76,16 +76,17 @@ def _over_notes(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F]
 
 @click.group()
 def notes() -> None:
-    """See how tasks improved their own instructions, and take it back.
+    """See how tasks improved their own instructions, and undo it.
 
-    TASK is the id of a task's notes, which may be cut short, or the task's description. Nothing here makes a store.
+    TASK is the task's description, or the id of its notes, of which four characters are enough. These commands never
+    create a store.
     """
 
 
 @notes.command("list", short_help="List the tasks that have notes.")
 @_over_notes()
 def list_(answers: Notes) -> None:
-    """List the tasks that have notes: id, date, version, runs, description."""
+    """List the tasks that have notes: id, date, version, runs and description."""
     found = answers.within(lambda store: store.list())
     answers.give(
         {"count": len(found), "notes": [_document(each) for each in found]},
@@ -94,11 +95,11 @@ def list_(answers: Notes) -> None:
     )
 
 
-@notes.command(short_help="Show what the next run of a task gets to read.")
+@notes.command(short_help="Show the notes that the next run of a task reads.")
 @click.argument("task")
 @_over_notes()
 def show(answers: Notes, task: str) -> None:
-    """Show what the next run of a task gets to read, its versions with the scores of their runs, its changes."""
+    """Show the notes that the next run of a task reads, all versions with the scores of their runs, and all changes."""
     found = answers.within(lambda store: answers.one(store, task))
     told = _document(found)
     answers.give(
@@ -118,11 +119,11 @@ def show(answers: Notes, task: str) -> None:
     "--to",
     metavar="N",
     type=click.IntRange(min=0),
-    help="The version to go to; 0 is no notes.  [default: the one that the current was made of]",
+    help="The version to return to; 0 means no notes.  [default: the version that the current one was made from]",
 )
 @_over_notes()
 def rollback(answers: Notes, task: str, to: int | None) -> None:
-    """Go back to an earlier version of a task's notes; nothing is lost by it."""
+    """Go back to an earlier version of a task's notes. All versions are kept."""
 
     async def rolled_back(store: VersionedReflectionStore) -> tuple[NoteHistory, NoteHistory]:
         old = await answers.one(store, task)
@@ -139,7 +140,7 @@ def rollback(answers: Notes, task: str, to: int | None) -> None:
 @click.argument("task")
 @_over_notes(options.yes)
 def forget(answers: Notes, task: str) -> None:
-    """Remove a task's notes for good, all versions."""
+    """Remove all versions of a task's notes for good."""
     found = answers.within(lambda store: answers.one(store, task))
     row = {"id": found.identity[:_SHORT_ID], "description": found.description}
     if answers.agreed("Forget these notes for good?", {}, [row]):
@@ -160,7 +161,7 @@ def _row(history: NoteHistory) -> dict[str, str]:
 
 
 def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str]:
-    """One row for a version; None is for the runs without notes."""
+    """Return the row of a version; None stands for the runs without notes."""
     number, scores = (0, history.baseline) if version is None else (version.number, version.scores)
     current = "current" if number == history.current else ""
     return {

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what commands are given in their place."""
+"""Options that several commands share, and the values that commands receive for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
 COUNT: Final = click.IntRange(1, 1_000_000_000)
-"""How many of something a command is to find or show; more than that no store can count."""
+"""How many items a command finds or shows."""
 
 
 class Number(click.FloatRange):
@@ -41,7 +41,7 @@ class EmbedderName(click.Choice[str]):
     name = "embedder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
-        """Return it; whether an address will do is found out when the embedder is made."""
+        """Return the name or address. An address is checked later, when the embedder is made."""
         is_address = str(value).startswith(("http://", "https://"))
         return str(value) if is_address else super().convert(value, param, ctx)
 
@@ -52,7 +52,7 @@ class EmbedderName(click.Choice[str]):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where models are asked, and how; ``timeout`` is in seconds."""
+    """Where and how to reach models; ``timeout`` is in seconds."""
 
     base_url: str | None
     api_key_env: str | None
@@ -64,7 +64,7 @@ class Endpoint:
 
 
 def options_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Return what adds several options; the help lists them in their order."""
+    """Return a decorator that adds several options; the help lists them in this order."""
 
     def add(function: F) -> F:
         for option in reversed(options):
@@ -75,7 +75,7 @@ def options_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 
 def gathered(name: str, kind: type, *options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Return what adds options, and has a command called with a ``kind`` of them, as ``name``, in their place."""
+    """Return a decorator that adds options and passes them to the command as one ``kind``, the argument ``name``."""
     parts = inspect.signature(kind).parameters
 
     def add(function: F) -> F:
@@ -90,12 +90,12 @@ def gathered(name: str, kind: type, *options: Callable[[Any], Any]) -> Callable[
 
 
 def remembered(ctx: click.Context, flag: str) -> bool:
-    """Whether a flag such as ``--json`` was given, to whichever command of the line."""
+    """Whether a flag such as ``--json`` was given to any command on the line."""
     return bool(ctx.meta.get(f"{__name__}{flag}", False))
 
 
 def remember(flag: str, ctx: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - as click calls
-    """Have a flag remembered; with its name a callback of click's."""
+    """Remember a flag for :func:`remembered`; with its name bound, a click callback."""
     ctx.meta[f"{__name__}{flag}"] = value or remembered(ctx, flag)
     return value
 
@@ -110,13 +110,13 @@ def _check_namespace(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 def _one_line(_: click.Context, __: click.Parameter, value: str) -> str:
-    """Take what hides or breaks a line out of a text that goes into the history; the library redacts it."""
+    """Put a text for the history on one visible line; the library redacts it."""
     return one_line(value)
 
 
 def _headers(_: click.Context, __: click.Parameter, value: Sequence[str]) -> dict[str, str]:
-    """Read headers; what is wrong with one is told without its value, which may be a key."""
-    from vectorstores.header_secrets import check_headers  # noqa: PLC0415 - --help is not to wait for it
+    """Read headers. An error never shows a header's value, which may be a key."""
+    from vectorstores.header_secrets import check_headers  # noqa: PLC0415 - keeps --help quick
 
     parts = [text.partition(":") for text in value]
     if not all(name.strip() and colon for name, colon, _ in parts):
@@ -158,39 +158,40 @@ namespace = click.option(
     metavar="NS",
     default="default",
     callback=_check_namespace,
-    help="Whose lessons: namespaces of one address never see each other's.",
+    help="The namespace of the lessons; one namespace never sees the lessons of another.",
 )
 lessons = click.option(
     "--lessons",
     "address",
     metavar="ADDRESS",
-    help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
+    help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else a folder in your data"
+    " directory]",
 )
 embedder = click.option(
     "--embedder",
     type=EmbedderName(["auto", "minilm", "hashing"]),
     default="auto",
-    help="What finds lessons: all-MiniLM-L6-v2, a hash of words that needs no model, or a service with OpenAI's"
-    " /embeddings at 'https://HOST/v1?model=NAME&dim=1536'. auto: what an existing store was made with, and for a"
-    " new one minilm, or hashing where that is not installed.",
+    help="The embedder that finds lessons. minilm: the model all-MiniLM-L6-v2. hashing: a hash of words, without a"
+    " model. 'https://HOST/v1?model=NAME&dim=1536': a service with OpenAI's /embeddings. auto: the embedder of the"
+    " existing store; for a new store minilm, or hashing if minilm is not installed.",
 )
 credit = click.option(
     "--credit",
     is_flag=True,
-    help="Rank lessons by what they did for earlier attempts, and retire those that harm.",
+    help="Rank lessons by their effect on earlier attempts, and retire lessons that harm.",
 )
 withhold = click.option(
     "--withhold",
     metavar="SHARE",
     type=Number(0, 0.5),
     default=0.0,
-    help="Withhold each lesson from this share of recalls, by chance, so that what it does is known; means --credit.",
+    help="Withhold each lesson from this share of recalls at random, to measure its effect. Implies --credit.",
 )
 check = click.option(
     "--check",
     is_flag=True,
-    help="Ask the judge's model of each new lesson whether it would change an attempt; one that would not is written"
-    " once more, or dropped.",
+    help="Ask the judge's model whether each new lesson would change an attempt. If not, the lesson is rewritten once,"
+    " then dropped.",
 )
 endpoint = gathered(
     "endpoint",
@@ -210,32 +211,33 @@ endpoint = gathered(
         metavar="SECONDS",
         type=Number(0.001, 86_400),
         default=60.0,
-        help="The longest wait for one answer of a model.",
+        help="How long to wait for one reply of the model.",
     ),
-    click.option("--max-tokens", metavar="N", type=COUNT, help="The longest answer of a model, in tokens."),
+    click.option("--max-tokens", metavar="N", type=COUNT, help="The most tokens of one reply of the model."),
     click.option(
         "--header",
         "headers",
         metavar="'NAME: VALUE'",
         multiple=True,
         callback=_headers,
-        help="A header for each request to the endpoint; may be repeated. No error shows its value.",
+        help="A header for each request to the endpoint; may be repeated. Errors never show its value.",
     ),
     click.option(
         "--prices",
         metavar="FILE",
         type=click.Path(exists=True, dir_okay=False),
         callback=_prices,
-        help="What models cost, as JSON: {NAME: {input, output}} in US dollars per million tokens, or LiteLLM's table.",
+        help="The prices of models as JSON: {NAME: {input, output}} in US dollars per million tokens, or LiteLLM's"
+        " table.",
     ),
-    click.option("--stream", is_flag=True, help="Have answers sent as they are written."),
+    click.option("--stream", is_flag=True, help="Ask the endpoint to stream its replies."),
 )
 by = click.option(
     "--by",
     metavar="NAME",
     default="the command line",
     callback=_one_line,
-    help="Who says so; kept in the history.",
+    help="Your name, kept in the history.",
 )
 reason = click.option(
     "--reason",
@@ -243,14 +245,14 @@ reason = click.option(
     default="",
     show_default=False,
     callback=_one_line,
-    help="Why; kept in the history.",
+    help="The reason, kept in the history.",
 )
-create = click.option("--create", is_flag=True, help="Make a store where there is none.")
+create = click.option("--create", is_flag=True, help="Create the store if it does not exist.")
 kind = click.option("--kind", metavar="KIND", help="The kind of the task.")
-yes = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+yes = click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
+dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 
 
 def top_k(**attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
-    """Return what adds ``--top-k`` as the parameter ``k``."""
+    """Return a decorator that adds ``--top-k`` as the parameter ``k``."""
     return click.option("--top-k", "k", metavar="N", type=COUNT, **attributes)

@@ -1,4 +1,4 @@
-"""The command's outermost group: its help, and what becomes of an error."""
+"""The outermost group of the command: its help, and how it reports errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jeeves_reflexion.errors import MissingDependencyError
 EXIT_CODES = """\b
 Exit codes:
   0    done; for run: an attempt passed
-  1    for run and workflow run: it ended without success; else: you said no, an import was refused whole, or a
-       benchmark could not go on
-  2    the command line can't be read
-  3    configuration: a key, an optional package, the address of the lessons, a file that can't be reached
+  1    run and workflow run: no success; others: you answered no, an import was refused as a whole, or a benchmark
+       could not continue
+  2    a mistake on the command line
+  3    configuration: a key, an optional package, the address of the lessons, an unreachable file
   4    the model's endpoint
-  5    the lesson store, or that of task notes
+  5    the store of lessons or task notes
   130  interrupted
 """
 
@@ -28,22 +28,22 @@ Exit codes:
 _COMMANDS = {
     "init": "Write a small project that runs as it is.",
     "run": "Try a task, learn from each attempt, try again.",
-    "learn": "Take lessons from attempts that were made elsewhere.",
-    "lessons": "See, judge, change and carry what was learned.",
+    "learn": "Learn from attempts that were made elsewhere.",
+    "lessons": "Look at, review, change and exchange lessons.",
     "ui": "Look at lessons and runs in a browser.",
-    "notes": "See how tasks improved their instructions, and take it back.",
+    "notes": "See how tasks improved their instructions, and undo it.",
     "bench": "Run a benchmark and see the learning curve.",
     "workflow": "Run a workflow file, or check it.",
     "serve": "Share the lessons with MCP clients.",
-    "tokens": "Who may use the lessons over HTTP.",
-    "doctor": "Say what is installed, and what can be reached.",
+    "tokens": "Manage who may use the lessons over HTTP.",
+    "doctor": "Check what is installed and what can be reached.",
 }
 
 
 class Program(click.Group):
-    """A group whose commands are modules, loaded when they are used.
+    """A group whose commands are modules, loaded on first use.
 
-    They may raise the project's errors: each becomes one line and an exit code.
+    Commands may raise the project's errors: each becomes one line and an exit code.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -59,7 +59,7 @@ class Program(click.Group):
         except MissingDependencyError:
             if not ctx.resilient_parsing:
                 raise
-            # While a shell completes, an error would stand in its prompt: the name is known, its commands are not.
+            # During shell completion an error would garble the prompt, so complete the name alone.
             return click.Command(cmd_name, help=_COMMANDS[cmd_name])
         command: click.Command = getattr(module, cmd_name)
         return command
@@ -67,7 +67,7 @@ class Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Say which command was meant where one is near; click knows only commands that are loaded."""
+        """Suggest a similar command for an unknown name; click itself knows only the commands that are loaded."""
         name = args[0]
         near = [] if name in _COMMANDS or ctx.resilient_parsing else get_close_matches(name, _COMMANDS, 1)
         if near:
@@ -80,16 +80,16 @@ class Program(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse arguments that are no text: neither a store nor a model takes them."""
+        """Refuse arguments that are not UTF-8: neither a store nor a model accepts them."""
         for argument in args:
             try:
                 argument.encode()
             except UnicodeEncodeError as error:
-                raise click.UsageError(f"the argument {argument!a:.80} is no text in UTF-8", ctx) from error
+                raise click.UsageError(f"the argument {argument!a:.80} is not UTF-8 text", ctx) from error
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command that was named."""
+        """Run the command, and report its error."""
         try:
             return super().invoke(ctx)
         except click.Abort as error:
@@ -98,7 +98,7 @@ class Program(click.Group):
                 raise
             ctx.exit(report(stopped, ctx))
         except CAUGHT as error:
-            if isinstance(error, BrokenPipeError):  # nobody reads any more, which click ends quietly
+            if isinstance(error, BrokenPipeError):  # the reader is gone; click exits quietly
                 raise
             ctx.exit(report(error, ctx))
 
@@ -113,6 +113,6 @@ class Program(click.Group):
 def program() -> None:
     """Agents that learn from their own attempts.
 
-    An agent tries a task, its attempt is scored, a lesson is written down in one sentence, and the lessons
-    that matter are recalled before the next attempt, also in later runs.
+    An agent tries a task, an evaluator scores the attempt, and a reflector writes a one-sentence lesson. Before the
+    next attempt, in this run or a later one, the agent sees the lessons relevant to its task.
     """

@@ -1,4 +1,4 @@
-"""``jeeves-reflexion run``: tries a task, learns from each attempt, tries again."""
+"""``jeeves-reflexion run``: try a task, learn from each attempt, try again."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ from jeeves_reflexion.types import RunResult
 
 
 class Watch(Trace):
-    """The trace of a run on a person's screen; ``address`` is where its lessons are kept, if anywhere."""
+    """Show the trace of a run; ``address`` is that of its lessons, None if they are not kept."""
 
     def __init__(self, screen: Screen, address: str | None, *, verbose: bool = False) -> None:
         super().__init__(screen.note, verbose=verbose)
         self._address = address
 
     def farewell(self) -> str:
-        """Say what an interrupt leaves behind."""
+        """Return what to say after an interrupt."""
         if self._address is None:
             return "the run was stopped; it kept no lessons, as asked"
         if not self.kept:
-            return "the run was stopped before it had learned anything; earlier lessons are as they were"
+            return "the run was stopped before it learned anything; earlier lessons are unchanged"
         kept = f"{counted(self.kept, 'lesson')} in {self._address}"
-        return f"the run was stopped; what was learned up to then is kept ({kept})"
+        return f"the run was stopped; what it learned is kept ({kept})"
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
         super().__call__(event)
         if isinstance(event, RunFinished) and self._address is not None:
-            # It is what "lessons outcome" takes, by somebody who knows better later.
+            # "lessons outcome" takes this id, to correct the verdict later.
             self.note(f"run: {event.run_id}", "dim")
 
 
 def result_document(result: RunResult, address: str | None, namespace: str) -> dict[str, object]:
-    """Return a run's result: what matters first, then every trial whole."""
+    """Return the result of a run for JSON: the summary first, then every trial."""
     return {
         "run_id": result.run_id,
         "passed": result.passed,
@@ -82,12 +82,12 @@ def _check(given: Mapping[str, Any], priced: Collection[str]) -> None:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
     if given["no_lessons"] and (given["credit"] or given["withhold"] or given["check"]):
         raise click.UsageError(
-            "--credit, --withhold and --check are about lessons that are kept: they exclude --no-lessons"
+            "--credit, --withhold and --check need stored lessons: they exclude --no-lessons"
         )
     if given["agent"] is not None and given["mcp"]:
-        raise click.UsageError("--mcp is for the ReAct over --model: an --agent brings its own tools")
+        raise click.UsageError("--mcp is for the default agent; an --agent brings its own tools")
     if not given["task"].strip():
-        raise click.UsageError("the task is empty: say what is asked")
+        raise click.UsageError("the task is empty: describe what the agent must do")
     if given["quiet"] and given["verbose"]:
         raise click.UsageError("--quiet and --verbose exclude each other")
     asked = (given["model"], given["evaluator_model"] or given["model"])
@@ -102,54 +102,57 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
-        raise click.UsageError(f"the task on stdin is no UTF-8 text: {error.reason}") from error
+        raise click.UsageError(f"the task on stdin is not UTF-8 text: {error.reason}") from error
 
 
 @click.command()
 @click.argument("task", callback=_task)
-@click.option("--model", metavar="NAME", required=True, help="The model, by its name at the endpoint.")
+@click.option("--model", metavar="NAME", required=True, help="The name of the model at the endpoint.")
 @click.option(
     "--agent",
     metavar="MODULE:NAME",
-    help="Your agent: a callable, or any agent; --model judges and writes lessons.  [default: ReAct over --model]",
+    help="Your agent: a function or an agent object; --model then judges and writes lessons.  [default: ReAct over"
+    " --model]",
 )
 @click.option(
     "--mcp",
     metavar="COMMAND_OR_URL",
     multiple=True,
-    help="The tools of an MCP server, for the ReAct over --model; may be repeated.",
+    help="An MCP server whose tools the default agent may use; may be repeated.",
 )
-@click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
-@click.option("--max-attempts", metavar="N", type=options.COUNT, default=3)
+@click.option("--evaluator-model", metavar="NAME", help="Another model of the endpoint as the judge.")
+@click.option("--max-attempts", metavar="N", type=options.COUNT, default=3, help="The most attempts.")
 @click.option(
     "--threshold",
     metavar="X",
     type=options.Number(0, 1),
     default=0.8,
-    help="The score from 0 to 1 that passes.",
+    help="The lowest score that passes, from 0 to 1.",
 )
-@options.top_k(default=5, help="How many lessons an attempt may recall.")
+@options.top_k(default=5, help="The most lessons that an attempt recalls.")
 @options.lessons
 @options.namespace
 @click.option(
-    "--no-lessons", is_flag=True, help="Recall none and keep none; within the run they still count."
+    "--no-lessons",
+    is_flag=True,
+    help="Neither recall nor store lessons; attempts of this run still share theirs.",
 )
 @options.embedder
 @options.credit
 @options.withhold
 @options.check
-@click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
+@click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at this many tokens.")
 @click.option(
     "--budget-usd",
     metavar="USD",
     type=options.Number(min=0, min_open=True),
-    help="Stop before a call that may pass so much; needs --prices.",
+    help="Stop before a call that might exceed this cost; needs --prices.",
 )
 @click.option(
     "--budget-seconds",
     metavar="S",
     type=options.Number(min=0, min_open=True),
-    help="Stop after so long, also in the middle of a call.",
+    help="Stop after this time, even in the middle of a call.",
 )
 @options.endpoint
 @options.json
@@ -158,7 +161,7 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
     "-v",
     "--verbose",
     is_flag=True,
-    help="Also show steps, similarities, and the judge's reasons, as they happen.",
+    help="Also show steps, similarities and the judge's reasons.",
 )
 @options.debug
 @click.pass_context
@@ -168,13 +171,13 @@ def run(
     endpoint: options.Endpoint,
     **given: Any,  # noqa: ANN401 - one for each option
 ) -> None:
-    """Try TASK until an attempt passes, with a lesson learned from each one that does not.
+    """Try TASK until an attempt passes, and learn a lesson from each attempt that fails.
 
-    The model answers, judges its answer, and writes the lessons. The best answer goes to stdout, what happens
-    meanwhile to stderr. With "-" as TASK the task is read from stdin.
+    The model answers, judges its answer, and writes the lessons. The best answer goes to stdout, progress to stderr.
+    If TASK is "-", the task is read from stdin.
     """
     _check(given, endpoint.prices)
-    # The watch shows warnings as what they are; the log would show them a second time.
+    # The watch shows warnings already; the log would show them twice.
     logger.addHandler(logging.NullHandler())
     address = default_place() if given["address"] is None else given["address"]
     if given["no_lessons"]:
@@ -216,7 +219,7 @@ async def _run(
             store = await opened.enter_async_context(
                 open_or_make(address, given["namespace"], given["embedder"], settings)
             )
-            # A store that can't be used is found out here, before a model has been paid.
+            # Counting finds an unusable store before any model call costs money.
             watch.note(f"lessons: {redact(address)} ({await store.count()} so far)", "dim")
         if given["mcp"]:
             tools = [await opened.enter_async_context(mcp_tools(server)) for server in given["mcp"]]

@@ -1,6 +1,6 @@
-"""How a command answers: results to stdout, what happens meanwhile to stderr.
+"""The output of a command: results on stdout, progress on stderr.
 
-Text of models and lessons is data: nothing in it may move the cursor, set a title or pass for rich markup.
+Text of models and lessons is data: it can't move the cursor, set a title or be read as rich markup.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from jeeves_reflexion.text import one_line, visible
 from jeeves_reflexion.types import Lift
 
 _BELOW: Final = {"was": "was: ", "change": "", "reason": "", "why": "", "task": "task: "}
-"""The fields that a person reads under an item's text, and how they begin."""
+"""The fields that are shown below an item's text, with their prefixes."""
 _NAMED: Final = frozenset({"score", "similarity"})
 
 
 def plain(value: object) -> object:
-    """Return what ``json`` can't write as something that it can: a dataclass, a mapping or a set."""
+    """Convert a dataclass, mapping or set to plain JSON; for ``json.dumps(default=...)``."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
     if isinstance(value, AbstractSet):
         return sorted(map(str, value))
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} can't be written as JSON")
 
 
 def in_words(value: object, name: str = "") -> str:
-    """Say a value on one line, empty for what says nothing; numbers of names such as ``created_at`` are times."""
+    """Describe a value on one line; empty for None and False. A number whose name ends in ``_at`` is a time."""
     if isinstance(value, bool) or value is None:
         return "yes" if value else ""
     if isinstance(value, str | int):
@@ -59,7 +59,7 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 class Screen:
-    """The two streams of a command. ``quiet`` keeps notes back, errors never."""
+    """The two output streams of a command. ``quiet`` suppresses notes, never errors."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -73,14 +73,14 @@ class Screen:
         click.echo(visible(text))
 
     def document(self, value: object) -> None:
-        """Print a value as JSON; characters beyond ASCII are escaped, so that it is safe wherever it goes."""
+        """Print a value as JSON. Non-ASCII characters are escaped, so any terminal or file can take it."""
         click.echo(json.dumps(value, default=plain, indent=2 if self._out.is_terminal else None))
 
     def entry(self, fields: Mapping[str, str]) -> None:
-        """Print one item of a list: its fields separated by tabs for a pipe, in lines for a person.
+        """Print one item of a list: tab-separated fields for a pipe, several lines for a terminal.
 
-        The first field is the item's id, the last its text; reasons, tasks and changes come under the text. A person is
-        not shown what is not known.
+        The first field is the item's id, the last its text. A terminal shows reasons, tasks and changes below the
+        text, and omits unknown values.
         """
         cells = {name: one_line(visible(value)) for name, value in fields.items()}
         if self._out.is_terminal:
@@ -89,7 +89,7 @@ class Screen:
             click.echo("\t".join(cells.values()))
 
     def details(self, *parts: object) -> None:
-        """Print what is known of one item, a line for each field that says something; wrapped for a person."""
+        """Print one item, a line for each field that is not empty; a terminal wraps long lines."""
         fields = {name: value for part in parts for name, value in _fields(part).items()}
         told = {name.replace("_", " "): in_words(value, name) for name, value in fields.items()}
         told = {name: text for name, text in told.items() if text}
@@ -103,16 +103,16 @@ class Screen:
     # -- stderr
 
     def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Say what is going on."""
+        """Report progress."""
         if not self.quiet:
             self._say(Text(one_line(visible(text)), style), indent)
 
     def error(self, text: str, *, label: str = "error") -> None:
-        """Say what went wrong, on one line."""
+        """Report an error on one line."""
         self._say(Text.assemble((f"{label}: ", "bold red"), one_line(visible(text))), 0)
 
     def _say(self, text: Text, indent: int) -> None:
-        if indent and self._err.is_terminal:  # a line that goes on stays below its beginning
+        if indent and self._err.is_terminal:  # wrapped lines keep the indent
             self._err.print(Padding(text, (0, 0, 0, indent), expand=False))
         else:
             self._err.print(Text(" " * indent) + text, soft_wrap=True)
@@ -120,10 +120,9 @@ class Screen:
 
 @dataclasses.dataclass
 class Answers:
-    """Answers for one address and namespace, to a person or, with ``as_json``, to a machine.
+    """The output of a command over one address and namespace, for a person or, with ``as_json``, for a program.
 
-    A change is made without a question (``yes``), or only shown (``dry_run``); ``by`` and ``reason`` go into the
-    history.
+    ``yes`` makes a change without asking, ``dry_run`` only shows it; ``by`` and ``reason`` go into the history.
     """
 
     address: str | None
@@ -144,7 +143,7 @@ class Answers:
 
     @staticmethod
     def default_address() -> str:
-        """Return the address that is meant where none is named."""
+        """Return the address to use if none is given."""
         raise NotImplementedError
 
     def give(
@@ -156,9 +155,9 @@ class Answers:
         rows: Iterable[Mapping[str, str]] = (),
         note: str = "",
     ) -> None:
-        """Print an answer as JSON, or as the details, rows and words that it comes to."""
+        """Print ``answer`` as JSON, or else the details, rows, result and note for a person."""
         if self.as_json:
-            namespace = {"namespace": self.namespace} if self.namespace else {}  # not of all namespaces
+            namespace = {"namespace": self.namespace} if self.namespace else {}
             self.screen.document({"address": self.shown, **namespace, **answer})
             return
         if details:
@@ -178,13 +177,13 @@ class Answers:
         *,
         sure: bool = False,
     ) -> bool:
-        """Whether to make a change: shows ``rows`` and asks, unless it is ``sure``; a dry run is answered, with no."""
+        """Whether to make a change: show ``rows`` and ask, unless ``sure``. A dry run prints them and returns False."""
         if self.dry_run:
             self.give({"dry_run": True, **answer}, rows=rows, note="nothing was changed: a dry run")
         elif not (self.yes or sure):
             if self.as_json:
                 raise click.UsageError("--json can't ask: add --yes")
-            for row in rows:  # a part of the question, and no result
+            for row in rows:  # part of the question, so on stderr
                 self.screen.note("  ".join(row.values()))
             click.confirm(question, abort=True, err=True)
         return not self.dry_run
@@ -200,7 +199,7 @@ def _grid(rows: Iterable[tuple[Text, Text]]) -> Table:
 
 
 def _item(cells: Mapping[str, str]) -> Table:
-    """What identifies an item on the first line, its text below, and the rest under that, beside its id."""
+    """Lay out an item: its id and short fields on the first line, then its text, then the fields of ``_BELOW``."""
     (_, key), *about, (_, text) = cells.items()
     said = [(name, value) for name, value in about if value not in ("", "-")]
     head = [f"{name} {value}" if name in _NAMED else value for name, value in said if name not in _BELOW]

@@ -1,4 +1,4 @@
-"""``jeeves-reflexion serve``: share the lessons of one address with other programs."""
+"""``jeeves-reflexion serve``: share the lessons of an address with other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Who may reach a server over HTTP, and how often."""
+    """The options of a server over HTTP: who may reach it, and how often."""
 
     http: str | None = None
     allow_host: tuple[str, ...] = ()
@@ -36,33 +36,33 @@ def serve() -> None:
     click.option(
         "--http",
         metavar="HOST:PORT",
-        help='Serve streamable HTTP at /mcp there; every call needs a token (see "tokens").  [default: standard input'
-        " and output, for one client that starts this command]",
+        help='Serve streamable HTTP at /mcp on this host and port; every call needs a token (see "tokens").'
+        "  [default: standard input and output, for the client that starts this command]",
     ),
     click.option(
         "--allow-host",
         metavar="NAME",
         multiple=True,
-        help="A name by which clients call the server, beside HOST; may be repeated.",
+        help="Another host name by which clients reach the server; may be repeated.",
     ),
     click.option(
         "--allow-origin",
         metavar="ORIGIN",
         multiple=True,
-        help="A web page's origin that may call it; may be repeated.  [default: none]",
+        help="The origin of a web page that may call the server; may be repeated.  [default: none]",
     ),
     click.option(
         "--rate",
         metavar="N",
         type=options.COUNT,
         default=600,
-        help="Requests that each token may make a minute.",
+        help="The most requests of each token per minute.",
     ),
 )
 @click.option(
     "--review",
     is_flag=True,
-    help="Let the client approve, retire, edit and forget. Over HTTP its token says whether it may.",
+    help="Let the client approve, retire, edit and forget. With --http the token's rights decide instead.",
 )
 @options.create
 @options.credit
@@ -77,17 +77,17 @@ def mcp(
     credit: bool,
     withhold: float,
 ) -> None:
-    """Share the lessons with MCP clients: they recall, report outcomes, and propose lessons, which wait for review.
+    """Share the lessons with MCP clients, which recall lessons, report outcomes and propose lessons.
 
-    What a client writes is recalled once a person has approved it ("lessons review"). Ends with its client, or by
-    Ctrl-C.
+    A proposed lesson is recalled once a person has approved it (see "lessons review"). The server ends with its client,
+    or by Ctrl-C.
     """
     if reach.http is None and (reach.allow_host or reach.allow_origin):
-        raise click.UsageError("--allow-host and --allow-origin are for --http")
+        raise click.UsageError("--allow-host and --allow-origin need --http")
     if reach.http is not None and review:
-        raise click.UsageError("over HTTP a token says who may review: make one with --right review")
+        raise click.UsageError('with --http a token\'s rights decide: use "tokens make --right review"')
     if reach.http is not None and library.namespace != "default":
-        raise click.UsageError("over HTTP a token says which namespaces: make one with --for NS")
+        raise click.UsageError('with --http a token names the namespaces: use "tokens make --for NS"')
     settings = LessonSettings(credit=credit_of(asked=bool(credit), withhold=withhold))
     serving = _over_stdio(library, review=review) if reach.http is None else _over_http(library, reach)
     library.within(lambda store: serving(VectorLessonStore(store.store, settings=settings)), create=create)
@@ -121,7 +121,7 @@ def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], 
     host, _, port = str(reach.http).rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     if not bare or not port.isdecimal() or int(port) > 65535:
-        raise ConfigurationError(f"{reach.http!r} is no address: say HOST:PORT, such as 127.0.0.1:8765")
+        raise ConfigurationError(f"{reach.http!r} is not HOST:PORT, such as 127.0.0.1:8765")
     listening = listen(bare, int(port))
     hosts = hosts_at(listening, host, reach.allow_host)
 

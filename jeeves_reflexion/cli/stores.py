@@ -1,4 +1,4 @@
-"""The lesson stores that a command line means, and what finds lessons in them."""
+"""The lesson stores that options name, and their embedders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LateEmbedder(AbsentEmbedder):
-    """Stands for the embedder of a store until a text has to be embedded, and asks ``make`` for it then."""
+    """Takes the place of a store's embedder, and calls ``make`` for it when the first text is embedded."""
 
     def __init__(self, origin: Origin, make: Callable[[], Embedder]) -> None:
         super().__init__(origin)
@@ -38,12 +38,12 @@ class LateEmbedder(AbsentEmbedder):
         self._made: Embedder | None = None
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Return embeddings of shape ``(n, dim)``; raises :class:`EmbeddingError` if the embedder made is another."""
+        """Return embeddings of shape ``(n, dim)``; raises :class:`EmbeddingError` if ``make`` gave another embedder."""
         if self._made is None:
             made = await anyio.to_thread.run_sync(self._make)
             if made.id != self.id:
                 raise EmbeddingError(
-                    f"a text has to be embedded by {self!r}, which made the store; the embedder here is {made!r}"
+                    f"the store was made with {self!r}, but the embedder here is {made!r}: name the first one"
                 )
             self._made = made
         return await self._made.embed(texts)
@@ -52,16 +52,15 @@ class LateEmbedder(AbsentEmbedder):
 def open_or_make(
     address: str, namespace: str, choice: str, settings: LessonSettings | None = None
 ) -> VectorLessonStore:
-    """Open a store to recall from and write to; a new one is made where there is none."""
+    """Open a store to recall from and write to; create it if it does not exist."""
     embedder = embedder_for(choice, origin_at(address), address)
     return open_lessons(address, namespace=namespace, embedder=embedder, settings=settings)
 
 
 def open_existing(address: str, namespace: str, choice: str = "auto") -> VectorLessonStore:
-    """Open an existing store; its embedder is made when a text has to be embedded, not before.
+    """Open an existing store, and make its embedder only when a text is embedded.
 
-    So lessons can be listed, retired and merged on a machine without the embedder, and in a store whose embedder this
-    command can't name.
+    So a machine without the embedder can still list, retire and merge lessons.
     """
     origin = existing(address)
     embedder = LateEmbedder(origin, lambda: embedder_for(choice, origin, address))
@@ -69,18 +68,21 @@ def open_existing(address: str, namespace: str, choice: str = "auto") -> VectorL
 
 
 def existing(address: str) -> Origin:
-    """Return what the store at an address was made with; one that is not there is an error."""
+    """Return the embedder that the store at an address was made with.
+
+    Raises :class:`ConfigurationError` if the store does not exist.
+    """
     origin = origin_at(address)
     if origin is None:
         raise ConfigurationError(
-            f"no lesson store at {redact(address)}: name one with --lessons or JEEVES_LESSONS; a run makes one, and"
+            f"no lesson store at {redact(address)}: name one with --lessons or JEEVES_LESSONS. A run creates one, and"
             " so do add and import with --create"
         )
     return origin
 
 
 def origin_at(address: str) -> Origin | None:
-    """Return what the store at an address was made with; None where there is none, and one can be made."""
+    """Return the embedder that the store at an address was made with; None if a store can be created there."""
     if Path(address).is_file():
         raise ConfigurationError(f"{redact(address)} is a file, not the folder of a lesson store")
     with lesson_store_errors():
@@ -97,14 +99,14 @@ def lesson_store_errors() -> Iterator[None]:
 
 
 def embedder_for(choice: str, origin: Origin | None, address: str) -> Embedder:
-    """Return the embedder that was chosen, by default the one that the store was made with.
+    """Return the chosen embedder; ``auto`` is the one that the store was made with.
 
-    A new store gets what is installed, with a warning where that is no model.
+    A new store gets the one that is installed, with a warning if that is only :class:`HashingEmbedder`.
     """
     if choice == "hashing":
         return HashingEmbedder()
     if "://" in choice:
-        from vectorstores import HttpEmbedder  # noqa: PLC0415 - it loads an HTTP client, which most commands don't need
+        from vectorstores import HttpEmbedder  # noqa: PLC0415 - loads an HTTP client, which few commands need
 
         try:
             return HttpEmbedder.at(choice)
@@ -113,14 +115,14 @@ def embedder_for(choice: str, origin: Origin | None, address: str) -> Embedder:
     if choice == "auto" and origin is None:
         return embedder_or_default(None)
     if choice == "auto" and origin is not None:
-        # Its id ends in its length, so any length that a store was made with can be made again.
+        # Its id ends with its dimension, so any dimension can be restored.
         hashing = HashingEmbedder(max(origin.dim, 8))
         if hashing.id == origin.embedder_id:
             return hashing
         if origin.embedder_name.startswith("HttpEmbedder("):
             raise ConfigurationError(
-                f"the lesson store {redact(address)} was made with {origin.embedder_name}: name it with --embedder, as"
-                " 'https://HOST/v1?model=NAME&dim=N'"
+                f"the lesson store {redact(address)} was made with {origin.embedder_name}: name that one with"
+                " --embedder 'https://HOST/v1?model=NAME&dim=N'"
             )
     try:
         return default_embedder()
@@ -132,5 +134,5 @@ def embedder_for(choice: str, origin: Origin | None, address: str) -> Embedder:
 
 
 def credit_of(*, asked: bool, withhold: float = 0.0) -> Credit | None:
-    """Return the credit that was asked for, None for none; a share to withhold asks for it too."""
+    """Return the settings of ``--credit``; None without it. ``--withhold`` implies it."""
     return Credit(withholding=Withholding(withhold)) if asked or withhold else None

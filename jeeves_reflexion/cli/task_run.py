@@ -1,4 +1,4 @@
-"""``jeeves-reflexion bench my_tasks.jsonl``: who tries, judges and reflects, loaded by name, and what they do."""
+"""``jeeves-reflexion bench my_tasks.jsonl``: load agent, evaluator, scorer and reflector by name, and run the tasks."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ from vectorstores import Embedder, VectorStore
 NAMESPACE: Final = "bench"
 MODEL: Final = "model"
 AGENTS_MODEL: Final = "the agent's own model"
-_NOBODY_REFLECTS: Final = "nobody writes lessons: name --reflector or --model, or only arms without lessons"
-# What a resumed run must have in common with the one that it goes on with, beside its plan and its tasks.
+_NOBODY_REFLECTS: Final = "nobody writes lessons: add --reflector or --model, or choose arms without lessons"
+# Options that a resumed run must repeat, besides plan and tasks.
 _CONFIGURED: Final = (
     "agent",
     "evaluator",
@@ -71,7 +71,7 @@ _CONFIGURED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the command line asks for: its ``options``, and what some of them come to."""
+    """The ``options`` of the command, and the values made from them."""
 
     options: Mapping[str, Any]
     plan: Plan
@@ -85,18 +85,20 @@ class Order:
         return tuple(self.options[name] for name in ("agent", "evaluator", "scorer", "reflector"))
 
     def embedder(self) -> Embedder:
-        """Return what finds the lessons of the run."""
+        """Return the embedder of the run's lessons."""
         return embedder_for(self.options["embedder"], None, "")
 
 
 def order_of(options: Mapping[str, Any]) -> Order:
-    """Return what the options ask for; raises ``click.UsageError`` for what can't go together."""
+    """Read the options; raises ``click.UsageError`` if they contradict each other."""
     check_folder(options)
     check_executor(options)
     prices, endpoint = check_prices(options), options["endpoint"]
     judging = options["evaluator"] == "judge"
     if options["judged_by"] == "oracle" and judging:
-        raise click.UsageError("--evaluator judge sees no gold answer: what it judges is self-judged")
+        raise click.UsageError(
+            "--evaluator judge does not see the gold answer: its runs are judged by self, not oracle"
+        )
     if options["scorer"] == "judge":
         raise click.UsageError("--scorer needs the gold answer: exact, or MODULE:NAME")
     if not options["model"] and (endpoint.base_url is not None or endpoint.api_key_env is not None):
@@ -119,13 +121,13 @@ def order_of(options: Mapping[str, Any]) -> Order:
 
 
 def run(order: Order, *, as_json: bool) -> int:
-    """Do the run, print what came of it and return the exit code: 1 where it stopped before its end."""
+    """Run the tasks, print the results and return the exit code: 1 if the run stopped early."""
     options = order.options
     order.runs_on.check(order.plan.arms)
     tasks = read_tasks(options["tasks"])
     check_kinds(order.plan.arms, tasks)
     with of_user(*order.users):
-        load_parts(order, tasks, None)  # a wrong name is told before anything else
+        load_parts(order, tasks, None)  # reports a wrong name before anything else
     expected = None if options["expected_tokens"] is None else Expected(*options["expected_tokens"])
     before = estimate(order.plan, tasks, expected, order.prices)
     click.echo(f"{counted(len(tasks), 'task')}: {before}", err=True)
@@ -133,13 +135,15 @@ def run(order: Order, *, as_json: bool) -> int:
         if as_json:
             click.echo(json.dumps({"tasks": len(tasks), "estimate": before.as_json()}, indent=2))
         return 0
-    # Opened before anything is spent: a wrong address is told now.
+    # Opened before anything is spent, so that a wrong address is reported now.
     track = tracked(options["track"], options["tasks"].stem)
     try:
         with of_user(*order.users):
             results = anyio.run(_run, order, tasks)
     except KeyboardInterrupt:
-        raise Interrupted(f"the run is kept in {order.out}: go on with --resume --out {order.out}") from None
+        raise Interrupted(
+            f"the run is kept in {order.out}: continue it with --resume --out {order.out}"
+        ) from None
     written = write_report(results, order.out / "report", title=options["tasks"].stem)
     track(results, order.out)
     if as_json:
@@ -151,7 +155,7 @@ def run(order: Order, *, as_json: bool) -> int:
 
 
 def _summary(order: Order, results: Results) -> str:
-    """What a person reads at the end."""
+    """Return the summary that is printed at the end."""
     lines = [
         f"Solved so far, by trial ({results.judged_by}-judged; 95 % Wilson interval):",
         results.table(),
@@ -159,7 +163,7 @@ def _summary(order: Order, results: Results) -> str:
         cost_table({arm: results.cost(arm) for arm in results.arms}),
     ]
     if results.interrupted:
-        lines.append(f"Stopped: {results.interrupted}. Go on with --resume --out {order.out}")
+        lines.append(f"Stopped: {results.interrupted}. Continue with --resume --out {order.out}")
     return "\n\n".join([*lines, f"Run: {order.out}"])
 
 
@@ -204,14 +208,14 @@ def _config(order: Order) -> dict[str, JSON]:
         "base_url": endpoint.base_url,
         "prices": None if prices is None else [prices.input, prices.output],
         "embedder": order.embedder().id,
-        # Left out where it is not given, so that runs begun before there was such a bound can go on.
+        # Left out by default, so that runs of earlier versions, which had no such option, can be resumed.
         **({} if endpoint.max_tokens is None else {"max_tokens": endpoint.max_tokens}),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
-    """What makes the tries of a run, in this process and in others."""
+    """Makes the loops of a run, in this process or in a worker."""
 
     order: Order
     tasks: tuple[Task, ...]
@@ -219,7 +223,7 @@ class TaskSetup:
 
     @asynccontextmanager
     async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
-        """Load who tries, judges, scores and reflects, and open the lessons."""
+        """Load agent, evaluator, scorer and reflector, and open the lessons."""
         parts = load_parts(self.order, self.tasks, models(MODEL) if self.order.options["model"] else None)
         if isinstance(parts.agent, ReAct) and self.order.options["agent"] is not None:
             agent = copy.copy(parts.agent)
@@ -245,12 +249,12 @@ class TaskSetup:
         )
 
 
-# -- who tries, judges, scores and reflects
+# -- agent, evaluator, scorer and reflector
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """They, loaded; ``model`` is None without one."""
+    """The loaded parts of a run; ``model`` is None without ``--model``."""
 
     agent: Any
     evaluator: Any
@@ -260,12 +264,15 @@ class Parts:
 
 
 def load_parts(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> Parts:
-    """Load what is named, and refuse what can't work before anything is tried; ``model`` may come later."""
+    """Load the named parts, and raise :class:`ConfigurationError` for a combination that can't work.
+
+    ``model`` may be None for a check before the model is made.
+    """
     options = order.options
     agent, evaluator, reflector = (options[name] for name in ("agent", "evaluator", "reflector"))
     if not options["model"]:
         if agent is None:
-            raise ConfigurationError("nobody tries the tasks: name --agent MODULE:NAME or --model")
+            raise ConfigurationError("no agent: add --agent MODULE:NAME or --model")
         if evaluator == "judge":
             raise ConfigurationError("--evaluator judge needs --model")
         if reflector is None and any(arm_of(arm).learns for arm in order.plan.arms):
@@ -294,7 +301,7 @@ def _verdict(option: str, name: str, tasks: Sequence[Task]) -> Any:  # noqa: ANN
 
 
 async def exact(task: Task, attempt: Attempt) -> Evaluation:
-    """Judge an output by the reference: equal but for case and white space. Says no more than yes or no."""
+    """Compare an output with the reference, ignoring case and white space. The rationale reveals only yes or no."""
     same = _folded(attempt.output) == _folded(str(task.reference))
     return Evaluation(
         float(same), passed=same, rationale="the answer is right" if same else "the answer is wrong"
@@ -306,10 +313,10 @@ def _folded(text: str) -> str:
 
 
 async def _blind(judge: Judge, task: Task, attempt: Attempt) -> Evaluation:
-    """Judge without a gold answer to go by: a judge is to say what the agent's own side takes for right."""
+    """Judge without the gold answer, which a self-judged run must not use."""
     return await judge(task.public(), attempt)
 
 
 def _no_reflector(task: Task, trials: object) -> str:
-    """Stand for a reflector in arms that learn nothing."""
+    """Take the place of a reflector in arms that learn nothing."""
     raise ConfigurationError(_NOBODY_REFLECTS)

@@ -1,4 +1,4 @@
-"""``jeeves-reflexion tokens``: who may use the lessons of an address over HTTP."""
+"""``jeeves-reflexion tokens``: manage who may use the lessons of an address over HTTP."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _of_address = options.gathered("library", Library, options.lessons, options.json
 
 @click.group()
 def tokens() -> None:
-    """Say who may use the lessons of an address over HTTP, where, and for what.
+    """Manage who may use the lessons of an address over HTTP, in which namespaces, and with which rights.
 
-    They are kept beside the lessons, as digests: a token is shown once.
+    The store keeps only a digest of each token: a token is shown once.
     """
 
 
@@ -39,7 +39,7 @@ def _within(library: Library, work: Callable[[Tokens], Awaitable[T]]) -> T:
     metavar="NS",
     multiple=True,
     default=("default",),
-    help="A namespace that it is good for; may be repeated, the first is its default.",
+    help="A namespace that the token opens; may be repeated, the first is the default.",
 )
 @click.option(
     "--right",
@@ -47,24 +47,24 @@ def _within(library: Library, work: Callable[[Tokens], Awaitable[T]]) -> T:
     type=click.Choice(RIGHTS),
     multiple=True,
     default=("read", "propose"),
-    help="What it is good for; may be repeated. read: recall and search; propose: write lessons that wait for review,"
-    " report outcomes; review: approve, retire, edit, forget.",
+    help="A right of the token; may be repeated. read: recall and search. propose: write lessons that wait for review,"
+    " report outcomes. review: approve, retire, edit, forget.",
 )
 @_of_address
 def make(library: Library, name: str, namespaces: tuple[str, ...], rights: tuple[Right, ...]) -> None:
-    """Make a token for the client NAME, and print it: it can't be shown again.
+    """Make a token for the client NAME, and print it. It can't be shown again.
 
-    NAME goes into the history of what the client does.
+    The history of lessons names the client for each of its changes.
     """
     token = _within(library, lambda known: known.make(name, namespaces, rights))
     answer = {"name": name, "namespaces": namespaces, "rights": rights, "token": token}
-    library.give(answer, token, note="keep it: it is not shown again")
+    library.give(answer, token, note="keep this token: it can't be shown again")
 
 
-@tokens.command("list", short_help="Who has one, and for what.")
+@tokens.command("list", short_help="List the tokens.")
 @_of_address
 def list_(library: Library) -> None:
-    """List the tokens: name, date, rights, namespaces."""
+    """List the tokens: name, date, rights and namespaces."""
     found = _within(library, lambda known: known.all())
     rows = [
         {
@@ -81,11 +81,11 @@ def list_(library: Library) -> None:
     )
 
 
-@tokens.command(short_help="Have a token refused from now on.")
+@tokens.command(short_help="Refuse a token from now on.")
 @click.argument("name")
 @_of_address
 def revoke(library: Library, name: str) -> None:
-    """Have the token NAME refused from the next call on, also by servers that run."""
+    """Refuse the token NAME from the next call on, in running servers too."""
     if not _within(library, lambda known: known.revoke(name)):
         raise LessonStoreError(f"there is no token {name!r} in {library.shown}")
     library.give({"revoked": name}, f"revoked {name}")

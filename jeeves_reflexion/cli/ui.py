@@ -1,4 +1,4 @@
-"""``jeeves-reflexion ui``: the page on which people look at lessons and runs."""
+"""``jeeves-reflexion ui``: web pages that show lessons and runs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,22 @@ from jeeves_reflexion.text import one_line
     "--runs",
     metavar="FOLDER",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder of runs of experiments, or one of them.",
+    help="A folder of experiment runs, or one run.",
 )
-@click.option("--host", metavar="HOST", default="127.0.0.1", help="Where to listen.")
+@click.option("--host", metavar="HOST", default="127.0.0.1", help="The host to listen on.")
 @click.option(
-    "--port", metavar="PORT", type=click.IntRange(0, 65535), default=8770, help="0: any that is free."
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=8770,
+    help="The port to listen on; 0: any free one.",
 )
 @click.option(
     "--public",
     "names",
     metavar="NAME",
     multiple=True,
-    help="Let other machines in, which know this one by NAME; may be repeated.",
+    help="Allow other machines, which reach this one as NAME; may be repeated.",
 )
 @options.gathered(
     "library",
@@ -42,7 +46,10 @@ from jeeves_reflexion.text import one_line
     options.namespace,
     options.embedder,
     click.option(
-        "--by", metavar="NAME", default="the page", help="Who changes lessons here; kept in the history."
+        "--by",
+        metavar="NAME",
+        default="the page",
+        help="Your name, kept in the history of lessons that you change.",
     ),
     options.debug,
 )
@@ -54,10 +61,10 @@ def ui(
     port: int,
     names: tuple[str, ...],
 ) -> None:
-    """Show the lessons of an address, and runs, on a page of this machine, until Ctrl-C.
+    """Show lessons and runs in a browser, until Ctrl-C.
 
-    The address that is printed has a token: whoever has it may read and change the lessons. JEEVES_UI_TOKEN, of at
-    least 16 ASCII characters, is used where it is set. Other machines are let in with --public alone.
+    The printed address contains a token. Whoever has it may read and change the lessons. Set JEEVES_UI_TOKEN, at least
+    16 ASCII characters, to choose the token. Only --public lets other machines in.
     """
     try:
         from jeeves_reflexion.cli.listener import listen, server_of, url_of  # noqa: PLC0415 - optional packages
@@ -67,17 +74,17 @@ def ui(
         raise MissingDependencyError("the page", "web") from error
     if not is_loopback(host) and not names:
         raise ConfigurationError(
-            f"--host {host} lets other machines in: say by which name they know this one, with --public NAME"
+            f"--host {host} lets other machines in: add --public NAME, the name by which they reach this one"
         )
     address, namespace = library.store_address, library.namespace
     if library.address is not None or runs is None:
-        existing(address)  # a slip is told here, and not by the page
+        existing(address)  # reports a mistyped address now instead of on the page
     opening = partial(open_existing, address, namespace, library.embedder)
     shown = Shown(opening, library.shown, namespace, runs, one_line(library.by))
     own = f"[{host}]" if ":" in host else host
     access = Access(names or (own,))
     with closing(listen(host, port)) as listening:
-        # Live pages never end by themselves, and nobody waits for another answer once the server is to end.
+        # Live pages never end by themselves, so they ask whether the server is stopping.
         server = server_of(make_app(shown, access, stopping=lambda: server.should_exit))
         library.screen.result(f"{url_of(listening, access.names[0])}/?{urlencode({'token': access.token})}")
         library.screen.note("Open this address in a browser. Ctrl-C ends it.")

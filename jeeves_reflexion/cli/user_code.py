@@ -1,4 +1,4 @@
-"""A user's own code: loaded by its name, and kept from standard output, which is the command's own."""
+"""The user's own code: loaded by name, with its prints sent to standard error."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _OUT, _ERR = 1, 2
 
 
 def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
-    """Return what ``module:name`` of an option stands for; modules of the working directory are found.
+    """Import ``module:name``, the value of an option; modules of the working directory are found too.
 
-    Raises :class:`ConfigurationError` that says what is missing; an error of the module itself is shown.
+    Raises :class:`ConfigurationError` if it can't be imported or used, with the module's own error.
     """
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute):
@@ -48,7 +48,7 @@ def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
     if option == "--agent" and (adapted := adapter_of(found)) is not None:
         return adapted
     if inspect.isclass(found):
-        raise ConfigurationError(f"{option} {name} is a class: name an instance of it, or a function")
+        raise ConfigurationError(f"{option} {name} is a class: name an instance or a function")
     if not callable(found):
         raise ConfigurationError(f"{option} {name} is a {type(found).__name__}, which can't be called")
     return found
@@ -56,10 +56,10 @@ def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
 
 @contextlib.contextmanager
 def of_user(*names: str | None) -> Iterator[None]:
-    """Run a user's own code, given as ``module:name``, within the block.
+    """Run the user's code, given as ``module:name``, within the block.
 
-    What it prints goes to standard error; a mistake in it is a :class:`ConfigurationError` that names its line, and so
-    is that it ends the process: its exit code would pass for the command's.
+    Its prints go to standard error. A programming error in it becomes a :class:`ConfigurationError` that names the
+    line, and so does ``SystemExit``, whose code would look like the command's.
     """
     modules = {name.partition(":")[0].partition(".")[0] for name in names if name}
     try:
@@ -75,7 +75,7 @@ def of_user(*names: str | None) -> Iterator[None]:
 
 
 def _line_in(error: BaseException, modules: set[str]) -> str | None:
-    """Say where in one of these modules an error came from; None where none of them had a part in it."""
+    """Return where in one of these modules an error was raised; None if in none of them."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         if str(frame.f_globals.get("__name__")).partition(".")[0] in modules:
             code = frame.f_code
@@ -85,14 +85,14 @@ def _line_in(error: BaseException, modules: set[str]) -> str | None:
 
 @contextlib.contextmanager
 def prints_go_to_stderr() -> Iterator[None]:
-    """Send what a user's code prints within the block to standard error, and what processes print that it starts.
+    """Send all prints within the block to standard error, those of child processes too.
 
-    So ``--json`` stays one JSON object whatever an agent prints. For the whole process: threads that outlive the block
-    print to standard output again.
+    So ``--json`` stays one JSON object whatever an agent prints. This holds for the whole process: threads that outlive
+    the block print to standard output again.
     """
     sys.stdout.flush()
     kept = None
-    with contextlib.suppress(OSError):  # a process without one of them has nothing to keep clear
+    with contextlib.suppress(OSError):  # a process may have closed one of them
         kept = os.dup(_OUT)
         os.dup2(_ERR, _OUT)
     try:

@@ -42,14 +42,14 @@ def workflow() -> None:
     "--state",
     metavar="JSON|@FILE",
     default="{}",
-    help='The state to begin with: a JSON object, "@" and the name of a file with one, or "-" for stdin.',
+    help='The initial state: a JSON object, "@" and the name of a file that holds one, or "-" for stdin.',
 )
-@click.option("--model", metavar="NAME", help="Ask this model, whichever the file names.")
+@click.option("--model", metavar="NAME", help="Use this model instead of those that the file names.")
 @options.endpoint
 @click.option(
     "--allow-weaker",
     is_flag=True,
-    help="Run code also where this machine can't isolate it, under resource limits alone.",
+    help="If this machine can't isolate code, run it anyway, with resource limits only.",
 )
 @options.json
 @options.quiet
@@ -66,13 +66,13 @@ def run(
     quiet: bool,
     **how: Any,  # noqa: ANN401 - --model, --allow-weaker
 ) -> None:
-    """Run the workflow in FILE. Its final state goes to stdout as JSON, what happens meanwhile to stderr.
+    """Run the workflow in FILE. Its final state goes to stdout as JSON, progress to stderr.
 
-    The exit code is 1 where the state says "success": false: no output was valid.
+    The exit code is 1 if the final state says "success": false, which means that no output was valid.
     """
-    # The screen shows warnings as what they are; the log would show them a second time.
+    # The screen shows warnings already; the log would show them twice.
     logger.addHandler(logging.NullHandler())
-    key_of(endpoint)  # a key that is not there is told before anything else
+    key_of(endpoint)  # reports a missing key before anything else
     begin, loaded = _read_state(state), Workflow.load(file)
     screen = Screen(quiet=quiet or as_json)
     final = anyio.run(partial(_run, loaded, begin, endpoint, screen, **how))
@@ -80,12 +80,12 @@ def run(
     ctx.exit(1 if final.get("success") is False else 0)
 
 
-@workflow.command(short_help="Say whether a workflow file can work, without running it.")
+@workflow.command(short_help="Check a workflow file without running it.")
 @click.argument("file", type=_FILE)
 @options.json
 @options.debug
 def check(file: Path, *, as_json: bool) -> None:
-    """Check FILE: its keys, values, templates, schemas and routes. The first problem is an error with its line."""
+    """Check the keys, values, templates, schemas and routes of FILE. An error names the line of the first problem."""
     loaded = Workflow.load(file)
     loaded.check()
     nodes = [node.name for node in loaded.plan.nodes]
@@ -98,7 +98,7 @@ def check(file: Path, *, as_json: bool) -> None:
 
 @workflow.command(short_help="Print the JSON Schema of workflow files, for editors.")
 def schema() -> None:
-    """Print the JSON Schema of workflow files; editors complete and check files with it."""
+    """Print the JSON Schema of workflow files, with which editors complete and check them."""
     click.echo(
         resources.files("jeeves_reflexion.workflows").joinpath("workflow.schema.json").read_text("utf-8")
     )
@@ -115,7 +115,7 @@ def _read_state(given: str) -> Mapping[str, JSON]:
     except OSError as error:
         raise ConfigurationError(f"--state: {given[1:]} can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"--state is no JSON: {error}") from error
+        raise ConfigurationError(f"--state is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ConfigurationError('--state must be a JSON object, such as {"request": "..."}')
     return value
@@ -152,7 +152,7 @@ async def _run(
 
 
 def show(screen: Screen, event: Event) -> None:
-    """Tell a person what a workflow does."""
+    """Show an event of a workflow."""
     match event:
         case events.AgentEvent(name="workflow.node_started", data=data):
             screen.note(f"node {data['node']}", "bold")

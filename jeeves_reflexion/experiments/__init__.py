@@ -1,6 +1,6 @@
-"""Experiments: tasks x trials x arms x seeds in a folder to resume from, progress, and the learning curve.
+"""Experiments: tasks x trials x arms x seeds, kept in a folder from which a run can be resumed.
 
-The way in is :func:`run_experiment`; ``report`` shows what came of it, ``ray`` makes the tries on a cluster.
+Start with :func:`run_experiment`. ``report`` shows the results, ``ray`` makes the tries on a cluster.
 """
 
 from vectorstores.lazy import attach

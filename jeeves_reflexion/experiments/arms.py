@@ -1,4 +1,4 @@
-"""The arms of an experiment: they share all but memory, so each is a way to keep and recall lessons."""
+"""The arms of an experiment. They differ in memory alone: each is a way to keep and recall lessons."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ArmName: TypeAlias = Literal[
     "others-only",
     "irrelevant",
 ]
-"""A name without its ``k``; at run time also ``selective@1`` and the like (:func:`arm_of`)."""
+"""The name of an arm without its ``k``. At run time it may have one, as in ``selective@1`` (:func:`arm_of`)."""
 
 ARMS: Mapping[ArmName, str] = MappingProxyType(
     {
@@ -65,7 +65,7 @@ ARMS: Mapping[ArmName, str] = MappingProxyType(
 )
 
 LAST_ATTEMPT_TOKENS: Final = 2000
-"""So much is shown of the last attempt's steps and of its output, or of the actions of all attempts."""
+"""The most that is shown of the last attempt's steps, of its output, and of the actions of all attempts."""
 
 _WITHOUT_LESSONS: Final = frozenset({"react", "retry", "tabu-retry", "last-attempt"})
 _WITH_K: Final = frozenset({"reflexion", "own", "selective", "others-only", "irrelevant"})
@@ -74,7 +74,7 @@ _NOT_KIND: Final = "placebo_for_kind"
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """An arm as a plan names it: ``kind`` is one of :data:`ARMS`, ``k`` how many lessons it recalls (or the plan's)."""
+    """An arm. ``kind`` is one of :data:`ARMS`; ``k`` is the number of lessons it recalls, None for the plan's."""
 
     name: ArmName
     kind: ArmName
@@ -82,22 +82,22 @@ class Arm:
 
     @property
     def learns(self) -> bool:
-        """Whether it reflects and keeps lessons."""
+        """Whether the arm reflects and keeps lessons."""
         return self.kind not in _WITHOUT_LESSONS
 
     def shown(self, history: Sequence[Trial]) -> str:
-        """Return what its tries see of a task's failed trials as they were; nothing in most arms."""
+        """Return what a try of this arm sees of the task's failed trials; empty for most arms."""
         if not history or self.kind not in _RECORDS:
             return ""
         return _RECORDS[self.kind](history)
 
     def trials(self, planned: int) -> int:
-        """Return how often it tries a task."""
+        """Return how many times the arm tries a task."""
         return 1 if self.kind == "react" else planned
 
 
 def arm_of(name: str) -> Arm:
-    """Return the arm of a name such as ``selective`` or ``selective@3``; raises :class:`ConfigurationError`."""
+    """Return the arm with a name such as ``selective`` or ``selective@3``. Raises :class:`ConfigurationError`."""
     kind, at, number = name.partition("@")
     if kind not in ARMS:
         raise ConfigurationError(
@@ -109,24 +109,24 @@ def arm_of(name: str) -> Arm:
         raise ConfigurationError(f"arm {kind} has no k: {', '.join(sorted(_WITH_K))} have one")
     if not (number.isascii() and number.isdecimal()) or str(int(number)) != number or int(number) < 1:
         raise ConfigurationError(
-            f"arm {name!r}: behind the @ stands a whole number of at least 1, as in selective@3"
+            f"arm {name!r}: write a whole number of at least 1 after the @, as in selective@3"
         )
     return Arm(cast("ArmName", name), cast("ArmName", kind), int(number))
 
 
 def arm_names(text: str) -> tuple[ArmName, ...]:
-    """Return the arms of a list with commas, such as ``retry,selective@1,selective@3``."""
+    """Return the arms of a comma-separated list such as ``retry,selective@1,selective@3``."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
-        raise ConfigurationError(f"no arm is named: choose from {', '.join(ARMS)}")
+        raise ConfigurationError(f"the list names no arm: choose from {', '.join(ARMS)}")
     return tuple(arm_of(name).name for name in names)
 
 
 def check_kinds(arms: Sequence[ArmName], tasks: Sequence[Task]) -> None:
-    """Raise :class:`ConfigurationError` for ``irrelevant`` over tasks of one kind, which has no lessons to recall."""
+    """Raise :class:`ConfigurationError` if the arm ``irrelevant`` would find all tasks to be of one kind."""
     if any(arm_of(arm).kind == "irrelevant" for arm in arms) and len({task.kind for task in tasks}) < 2:
         raise ConfigurationError(
-            "the arm irrelevant recalls lessons of another kind of task, and all tasks are of one kind: give them"
+            "the arm irrelevant recalls lessons of another kind of task, but all tasks are of one kind: give the tasks"
             " kinds, or leave the arm out"
         )
 
@@ -139,9 +139,9 @@ def recall_settings(
     key: Key = "task",
     order: Order = "similarity",
 ) -> LessonSettings:
-    """Return the settings of a store of lessons; with a share to withhold, recall is an experiment and gives credit.
+    """Return the settings of a lesson store. With a share to withhold, recalls measure the effect of lessons.
 
-    ``early`` is the share for a lesson of which nothing is known; raises :class:`ConfigurationError` where it would do
+    ``early`` is the share for lessons whose effect is still unknown. Raises :class:`ConfigurationError` if it changes
     nothing.
     """
     credit = Credit(Withholding(withhold, early=early)) if withhold or early is not None else None
@@ -149,14 +149,15 @@ def recall_settings(
 
 
 def withholding_json(settings: LessonSettings) -> dict[str, JSON]:
-    """Return which share of recalls each lesson is withheld from, as a run's configuration has it."""
+    """Return the shares of withheld recalls as a run's configuration holds them."""
     share = settings.credit.withholding if settings.credit else Withholding(0.0)
     return {"withhold": share.share, "withhold_early": share.early}
 
 
 def order_json(order: Order) -> dict[str, JSON]:
-    """Return the order of recall as a run's configuration has it: left out where it is "similarity", so that runs
-    begun before there were others can go on.
+    """Return the order of recall as a run's configuration holds it.
+
+    "similarity" is left out: runs that were begun when it was the only order can still be resumed.
     """
     return {} if order == "similarity" else {"order": order}
 
@@ -164,9 +165,9 @@ def order_json(order: Order) -> dict[str, JSON]:
 def arm_lessons(
     arm: ArmName, store: VectorStore, tasks: Sequence[Task], *, settings: LessonSettings, seed: int
 ) -> LessonStore | None:
-    """Return how an arm remembers, over a store that is its alone; ``None`` for an arm that keeps no lessons.
+    """Return the memory of an arm, over a store that no other arm uses. None for an arm that keeps no lessons.
 
-    Credit is for the selective arms: the others recall what their definition says.
+    Only the selective arms use credit: the others recall what their definition says.
     """
     kind = arm_of(arm).kind
     if kind in _WITHOUT_LESSONS:
@@ -177,13 +178,13 @@ def arm_lessons(
     if kind == "monotonic":
         return WholeBlock(VectorLessonStore(store, settings=settings))
     if kind == "others-only":
-        # Each task keeps its own: of an equal lesson that two tasks taught, one alone would be left.
+        # Keep equal lessons of different tasks: if they were merged, one of the tasks would lose its own.
         others = replace(settings, where=lambda task: {"task_id": {"$ne": task.id}}, keep_copies=True)
         return VectorLessonStore(store, settings=others)
     if kind == "irrelevant":
         other = replace(settings, where=_another_kind, min_similarity=-1.0)
         return Placebo(VectorLessonStore(store, settings=other), tasks, seed=seed)
-    # The last reflections of the task, repeated ones too: an equal lesson of another task would take their place.
+    # Keep equal lessons here too: the arm shows the last reflections of its own task, repeated ones included.
     own = replace(
         settings,
         where=lambda task: {"task_id": task.id},
@@ -196,7 +197,7 @@ def arm_lessons(
 
 
 def as_arm(loop: Reflexion, arm: Arm) -> Reflexion:
-    """Return the loop as the arm has it: with the arm's k, and without memory where the arm has none."""
+    """Return a copy of the loop with the arm's k, and without memory if the arm has none."""
     loop = copy.copy(loop)
     if arm.k is not None:
         loop.top_k_lessons = arm.k
@@ -207,7 +208,7 @@ def as_arm(loop: Reflexion, arm: Arm) -> Reflexion:
 
 
 def reading_only(loop: Reflexion) -> Reflexion:
-    """Return the loop for held-out tasks: it recalls what was learned, withholds nothing, and changes nothing."""
+    """Return a copy of the loop for held-out tasks: it recalls lessons, withholds none, and changes nothing."""
     loop, lessons = copy.copy(loop), loop.lessons
     loop.options = replace(loop.options, learn=False)
     if isinstance(lessons, VectorLessonStore) and (credit := lessons.settings.credit) is not None:
@@ -218,7 +219,7 @@ def reading_only(loop: Reflexion) -> Reflexion:
 
 
 def last_attempt(history: Sequence[Trial]) -> str:
-    """Return an attempt as the arm ``last-attempt`` shows it: its steps and its output, and that it did not pass."""
+    """Return the last attempt as the arm ``last-attempt`` shows it: its steps, its output, and that it failed."""
     attempt = history[-1].attempt
     ended = attempt.error or attempt.interrupted
     parts = [
@@ -231,25 +232,23 @@ def last_attempt(history: Sequence[Trial]) -> str:
 
 
 def tried_actions(history: Sequence[Trial]) -> str:
-    """Return the actions of all attempts as the arm ``tabu-retry`` shows them: each once, without what came of it."""
+    """Return the actions of all attempts as the arm ``tabu-retry`` shows them: each once, without observations."""
     actions = dict.fromkeys(step.action for trial in history for step in trial.attempt.steps)
     if not actions:
         return ""
-    told = render_steps([Step(action=action) for action in actions], LAST_ATTEMPT_TOKENS)
-    return (
-        f"Your attempts at this task so far did not pass; try first what is not among their actions:\n{told}"
-    )
+    listed = render_steps([Step(action=action) for action in actions], LAST_ATTEMPT_TOKENS)
+    return f"Your attempts at this task so far did not pass; try first what is not among their actions:\n{listed}"
 
 
 _RECORDS: Final[Mapping[str, Callable[[Sequence[Trial]], str]]] = MappingProxyType(
     {"last-attempt": last_attempt, "tabu-retry": tried_actions}
 )
 
-# -- ways to recall, over a store of lessons that is left as it is
+# -- ways to recall, as wrappers around a lesson store
 
 
 def _another_kind(decoy: Task) -> Filter:
-    """Narrow a recall to lessons of other kinds than that of the task that a decoy stands for."""
+    """Return the filter for lessons of another kind than the task that a decoy replaces."""
     return {"task_kind": {"$ne": decoy.metadata[_NOT_KIND]}}
 
 
@@ -258,7 +257,7 @@ def _age(lesson: Lesson) -> tuple[float, int]:
 
 
 class OverLessons:
-    """A store that hands everything on to another one; ``options`` are those of :meth:`LessonStore.recall`."""
+    """A wrapper that passes every call to the store below; ``options`` are those of :meth:`LessonStore.recall`."""
 
     def __init__(self, lessons: LessonStore) -> None:
         self.lessons = lessons
@@ -268,25 +267,25 @@ class OverLessons:
         return await self.lessons.recall(task, **options)
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
-        """Store the lesson."""
+        """Store the lesson in the store below."""
         return await self.lessons.record(task, reflection, provenance=provenance)
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note the outcome."""
+        """Note the outcome in the store below."""
         return await self.lessons.outcome(recall_id, evaluation)
 
 
 class OwnChain(OverLessons):
-    """Offers the last k reflections of the task itself, the oldest first, as the paper's prompts have them."""
+    """Recalls the last k reflections on the task itself, oldest first, as the prompts of the paper do."""
 
     async def recall(self, task: Task, **options: Any) -> Recall:  # noqa: ANN401
-        """Return the task's last lessons in the order in which they were written."""
+        """Return the task's last lessons in the order they were written."""
         recall = await super().recall(task, **options)
         return replace(recall, offered=tuple(sorted(recall.offered, key=lambda item: _age(item.lesson))))
 
 
 class WholeBlock(OverLessons):
-    """Offers every lesson, newest first: one block that all tasks share."""
+    """Recalls every lesson, newest first: one block that all tasks share."""
 
     lessons: VectorLessonStore
 
@@ -307,12 +306,12 @@ class WholeBlock(OverLessons):
             after = page.next
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """A whole block has no recall to give credit to."""
+        """Do nothing: a whole block gives no credit to single lessons."""
         return False
 
 
 class Placebo(OverLessons):
-    """Offers lessons of another kind of task: as many words as the others get, and none that should help."""
+    """Recalls lessons of another kind of task: as many words as other arms get, and none that should help."""
 
     def __init__(self, lessons: LessonStore, tasks: Sequence[Task], *, seed: int) -> None:
         super().__init__(lessons)
@@ -320,7 +319,7 @@ class Placebo(OverLessons):
         self._seed = seed
 
     async def recall(self, task: Task, **options: Any) -> Recall:  # noqa: ANN401
-        """Return lessons recalled for a task of another kind (drawn by seed), less this task's kind."""
+        """Return the lessons recalled for a task of another kind, drawn by the seed, without those of this kind."""
         others = [other for other in self._tasks if other.kind != task.kind]
         if not others:
             return Recall(uuid.uuid4().hex, task.id)
@@ -330,15 +329,15 @@ class Placebo(OverLessons):
 
 
 class ReadOnly(OverLessons):
-    """Recalls from a store for loops that learn nothing, and leaves the credit of its lessons as it is."""
+    """Recalls for loops that learn nothing, and leaves the credit of lessons unchanged."""
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note nothing."""
+        """Do nothing."""
         return False
 
 
 def beneath(lessons: LessonStore | None) -> VectorLessonStore | None:
-    """Return the store of lessons beneath an arm's; None where there is none that can be looked into."""
+    """Return the vector store of lessons below the wrappers, or None if there is none."""
     while isinstance(lessons, OverLessons):
         lessons = lessons.lessons
     return lessons if isinstance(lessons, VectorLessonStore) else None
@@ -347,9 +346,9 @@ def beneath(lessons: LessonStore | None) -> VectorLessonStore | None:
 async def first_written(
     lessons: VectorLessonStore, *, since: float, run_id: str = "", attempt: int = 0
 ) -> Lesson | None:
-    """Return a lesson that was written since a time (seconds since 1970), by that attempt of a run where one is named.
+    """Return a lesson written since a time (seconds since 1970), by the given attempt if a run is named, else None.
 
-    A lesson that was merged into another is not found; recording it again changes nothing then.
+    A lesson that was merged into another is not found; recording it again would change nothing.
     """
     conditions: list[Filter] = [{"face": 0}, {"created_at": {"$gte": since}}]
     if run_id:

@@ -1,7 +1,7 @@
-"""One batch of an experiment: a trial of an arm and seed over the tasks not yet solved, some at a time.
+"""One batch of an experiment: one trial of an arm and seed over its unsolved tasks, several at a time.
 
-A try is in the journal as soon as it is finished. Lessons are stored when the batch is over, in task order, and each
-once: a batch that was interrupted is gone on with from the journal, and a lesson that is stored already is found.
+Each try is written to the journal as soon as it is finished. When the batch is over, its lessons are stored in task
+order, each once. An interrupted batch continues from the journal, and finds the lessons that it had stored.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from jeeves_reflexion.types import Lesson, Task, Trial
 
 
 class SpendingLimitError(ExperimentError):
-    """The run has spent what it may; it can be resumed with a higher limit."""
+    """The run reached its spending limit; it can be resumed with a higher one."""
 
 
 class InterruptedTryError(Exception):
-    """A ``KeyboardInterrupt`` on its way out of a try, which is raised again outside of the task group.
+    """Carries a ``KeyboardInterrupt`` out of a task group, outside of which it is raised again.
 
-    As itself it would end the event loop at once and leave threads for which the process waits for ever.
+    The ``KeyboardInterrupt`` itself would end the event loop at once, and the process would wait forever for threads.
     """
 
 
 @dataclass(slots=True)
 class Run:
-    """What all batches of an experiment share."""
+    """The state that all batches of an experiment share."""
 
     log: RunLog
     watcher: Watcher
@@ -52,7 +52,7 @@ class Run:
 
 @dataclass(slots=True)
 class Batch:
-    """One trial of one arm and seed: ``todo`` are its tasks in order, ``done`` the tries that are finished."""
+    """One trial of one arm and seed: ``todo`` has its tasks in order, ``done`` the finished tries by task id."""
 
     run: Run
     arm: Arm
@@ -65,9 +65,9 @@ class Batch:
     done: dict[str, Entry] = field(default_factory=dict)
 
     async def play(self) -> None:
-        """Make the tries that are not in the journal, and store what was learned.
+        """Make the tries that are not in the journal, and store the lessons.
 
-        An error or a cancellation is noted in the log, with where it came, and goes on.
+        An error or a cancellation is noted in the log with its position, and is raised again.
         """
         run = self.run
         for task in self.todo:
@@ -79,7 +79,7 @@ class Batch:
                 await self._try_all()
                 await self._check_begun()
                 await self._store()
-            finally:  # of a batch that is cut short the lessons wait, and what it cost is known
+            finally:  # if the batch is cut short, its lessons wait, and its cost counts
                 run.results.rows += [self._row(task) for task in self._finished()]
         except BaseException as error:
             first = _first(error)
@@ -93,7 +93,7 @@ class Batch:
     # -- tries
 
     async def _try_all(self) -> None:
-        """Try what is left; raises :class:`SpendingLimitError` where the limit leaves some of it."""
+        """Try the remaining tasks. Raises :class:`SpendingLimitError` if the limit leaves some of them."""
         left = iter(self._left())
 
         async def work() -> None:
@@ -114,24 +114,24 @@ class Batch:
         try:
             made = await run.executor.make(job, self.loop, run.scorer, run.budget)
         except SystemExit as error:
-            # Let through, it would end the event loop and leave threads for which the process waits for ever.
+            # SystemExit would end the event loop at once, and the process would wait forever for threads.
             raise ExperimentError(
-                f"{position}: the agent, or who judges or reflects, called sys.exit({error.code!r})"
+                f"{position}: the agent, evaluator or reflector called sys.exit({error.code!r})"
             ) from error
         except KeyboardInterrupt as error:
-            raise InterruptedTryError(f"{position}: KeyboardInterrupt was raised in it") from error
+            raise InterruptedTryError(f"{position}: interrupted by KeyboardInterrupt") from error
         if made is None:
             return
         where = position.as_json()
         with anyio.CancelScope(shield=True):
             await run.log.keep(try_line(position, made.entry), [{**event, **where} for event in made.events])
-            self.done[task.id] = made.entry.held(run.past.lessons)  # the journal has it whole
+            self.done[task.id] = made.entry.held(run.past.lessons)  # the journal has all of it
         run.watcher.tried(self._row(task))
 
     async def _check_begun(self) -> None:
-        """Refuse a batch in which no task could even be begun: no result, and more of it would cost for nothing.
+        """Stop the run if no task of the batch could be begun: further tries would cost money for no result.
 
-        Its tries are taken back, so that resuming makes them again.
+        The tries are voided in the journal, so that a resumed run makes them again.
         """
         attempts = [entry.trial.attempt for entry in self.done.values()]
         if not attempts or not all(attempt.error and not attempt.steps for attempt in attempts):
@@ -142,17 +142,17 @@ class Batch:
         )
 
     def _shown(self, history: Sequence[Trial]) -> Sequence[Trial]:
-        """The history as the arm is to see it: a loop without a store shows the block of the last trial again."""
+        """Return the history as the arm sees it. A loop without a store shows the block of the last trial again."""
         block = self.arm.shown(history)
         return [*history[:-1], replace(history[-1], block=block, reflection=None)] if block else history
 
     # -- lessons
 
     async def _store(self) -> None:
-        """Store what was learned, in task order, also while being cancelled.
+        """Store the lessons in task order, also while being cancelled.
 
-        A lesson that can't be stored loses no other: the first such error is raised when all the rest is done. One that
-        is refused for what it says is a problem of its try, not of the run.
+        If a lesson can't be stored, the others still are, and the first error is raised at the end. A lesson that is
+        refused for its content is a problem of its try, not of the run.
         """
         failure: LessonStoreError | None = None
         with anyio.CancelScope(shield=True):
@@ -168,7 +168,7 @@ class Batch:
             raise failure
 
     async def _stored(self, task: Task, trial: Trial) -> Trial:
-        """Store the lesson of a try unless that was done before, and note that it was."""
+        """Store the lesson of a try unless it is stored already, and note it in the journal."""
         if not trial.pending:
             return trial
         position, run, store = self._position(task), self.run, beneath(self.loop.lessons)
@@ -183,13 +183,13 @@ class Batch:
                     lesson = (await self.loop.commit(task, trial, session)).lesson
                 except LessonRefusedError as error:
                     refused = str(error)
-            # A crash of the machine may lose this line, and the lesson is found then as that of a killed run is.
+            # Not synced: if a crash loses this line, _written_before finds the lesson.
             await run.log.keep(stored_line(position, lesson.id if lesson else None, refused), sync=False)
         problems = (*trial.problems, refused) if refused else trial.problems
         return replace(trial, lesson=lesson, pending=False, problems=problems)
 
     async def _written_before(self, task: Task, trial: Trial) -> Lesson | None:
-        """Return the lesson that a killed run stored without having come to say so."""
+        """Return the lesson that a killed run stored without noting it in the journal, else None."""
         log, store = self.run.log, beneath(self.loop.lessons)
         if store is None or not log.resumed:
             return None
@@ -197,9 +197,9 @@ class Batch:
         return await first_written(store, since=since, run_id=self._session_id(task), attempt=trial.number)
 
     async def _note_stop(self, error: BaseException) -> None:
-        held = " (held-out tasks)" if self.split == "held-out" else ""
+        split = " (held-out tasks)" if self.split == "held-out" else ""
         tried = f"{len(self.done)} of {len(self.todo)} tasks tried"
-        where = f"arm {self.arm.name}, seed {self.seed}, trial {self.number}{held}: {tried}"
+        where = f"arm {self.arm.name}, seed {self.seed}, trial {self.number}{split}: {tried}"
         why = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else "cancelled"
         limited = isinstance(error, SpendingLimitError)
         self.run.results.interrupted = f"{where}; {error}" if limited else where
@@ -225,35 +225,35 @@ class Batch:
     def _session_id(self, task: Task) -> str:
         prefix = f"{self.arm.name}-{self.seed}-" + ("held-out-" if self.split == "held-out" else "")
         whole = f"{prefix}{name_of(task)}"
-        # "selective@1-0-cellar.txt" passes for an address, and would be one id for all such tasks.
+        # Redaction takes "selective@1-0-cellar.txt" for an e-mail address; all such tasks would share one id.
         return whole if redact_id(whole) == whole else f"{prefix}{digest_of(task)}"
 
 
 async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
-    """Have an arm's lessons stored again if none of them is there any more: those in memory died with their process.
+    """Have an arm's lessons stored again if its store has none of them, as after the end of a store in memory.
 
-    Where some are there, the others were forgotten on purpose. Raises :class:`ExperimentError` where a store has
-    lessons of the run, and the journal no try that they can be of.
+    If the store has some of them, the others were forgotten on purpose. Raises :class:`ExperimentError` if the store
+    has lessons of this run while the journal has no try of the arm and seed.
     """
     past, log, store = run.past, run.log, beneath(loop.lessons)
     tried = any((position.arm, position.seed) == (arm.name, seed) for position in past.tries)
     since = float(log.config["started"])
     if store is not None and log.resumed and not tried and await first_written(store, since=since):
         raise ExperimentError(
-            f"the store has lessons of arm {arm.name}, seed {seed}, that this run wrote, and {log.journal} has no try"
-            " of it: tries would be made again on the lessons that they left. Put the journal back from a backup, or"
+            f"the store has lessons that this run wrote in arm {arm.name}, seed {seed}, but {log.journal} has no such"
+            " try: tries would be made again with the lessons that they left. Restore the journal from a backup, or"
             " name another folder"
         )
     mine = [position for position in past.stored if (position.arm, position.seed) == (arm.name, seed)]
     ids = [lesson_id for position in mine if (lesson_id := past.stored[position][0])]
-    in_block = loop.lessons is None  # a block of memory is made anew with the loop
+    in_block = loop.lessons is None  # a new loop starts with an empty block of memory
     if in_block or (store is not None and ids and not any([await store.get(each) for each in ids])):
         for position in mine:
             del past.stored[position]
 
 
 def _first(error: BaseException) -> BaseException:
-    """The first error of a task group; the others are of tasks that ran beside it."""
+    """Return the first error of a task group; the others come from tasks that ran beside it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,8 +1,8 @@
-"""Comparing two ways over the same tasks.
+"""Paired comparison of two arms over the same tasks.
 
-Two arms of an experiment share their tasks, so tasks are compared in pairs: a hard task is hard for both. Uncertainty
-comes from the tasks (they could have been others), so a task counts once, by the mean of its seeds, and one test is
-used throughout: flipping the signs of the tasks' gains (Fisher 1935).
+Two arms of an experiment share their tasks, so tasks are compared in pairs: a hard task is hard for both. Tasks are
+the sample, so a task counts once, by the mean of its seeds. One test is used throughout: Fisher's (1935), which flips
+the signs of the tasks' gains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jeeves_reflexion.summary import counted
 
 LEVEL: Final = 0.05
 FEWEST: Final = 6
-"""Of fewer tasks all may gain, and the test still has p > 0.05."""
+"""With fewer tasks the test has p > 0.05 even if every task gains."""
 
 _FLIPS: Final = 20_000
 _ALL_FLIPS_TO: Final = 12
@@ -30,11 +30,11 @@ _BATCH: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference(Difference):
-    """How much higher the second of two arms is over the same tasks, by the sign-flip test over tasks.
+    """The gain of the second of two arms over the first on the same tasks, by the sign-flip test.
 
-    ``p`` is the test's, two-sided; the 95 % interval holds zero exactly where p is at least 0.05. ``standard_error`` is
-    that of the tasks' mean gain. On ``only_first`` and ``only_second`` tasks the first and the second arm did better.
-    ``clusters`` is how many signs were flipped: of tasks, or of groups of tasks that resemble one another.
+    ``p`` is two-sided; the 95 % interval holds zero exactly if p is at least 0.05. ``standard_error`` is that of the
+    tasks' mean gain. ``only_first`` and ``only_second`` count the tasks on which the first and the second arm did
+    better. ``clusters`` is the number of signs that were flipped: one per task, or one per group of similar tasks.
     """
 
     p: float
@@ -46,12 +46,12 @@ class PairedDifference(Difference):
 
     @property
     def worse(self) -> bool:
-        """Whether the second is lower, by the test."""
+        """Whether the test finds the second arm lower."""
         return self.p < LEVEL and self.value < 0.0
 
     @property
     def better(self) -> bool:
-        """Whether the second is higher, by the test."""
+        """Whether the test finds the second arm higher."""
         return self.p < LEVEL and self.value > 0.0
 
 
@@ -62,16 +62,19 @@ def paired_difference(
     clusters: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> PairedDifference:
-    """Return by how much the mean score of the second arm is higher, with a test and a 95 % interval over tasks.
+    """Return how much higher the mean score of the second arm is, with a test and a 95 % interval over tasks.
 
-    Each arm has a task's scores in [0, 1], one for each seed; a task counts by the mean of its seeds. Were the arms
-    alike, each task's gain could as well have had the other sign: p is the share of sign flips whose mean is at least
-    as far from zero, over all flips of up to 12 tasks, over 20,000 drawn ones of more. The interval holds the
-    differences that the same test does not reject. Where all gains are nearly equal it would be a point; so each end
-    reaches at least as far as that of Bonett and Price (2012), which adds one task gained and one lost, but not past
-    zero where the test rejects. ``clusters`` names the group of each task where some resemble one another (games of
-    one room): then the gains of a group flip their signs together. The same input gives the same figures. Raises
-    ``ValueError`` where the arms share no task, a task has no score, or a score is outside of [0, 1].
+    ``first`` and ``second`` map each task to its scores in [0, 1], one for each seed; a task counts by their mean. If
+    the arms were equal, each task's gain could as well have the other sign. So p is the share of sign flips whose mean
+    is at least as far from zero: of all flips for up to 12 tasks, else of 20,000 random ones.
+
+    The interval holds the differences that the same test does not reject. If all gains were nearly equal it would
+    shrink to a point, so each end reaches at least as far as that of Bonett and Price (2012), which adds one task
+    gained and one lost, but not past zero if the test rejects zero.
+
+    ``clusters`` names the group of each task if some are similar (such as games of one room); the gains of a group then
+    flip their signs together. The same input gives the same figures. Raises ``ValueError`` if the arms share no task, a
+    task has no score, or a score is outside of [0, 1].
     """
     shared = sorted(first.keys() & second.keys())
     if not shared:
@@ -102,7 +105,7 @@ def paired_difference(
 
 
 class _Flips:
-    """The sums of all gains with the signs of clusters flipped; ``signs`` are the sums of their sizes alone."""
+    """The sums of all gains over random flips of the clusters' signs, and the sums of the clusters' signed sizes."""
 
     def __init__(self, gains: NDArray[np.float64], sizes: NDArray[np.float64], seed: int) -> None:
         self._n, self._sum = float(sizes.sum()), float(gains.sum())
@@ -113,19 +116,19 @@ class _Flips:
             drawn = [2.0 * bits - 1.0]
         else:
             rng = np.random.default_rng(seed)
-            # In batches, since all signs of a thousand tasks would fill 160 MB.
+            # In batches: all signs of a thousand tasks at once would take 160 MB.
             drawn = [rng.choice((-1.0, 1.0), (_BATCH, n)) for _ in range(_FLIPS // _BATCH)]
         self._sums = np.concatenate([signs @ gains for signs in drawn])
         self._signs = np.concatenate([signs @ sizes for signs in drawn])
 
     def p(self, difference: float) -> float:
-        """How often flipped gains are as far from a difference as those seen; drawn flips count those seen as one."""
+        """Return the share of flips as far from a difference as the data; random flips count the data as one more."""
         seen = abs(self._sum - self._n * difference)
         extreme = int((np.abs(self._sums - difference * self._signs) >= seen - 1e-9).sum())
         return extreme / len(self._sums) if self._all else (extreme + 1) / (len(self._sums) + 1)
 
     def end(self, furthest: float) -> float:
-        """The difference nearest to ``furthest`` that the test does not reject; p falls with the distance."""
+        """Return the difference nearest to ``furthest`` that the test does not reject; p falls with the distance."""
         if self.p(furthest) >= LEVEL:
             return furthest
         inside, outside = self._sum / self._n, furthest
@@ -136,9 +139,9 @@ class _Flips:
 
 
 def _bonett_price(gains: NDArray[np.float64]) -> tuple[float, float]:
-    """The 95 % interval of Bonett and Price (2012), J. Educ. Behav. Stat. 37, for gains in [-1, 1].
+    """Return the 95 % interval of Bonett and Price (2012), J. Educ. Behav. Stat. 37, for gains in [-1, 1].
 
-    Theirs is Wald's over the counts of pairs gained and lost, each raised by one, of n + 2 pairs.
+    It is Wald's interval over n + 2 pairs, after adding one to the pairs gained and one to the pairs lost.
     """
     n = len(gains) + 2
     mean = float(gains.sum()) / n
@@ -148,10 +151,10 @@ def _bonett_price(gains: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def detectable(standard_error: float, *, power: float = 0.8) -> float:
-    """Return about how large a true difference a 95 % test would find with that power, by its standard error.
+    """Return about how large a true difference must be for a 95 % test to find it with the given power.
 
-    The usual normal formula. Raises ``ValueError`` for a standard error that is not positive, which tells nothing, and
-    for a power outside of (0, 1).
+    This is the usual normal formula. Raises ``ValueError`` for a standard error that is not positive, and for a power
+    outside of (0, 1).
     """
     if not standard_error > 0.0 or not 0.0 < power < 1.0:
         raise ValueError(f"a standard error of {standard_error} shows no difference with power {power}")
@@ -159,7 +162,7 @@ def detectable(standard_error: float, *, power: float = 0.8) -> float:
 
 
 def in_words(found: Difference, n: int, *, what: str = "success", unit: str = "task") -> str:
-    """Say what a comparison of ``n`` tasks shows, also where it shows nothing; ``unit`` is what a task is called."""
+    """Say in words what a comparison of ``n`` tasks shows, also if it shows nothing; ``unit`` is a task's name."""
     by = f"{100 * found.value:+.0f} points ({100 * found.low:+.0f} to {100 * found.high:+.0f})"
     if found.better:
         return f"{what} is higher: {by}"

@@ -1,8 +1,8 @@
-"""Who makes the tries of a batch: this process, or worker processes elsewhere.
+"""Executors: they make the tries of a batch, in this process or in worker processes.
 
-The seam between an experiment and its executor is one try. An executor recalls, attempts, judges, scores and reflects;
-what it hands back is written down and, at the end of the batch, stored as a lesson by the process that runs the
-experiment, and by that one alone. So an executor that loses a try half-way has changed nothing, and makes it again.
+The interface between an experiment and its executor is one try. The executor recalls, attempts, evaluates, scores and
+reflects. The experiment's own process, and no other, writes the try to the journal and stores its lesson at the end of
+the batch. So an executor that loses a try half-way has changed nothing, and can make it again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LoopFactory: TypeAlias = Callable[[ArmName, int], Reflexion]
 
 
 class RunBudget:
-    """What all tries of a run have spent together, and the limit of it in US dollars."""
+    """The spending of all tries of a run, and its limit in US dollars."""
 
     def __init__(self, limit: float | None, spent: Usage) -> None:
         self.limit = limit
@@ -37,14 +37,14 @@ class RunBudget:
     def exhausted(self) -> bool:
         """Whether the limit is reached.
 
-        Raises :class:`ConfigurationError` where a limit can't be kept, because a call has no known price.
+        Raises :class:`ConfigurationError` if the limit can't be kept, because the price of a call is unknown.
         """
         if self.limit is None:
             return False
         if self.spent.cost_usd is None:
             raise ConfigurationError(
                 "a spending limit needs known prices: give them (bench: --price-in and --price-out; "
-                "OpenAIModel: prices=; an agent or reflector of your own: return an Attempt or a Reflection with its "
+                "OpenAIModel: prices=; your own agent or reflector: return an Attempt or a Reflection with its "
                 "usage), or drop the limit"
             )
         return self.spent.cost_usd >= self.limit
@@ -54,36 +54,36 @@ class RunBudget:
 
 
 class RunSpend(Spend):
-    """The spending of one task's run that also counts for the whole experiment."""
+    """The spending of one task over its trials, which also counts for the whole experiment."""
 
     def __init__(self, budget: Budget, run: RunBudget) -> None:
         super().__init__(budget)
         self._run = run
         self.own = NO_USAGE
-        """What the try at hand used, without the tries before it."""
+        """The usage of this try, without earlier tries of the task."""
         self.stopped = False
-        """Whether a call was refused because of the experiment's limit: the try is then none."""
+        """Whether the experiment's limit refused a call: such a try does not count."""
 
     def recall(self, role: Role, usage: Usage) -> None:
-        """Count what an earlier try of the task used, which the experiment has counted already."""
+        """Add the usage of an earlier try of the task, which the experiment has counted already."""
         super().charge(role, usage)
 
     def charge(self, role: Role, usage: Usage) -> None:
-        """Add the usage of a call, here and to the experiment's."""
+        """Add the usage of a call to the task and to the experiment."""
         with self.lock:
             super().charge(role, usage)
             self.own += usage
             self._run.spent += usage
 
     def check(self) -> None:
-        """Raise :class:`BudgetExceededError` if a limit of this run or of the experiment is reached."""
+        """Raise :class:`BudgetExceededError` if a limit of the task or of the experiment is reached."""
         super().check()
         if self._run.exhausted:
             self.stopped = True
             raise BudgetExceededError("experiment", str(self._run))
 
     def over(self) -> str:
-        """Return which limit of this run is reached; a try that is done counts, whatever the experiment's limit."""
+        """Return which limit of the task is reached, else "". The experiment's limit does not undo a finished try."""
         try:
             super().check()
         except BudgetExceededError as error:
@@ -93,7 +93,7 @@ class RunSpend(Spend):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One try that is to be made: of which task, which of the experiment, after which trials as its arm sees them."""
+    """One try to be made: its position in the experiment, its task, and the earlier trials as its arm sees them."""
 
     position: Position
     task: Task
@@ -103,7 +103,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A try that was made, and what its loop told meanwhile."""
+    """A finished try, and the events of its loop."""
 
     entry: Entry
     events: Sequence[dict[str, JSON]]
@@ -111,24 +111,24 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What tries are made with: how the loops are made, and who scores, if anybody does."""
+    """What a worker makes tries with: the factory of loops, and the scorer if there is one."""
 
     make_loop: LoopFactory
     scorer: Evaluator | None = None
 
 
 class WorkerSetup(Protocol):
-    """What a worker process needs to make tries as the process that runs the experiment would.
+    """What a worker process needs to make tries as the experiment's own process would.
 
-    It is pickled and sent to every worker process, so it holds names and settings (an agent as ``module:name``, the
-    address of a store), and no open files, connections or models.
+    It is pickled and sent to every worker process. So it holds names and settings (an agent as ``module:name``, the
+    address of a store), but no open files, connections or models.
     """
 
     def open(self, models: Callable[[str], ChatModel]) -> AbstractAsyncContextManager[Tools]:
         """Open what the loops need, in the worker process.
 
-        ``models`` returns a model by the name that the executor knows it by: it is asked through the process that runs
-        the experiment, where calls are recorded and the spending limit is kept.
+        ``models`` returns a model by its name at the executor. Its calls go through the experiment's own process, which
+        records them and keeps the spending limit.
         """
         ...
 
@@ -138,21 +138,21 @@ class Executor(Protocol):
     """Makes the tries of an experiment."""
 
     def check(self, arm: Arm, loop: Reflexion) -> None:
-        """Raise :class:`ConfigurationError` for a loop whose tries can't be made here."""
+        """Raise :class:`ConfigurationError` if this executor can't make tries with the loop."""
         ...
 
     async def make(
         self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
     ) -> Output | None:
-        """Make a try; None where the experiment's spending limit cut it short, so that it is none."""
+        """Make a try. Returns None if the experiment's spending limit cut it short: it then does not count."""
         ...
 
 
 class LocalExecutor:
-    """Makes tries in this process, with the loop that it is given."""
+    """Makes tries in this process."""
 
     def check(self, arm: Arm, loop: Reflexion) -> None:
-        """Let every loop pass."""
+        """Accept every loop."""
 
     async def make(
         self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
@@ -162,7 +162,7 @@ class LocalExecutor:
 
 
 async def make_try(job: Job, loop: Reflexion, scorer: Evaluator | None, spend: RunSpend) -> Output | None:
-    """Make a try and have it scored; its lesson waits in the trial. None where the spending limit cut it short."""
+    """Make a try and score it; its lesson stays pending. Returns None if the experiment's limit cut it short."""
     events: list[Event] = []
     for trial in job.history:
         for role, usage in trial.usage.items():

@@ -1,6 +1,6 @@
-"""The journal of a run: every finished try whole, and every lesson that was stored, as JSON lines to resume from.
+"""The journal of a run: every finished try in full, and every stored lesson, as JSON lines to resume from.
 
-A try is on the disk before the next step rests on it. A line that a killed run left unfinished is cut off.
+A try is on disk before any later step depends on it. A last line that a killed run left unfinished is cut off.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Which try of an experiment."""
+    """Names one try of an experiment."""
 
     arm: str
     seed: int
@@ -39,31 +39,31 @@ class Position:
         return f"{self.arm}/seed {self.seed}/{self.split}/{self.task_id}/trial {self.trial}"
 
     def as_json(self) -> dict[str, JSON]:
-        """Return the fields of a line that say where it belongs."""
+        """Return the position as fields of a line."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A finished try as the journal has it, with the verdict of a scorer where there was one."""
+    """A finished try as the journal holds it, with the verdict of the scorer if there was one."""
 
     trial: Trial
     scored: Evaluation | None = None
 
     def as_json(self) -> dict[str, JSON]:
-        """Return the fields of its line."""
+        """Return the try as fields of a line."""
         return {"scored": jsonable(self.scored), "result": trial_json(self.trial)}
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Entry:
-        """Return what :meth:`as_json` made JSON of."""
+        """Return the entry that :meth:`as_json` wrote."""
         scored = None if data["scored"] is None else rebuilt(Evaluation, data["scored"])
         return cls(rebuilt(Trial, data["result"]), scored)
 
     def held(self, lessons: dict[str, Lesson]) -> Entry:
-        """Return the try as memory holds it: without what a recall left out, and each of ``lessons`` there but once.
+        """Return the try as it is held in memory: without the candidates left out, and with ``lessons`` shared.
 
-        These make most of a try, and an experiment holds all of its tries.
+        An experiment holds all of its tries, and these make up most of a try.
         """
         recall = self.trial.recall
         if recall is None:
@@ -82,19 +82,19 @@ class Entry:
 
 @dataclass(slots=True)
 class Past:
-    """What a journal holds: the tries that are finished, and the lessons that are stored, by position.
+    """The contents of a journal: the finished tries and the stored lessons, by position.
 
-    A stored lesson is told by its id, None where there is none to tell, and by why it was not let in.
+    A stored lesson is given by its id, or None if it has none, and by the reason if it was refused.
     """
 
     tries: dict[Position, Entry] = field(default_factory=dict)
     stored: dict[Position, tuple[str | None, str]] = field(default_factory=dict)
     lessons: dict[str, Lesson] = field(default_factory=dict)
-    """Those that were recalled, by their ids."""
+    """The recalled lessons by id, shared by all tries."""
 
     @property
     def spent(self) -> Usage:
-        """What the finished tries used."""
+        """The usage of the finished tries."""
         return sum((usage for entry in self.tries.values() for usage in entry.trial.usage.values()), NO_USAGE)
 
 
@@ -104,12 +104,12 @@ def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
 
 
 def stored_line(position: Position, lesson_id: str | None, refused: str) -> dict[str, JSON]:
-    """Return the line of a lesson that was stored, or refused."""
+    """Return the line of a stored or refused lesson."""
     return {"kind": "stored", **position.as_json(), "lesson_id": lesson_id, "refused": refused}
 
 
 def void_line(positions: Sequence[Position]) -> dict[str, JSON]:
-    """Return the line that takes tries back: they are made again when the run is resumed."""
+    """Return the line that voids tries: a resumed run makes them again."""
     return {"kind": "void", "places": [position.as_json() for position in positions]}
 
 
@@ -119,7 +119,7 @@ def lines_of(rows: Iterable[Mapping[str, JSON]]) -> str:
 
 
 def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True) -> None:
-    """Append rows as lines, without secrets; on the disk when it returns if ``sync``. Raises ``OSError``."""
+    """Append rows as lines, without secrets; with ``sync`` they are on disk on return. Raises ``OSError``."""
     text = lines_of(rows)
     new = not path.exists()
     try:
@@ -130,18 +130,18 @@ def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True)
                 os.fsync(file.fileno())
     except OSError:
         if path.is_file():
-            mend(path)  # the next line would go on where this one broke off
+            mend(path)  # else the next line would continue the broken one
         raise
     if new and sync:
         sync_folder(path.parent)
 
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What a line raises that is none of a run's."""
+"""The errors raised on reading a line that no run wrote."""
 
 
 def mend(path: Path) -> None:
-    """Cut off the unfinished last line that a killed writer left. Raises ``OSError``."""
+    """Cut off an unfinished last line, which a killed process left. Raises ``OSError``."""
     if not path.exists():
         return
     with path.open("r+b") as file:
@@ -152,7 +152,7 @@ def mend(path: Path) -> None:
 
 
 def read(path: Path) -> Past:
-    """Read a journal; raises :class:`ExperimentError` that names the line that can't be read."""
+    """Read a journal. Raises :class:`ExperimentError` with the number of the first line that can't be read."""
     past, number = Past(), 1
     try:
         with path.open("rb") as file:
@@ -171,35 +171,43 @@ def read(path: Path) -> Past:
 def _take(past: Past, row: dict[str, Any]) -> None:
     match row["kind"]:
         case "try":
-            past.tries[_position(row)] = Entry.of(row).held(past.lessons)
+            past.tries[position_of(row)] = Entry.of(row).held(past.lessons)
         case "stored":
-            past.stored[_position(row)] = row["lesson_id"], row["refused"]
+            past.stored[position_of(row)] = row["lesson_id"], row["refused"]
         case "void":
-            for position in map(_position, row["places"]):
+            for position in map(position_of, row["places"]):
                 past.tries.pop(position, None)
 
 
-def _position(row: Mapping[str, Any]) -> Position:
-    return Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
+def position_of(row: Mapping[str, Any]) -> Position:
+    """Return the position of a line. Raises one of :data:`UNREADABLE` for a line that no run writes."""
+    position = Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
+    if not isinstance(position.trial, int):
+        raise TypeError(f"{position.trial!r} is not the number of a trial")
+    (
+        position.arm.encode(),
+        position.task_id.encode(),
+    )  # neither a file nor a URL holds half of a surrogate pair
+    return position
 
 
 # -- trials as JSON, so that a run can be resumed
 
 
 def trial_json(trial: Trial) -> JSON:
-    """Return a trial as JSON, without what nothing is resumed from: the value of its attempt, which may be anything,
-    and what its recall found and did not give.
+    """Return a trial as JSON, without what a resumed run does not need: its attempt's value, which may be any object,
+    and the candidates that its recall left out.
     """
     plain = jsonable(trial, exclude={"attempt": {"value"}, "recall": {"left_out"}})
-    # As it comes back from a file: one with half of a surrogate pair could not be rebuilt.
+    # Encode as the file will: a text with half of a surrogate pair could not be read back.
     text: JSON = json.loads(json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
     return text
 
 
 def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Return the value of :mod:`jeeves_reflexion.types` that was made JSON of.
+    """Return a value of :mod:`jeeves_reflexion.types` from its JSON.
 
-    Fields that are missing take their default, unknown ones are left out: the log may be of a neighbouring version.
+    Missing fields take their defaults and unknown fields are ignored, since another version may have written the log.
     Raises ``ValueError`` for data of another kind.
     """
     adapter: pydantic.TypeAdapter[T] = _adapter(cast("Hashable", kind))

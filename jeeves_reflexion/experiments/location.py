@@ -1,4 +1,4 @@
-"""Where a benchmark's run makes its tries and keeps its lessons: here, or on a Ray cluster over a PostgreSQL."""
+"""Where a run makes its tries (in this process, or on a Ray cluster) and keeps its lessons (a folder or PostgreSQL)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from vectorstores.embedders import default_embedder
 from vectorstores.store import Store
 
 SCHEMA: Final = "jeeves_bench"
-"""The schema of a database that benchmark runs keep their lessons in, apart from those of daily use."""
+"""The database schema for lessons of benchmark runs, apart from those of daily use."""
 
 
 @dataclass(frozen=True, slots=True)
 class LessonLocation:
-    """Where a run keeps its lessons: a namespace for each arm and seed.
+    """Where a run keeps its lessons, in a namespace for each arm and seed.
 
-    ``address`` is None for a folder ``lessons`` in the run's own, else that of a PostgreSQL, in which ``run`` keeps the
-    namespaces of runs apart. It can be pickled, and opened in another process.
+    ``address`` is None for the folder ``lessons`` in the run's folder, else the address of a PostgreSQL, where ``run``
+    keeps the namespaces of runs apart. A location can be pickled and opened in another process.
     """
 
     namespace: str
@@ -51,16 +51,16 @@ class LessonLocation:
         known = ("postgresql://", "postgres://", "postgresql+embedded://")
         if self.address is not None and not self.address.startswith(known):
             raise ConfigurationError(
-                f"the address of a run's lessons is its folder, or a PostgreSQL (postgresql://...), and not"
+                f"a run keeps its lessons in its own folder or in a PostgreSQL (postgresql://...), not in"
                 f" {redact(self.address)!r}"
             )
 
     def of(self, log: RunLog) -> LessonLocation:
-        """Return the location with the run of an open log."""
+        """Return the location for the run of an open log."""
         return replace(self, run=log.id)
 
     def store(self, embedder: Embedder) -> Store:
-        """Return the store, to be opened by ``async with``; raises :class:`ConfigurationError`."""
+        """Return the store, to be opened with ``async with``. Raises :class:`ConfigurationError`."""
         if self.address is None:
             return FaissVectorStore(self.folder / "lessons", embedder=embedder, namespace=self.namespace)
         address = self.address
@@ -79,16 +79,14 @@ class LessonLocation:
 
 @dataclass(frozen=True, slots=True)
 class RunLocation:
-    """Where tries are made (``ray`` is None for this process), and the address of the lessons where it is not the run's
-    folder.
-    """
+    """Where tries are made (``ray`` is None for this process), and the lessons' address if not the run's folder."""
 
     ray: RayOptions | None = None
     lessons: str | None = field(default=None, repr=False)
 
     def check(self, arms: Sequence[ArmName]) -> None:
-        """Raise :class:`ConfigurationError` for arms whose lessons the workers could not see, and for want of Ray
-        :class:`MissingDependencyError`.
+        """Raise :class:`ConfigurationError` if the workers could not see the lessons of an arm, and
+        :class:`MissingDependencyError` if Ray is needed and missing.
         """
         if self.ray is None:
             return
@@ -101,14 +99,14 @@ class RunLocation:
             )
 
     def lesson_location(self, namespace: str, folder: Path) -> LessonLocation:
-        """Return where the lessons of a run in a folder are."""
+        """Return where the run in a folder keeps its lessons."""
         return LessonLocation(namespace, folder, self.lessons)
 
     @contextlib.asynccontextmanager
     async def executor(
         self, setup: WorkerSetup, *, workers: int, models: Mapping[str, ChatModel]
     ) -> AsyncIterator[Executor]:
-        """Open the executor. What Ray prints meanwhile goes to standard error: standard output is the results'."""
+        """Open the executor. What Ray prints goes to standard error: standard output is for the results."""
         if self.ray is None:
             yield LocalExecutor()
             return
@@ -118,7 +116,7 @@ class RunLocation:
 
 
 def run_location(options: Mapping[str, Any]) -> RunLocation:
-    """Return what the options of ``executor_options`` of the command say."""
+    """Return the location that the command's ``executor_options`` describe."""
     if options["executor"] != "ray":
         return RunLocation(None, options["lessons"])
     load_ray()
@@ -126,7 +124,7 @@ def run_location(options: Mapping[str, Any]) -> RunLocation:
 
 
 def embedder_factory(embedder: Embedder) -> Callable[[], Embedder]:
-    """Return what makes an embedder like this one in another process; it can be pickled, as a loaded model can't."""
+    """Return a factory of embedders like this one. Unlike a loaded model, it can be pickled for another process."""
     if isinstance(embedder, HashingEmbedder):
         return partial(HashingEmbedder, embedder.dim)
     return default_embedder

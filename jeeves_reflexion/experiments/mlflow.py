@@ -1,4 +1,4 @@
-"""The results of an experiment in a tracker of MLflow, by its own client (the extra ``mlflow``)."""
+"""Writes the results of an experiment to an MLflow tracker, with MLflow's client (the extra ``mlflow``)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.statistics import Share
 
 _FILES: Final = ("config.json", "results.json", "rows.jsonl")
-_PARAM: Final = 500  # characters, which every kind of tracker takes
+_PARAM: Final = 500  # characters; every kind of tracker accepts so many
 
 
 class MLflowTracker:
-    """The tracker that MLflow's own variables name: ``MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the working folder.
+    """The tracker at ``MLFLOW_TRACKING_URI``, by default ``mlflow.db`` in the working folder.
 
-    The experiment is ``MLFLOW_EXPERIMENT_NAME``, else the name given; it is made where there is none. Blocking. Raises
-    :class:`ConfigurationError` where the tracker can't be used, and :class:`MissingDependencyError`.
+    The experiment is ``MLFLOW_EXPERIMENT_NAME``, by default the name given; it is created if it does not exist. All
+    methods block. Raises :class:`ConfigurationError` if the tracker can't be used, and
+    :class:`MissingDependencyError`.
     """
 
     def __init__(self, experiment: str) -> None:
@@ -41,13 +42,13 @@ class MLflowTracker:
         with _failures(ConfigurationError, "can't be used"):
             self._client = MlflowClient()
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or experiment
-            found = self._client.get_experiment_by_name(name)
-            self._experiment = found.experiment_id if found else self._client.create_experiment(name)
+            known = self._client.get_experiment_by_name(name)
+            self._experiment = known.experiment_id if known else self._client.create_experiment(name)
 
     def write(self, results: Results, folder: Path) -> str:
-        """Write a run, from its folder, and below it a run for each arm with its trials; return the id of the first.
+        """Write a run from its folder, with a child run for each arm, and return the id of the parent run.
 
-        A run that is resumed is written again, as another. Raises :class:`ExperimentError`; the folder has it all.
+        A resumed run is written again as a new run. Raises :class:`ExperimentError`; the folder still has everything.
         """
         status = "KILLED" if results.interrupted else "FINISHED"
         with _failures(ExperimentError, f"could not be written to; the run is kept in {folder}"):
@@ -94,7 +95,7 @@ def _failures(kind: type[ReflexionError], what: str) -> Iterator[None]:
 
 
 def _params(folder: Path) -> dict[str, str]:
-    """Return what a run was started with, as its folder says it: without secrets, versions and texts."""
+    """Return the settings of a run from its configuration, without versions and texts."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     design: Mapping[str, Any] = config.pop("design", {})
     kept = {**config, **design}
@@ -115,17 +116,17 @@ def _totals(results: Results) -> dict[tuple[str, int], float]:
 
 
 def _figures(results: Results, arm: ArmName) -> dict[tuple[str, int], float]:
-    """Return an arm's figures by name and trial, 0 for the whole; what is unknown is left out."""
-    found: dict[tuple[str, int], float] = {("lessons", 0): len(results.lessons(arm))}
+    """Return an arm's figures by name and trial, where trial 0 is the whole run. Unknown figures are left out."""
+    figures: dict[tuple[str, int], float] = {("lessons", 0): len(results.lessons(arm))}
     for judge in results.judges:
         for point in results.curve(arm, by=judge).points:
-            found |= _share(f"solved.{judge}", point.trial, point.share)
-        if results.held_out and (held := results.transfer(arm, by=judge)):
-            found |= _share(f"held_out.{judge}", 0, held)
+            figures |= _share(f"solved.{judge}", point.trial, point.share)
+        if results.held_out and (share := results.transfer(arm, by=judge)):
+            figures |= _share(f"held_out.{judge}", 0, share)
     for name, amount in results.cost(arm).as_json().items():
         if isinstance(amount, int | float):
-            found[name, 0] = amount
-    return found
+            figures[name, 0] = amount
+    return figures
 
 
 def _share(name: str, trial: int, share: Share) -> dict[tuple[str, int], float]:

@@ -1,4 +1,4 @@
-"""What an experiment does: which arms, trials, seeds and held-out tasks; and what that costs at most."""
+"""The plan of an experiment: its arms, trials, seeds and held-out tasks, and an estimate of its cost."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from jeeves_reflexion.experiments.arms import ArmName, arm_of
 from jeeves_reflexion.models.prices import Prices
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Task
+from jeeves_reflexion.values import check_whole
 
 JudgedBy: TypeAlias = Literal["oracle", "self"]
-"""Who decides that an attempt passed: one who has the gold answer, or the agent's own side without it."""
+"""Who decides that an attempt passed: an oracle that knows the gold answer, or the agent's own side without it."""
 
 Cluster: TypeAlias = Literal["task", "opening"]
-"""What intervals take for one: a task with its seeds, or all tasks whose prompts have the first paragraph in common,
-such as games of one room."""
+"""The unit of the intervals: a task with its seeds, or all tasks whose prompts share their first paragraph, such as
+games of one room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A design: all arms see the same tasks, trials and seeds; ``workers`` change no result.
+    """A design: all arms see the same tasks, trials and seeds. The number of ``workers`` does not change the results.
 
-    ``holdout`` is the share of tasks that lessons are not learned from; ``split_seed`` draws them (:func:`split`), of
-    tasks that have the metadata ``holdout_by`` in common all or none. ``judged_by`` says what the evaluator of the
-    loops is, ``cluster`` what the intervals take for one. ``max_cost_usd`` stops the whole run when so much is spent,
-    in a state to resume from.
+    ``holdout`` is the share of tasks that lessons are not learned from. ``split_seed`` draws them (:func:`split`);
+    tasks with the same metadata ``holdout_by`` are drawn together. ``judged_by`` says who the loops' evaluator is,
+    ``cluster`` what the unit of the intervals is. The run stops once ``max_cost_usd`` are spent, and can be resumed.
     """
 
     arms: tuple[ArmName, ...] = ("retry", "selective")
@@ -46,17 +46,19 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not self.arms:
-            raise ConfigurationError("a plan needs an arm")
+            raise ConfigurationError("a plan needs at least one arm")
         for arm in self.arms:
             arm_of(arm)
         if len(set(self.arms)) != len(self.arms) or len(set(self.seeds)) != len(self.seeds) or not self.seeds:
-            raise ConfigurationError("arms and seeds must each be named once, and there must be a seed")
+            raise ConfigurationError("a plan names each arm and seed once, and needs at least one seed")
         for name in ("trials", "workers", "k"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
+            check_whole(name, getattr(self, name))
         _check_share(self.holdout)
-        if self.judged_by not in get_args(JudgedBy):
-            raise ConfigurationError(f"judged_by must be oracle or self, not {self.judged_by!r}")
+        for name, kind in (("judged_by", JudgedBy), ("cluster", Cluster)):
+            if getattr(self, name) not in get_args(kind):
+                raise ConfigurationError(
+                    f"{name} must be {' or '.join(get_args(kind))}, not {getattr(self, name)!r}"
+                )
         if self.max_cost_usd is not None and not self.max_cost_usd > 0:
             raise ConfigurationError(f"max_cost_usd must be above 0 or None, not {self.max_cost_usd}")
 
@@ -66,11 +68,11 @@ def split(
 ) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Return the learning tasks and the held-out tasks, each in the order given.
 
-    The rule: tasks are ordered by the SHA-256 of ``"<seed>:<task id>"``, and the first ``round(share * n)`` of them
-    are held out, at least one task on each side. So it depends on the seed and the ids alone, not on the order of the
-    file. A share of 0 holds out none. With ``by``, the name of a metadata field, its values are drawn in the place of
-    the tasks, by the same rule: all tasks of a value are on one side. Raises :class:`ConfigurationError` for a share
-    outside of [0, 1), for a single task or value, and for tasks without that field.
+    Tasks are ordered by the SHA-256 of ``"<seed>:<task id>"``, and the first ``round(share * n)`` of them are held out,
+    with at least one task on each side. So the split depends on the seed and the ids alone, not on the order of tasks.
+    A share of 0 holds out none. With ``by``, the name of a metadata field, its values are drawn instead of the tasks,
+    by the same rule: all tasks with the same value are on one side. Raises :class:`ConfigurationError` for a share
+    outside of [0, 1), for a single task or value, and for tasks without the field.
     """
     _check_share(share)
     if share == 0.0:
@@ -86,25 +88,23 @@ def split(
     def digest(name: str) -> str:
         return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
-    held = set(sorted(names, key=digest)[:number])
-    learning = tuple(task for task in tasks if groups[task.id] not in held)
-    return learning, tuple(task for task in tasks if groups[task.id] in held)
+    drawn = set(sorted(names, key=digest)[:number])
+    learning = tuple(task for task in tasks if groups[task.id] not in drawn)
+    return learning, tuple(task for task in tasks if groups[task.id] in drawn)
 
 
 def _group(task: Task, by: str) -> str:
     if by not in task.metadata:
-        raise ConfigurationError(
-            f"task {task.id!r} has no metadata {by!r}, by which tasks are to be held out"
-        )
+        raise ConfigurationError(f"task {task.id!r} has no metadata {by!r}, by which tasks are held out")
     return str(task.metadata[by])
 
 
 def design_of(
     plan: Plan, learning: Sequence[Task], held_out: Sequence[Task], *, redacted: bool = False
 ) -> dict[str, JSON]:
-    """Return a plan and its tasks as they are recorded; tasks by a digest of all that they hold.
+    """Return a plan and its tasks as a run records them: each task by id, with a digest of its contents.
 
-    With ``redacted`` an id that hides something is what redaction leaves of it, as in runs of earlier versions.
+    With ``redacted``, an id with a secret is recorded as earlier versions did: without the secret, not as a digest.
     """
     called = (lambda task: redact(task.id)) if redacted else _recorded
     drawn, by = ("them", "task id") if plan.holdout_by is None else (f"{plan.holdout_by}s", plan.holdout_by)
@@ -133,14 +133,14 @@ def _recorded(task: Task) -> str:
 
 
 def name_of(task: Task) -> str:
-    """Return what a task is called in the log: its id, or a digest where that is long, or hides something."""
+    """Return a task's name in the log: its id, or a digest of an id that is long, unprintable or has a secret."""
     if len(task.id) <= 64 and task.id.isprintable() and redact(task.id) == task.id:
         return task.id
     return digest_of(task)
 
 
 def digest_of(task: Task) -> str:
-    """Return a task's id as a digest."""
+    """Return a digest of a task's id."""
     return f"sha256:{hashlib.sha256(task.id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
@@ -160,12 +160,12 @@ def _digest(task: Task) -> str:
 
 def _check_share(share: float) -> None:
     if not 0.0 <= share < 1.0:
-        raise ConfigurationError(f"the share of held-out tasks (holdout) must lie in [0, 1), not {share}")
+        raise ConfigurationError(f"the share of held-out tasks (holdout) must be in [0, 1), not {share}")
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The tokens that one try is expected to take, its verdict and its reflection included."""
+    """The expected tokens of one try, with its evaluation and its reflection."""
 
     input_tokens: int
     output_tokens: int
@@ -173,9 +173,9 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a plan comes to at most: every try of it made, none saved by an early success.
+    """The most that a plan can take: all its tries, with none saved by an early success.
 
-    ``tokens`` and ``cost_usd`` are ``None`` where they are unknown, which is not zero.
+    ``tokens`` and ``cost_usd`` are None if they are unknown.
     """
 
     tries: int
@@ -193,7 +193,7 @@ class Estimate:
 
 
 def estimate(plan: Plan, tasks: Sequence[Task], expected: Expected | None, prices: Prices | None) -> Estimate:
-    """Say what a plan costs at most, from what a try is expected to take and what tokens cost."""
+    """Estimate the most that a plan can cost, from the expected tokens of a try and the prices of tokens."""
     learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed, by=plan.holdout_by)
     each = [arm_of(arm).trials(plan.trials) * len(learning) + len(held_out) for arm in plan.arms]
     tries = sum(each) * len(plan.seeds)

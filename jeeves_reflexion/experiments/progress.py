@@ -1,4 +1,4 @@
-"""Progress of an experiment: what whoever watches it is told, as lines, and as a count where these go to a terminal."""
+"""The progress of an experiment, printed as lines, and on a terminal as a count as well."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from jeeves_reflexion.summary import counted
 
 
 class Watcher:
-    """What an experiment tells while it runs; every method may be overridden, none must be."""
+    """Hears how an experiment goes. The methods do nothing; override those you need."""
 
     def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
-        """A trial of an arm begins with ``todo`` tasks left to solve."""
+        """Hear that a trial of an arm begins with ``todo`` unsolved tasks."""
 
     def tried(self, row: Tried) -> None:
-        """A task was tried."""
+        """Hear that a try is finished."""
 
     def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
-        """A trial of an arm is over and its lessons are stored."""
+        """Hear that a trial of an arm is over and its lessons are stored."""
 
     def said(self, line: str) -> None:
-        """Something else happened: the run is resumed, or stopped, or held-out tasks were tried."""
+        """Hear, as a line of text, that the run was resumed or stopped, or that held-out tasks were tried."""
 
 
 class PlainProgress(Watcher):
-    """One line per finished trial of an arm; on a terminal, a count of the tries of the one under way as well."""
+    """Prints one line per finished trial of an arm, and on a terminal the number of tries in the current trial."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -64,5 +64,5 @@ class PlainProgress(Watcher):
 
     def said(self, line: str) -> None:
         """Write the line."""
-        rest = "\x1b[K" if self._stream.isatty() else ""  # of the count that stood there
-        print(line + rest, file=self._stream, flush=True)
+        erase = "\x1b[K" if self._stream.isatty() else ""  # the rest of the count that was printed there
+        print(line + erase, file=self._stream, flush=True)

@@ -1,4 +1,4 @@
-"""What came of an experiment: one row a try, and the learning curve with its intervals."""
+"""The results of an experiment: one row for each try, and learning curves with intervals."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NOT_FINISHED: Final = "not finished"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One try of one task: which arm and seed, and the trial itself.
+    """One try of one task, by an arm with a seed.
 
-    ``split`` says whether lessons were learned from the task; ``scored`` is the verdict of a scorer that knows the gold
-    answer and of whom the loop never heard; None where there was none.
+    ``split`` says whether lessons were learned from the task. ``scored`` is the verdict of a scorer that knows the gold
+    answer and that the loop never hears; None without a scorer.
     """
 
     arm: ArmName
@@ -34,7 +34,7 @@ class Tried:
 
     @property
     def usage(self) -> Usage:
-        """What the try used, of all roles together."""
+        """The usage of all roles together."""
         return sum(self.trial.usage.values(), NO_USAGE)
 
     def as_json(self) -> dict[str, JSON]:
@@ -77,7 +77,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """An arm's learning curve over the ``seeds`` that it finished, pooled, and who judged it."""
+    """An arm's learning curve, pooled over the ``seeds`` that it finished."""
 
     arm: ArmName
     points: tuple[Point, ...]
@@ -87,7 +87,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an arm used; ``per_solved`` and the like are None where nothing was solved, or a price is unknown."""
+    """The cost of an arm."""
 
     usage: Usage
     seconds: float
@@ -95,7 +95,7 @@ class Cost:
     solved: int
 
     def __add__(self, other: Cost) -> Cost:
-        """Return what both used together."""
+        """Return the sum of two costs."""
         return Cost(
             self.usage + other.usage,
             self.seconds + other.seconds,
@@ -105,11 +105,11 @@ class Cost:
 
     @property
     def known(self) -> Usage | None:
-        """The usage, where anything of it was reported; perhaps only of some calls."""
+        """The usage if at least one call reported it, else None."""
         return self.usage if self.usage.calls > self.usage.unreported else None
 
     def per_solved(self, amount: float | None) -> float | None:
-        """Return an amount for each task solved."""
+        """Return an amount per solved task; None if the amount is unknown, or no task was solved."""
         return None if amount is None or not self.solved else amount / self.solved
 
     def as_json(self) -> dict[str, JSON]:
@@ -132,10 +132,10 @@ class Cost:
 
 @dataclass(slots=True)
 class Results:
-    """The rows of an experiment; grows as it runs.
+    """The results of an experiment, which grow as it runs.
 
-    ``tasks`` are those that were learned from, ``held_out`` the others. ``judged_by`` says who decided what passed;
-    ``scored`` that a scorer with the gold answer judged every try too. ``cluster`` is what intervals take for one.
+    ``tasks`` are those that lessons were learned from, ``held_out`` the others. ``judged_by`` says who decided what
+    passed, ``scored`` whether a scorer with the gold answer judged every try too. ``cluster`` is the unit of intervals.
     """
 
     tasks: tuple[Task, ...]
@@ -151,41 +151,41 @@ class Results:
 
     @property
     def judges(self) -> tuple[JudgedBy, ...]:
-        """Those that said of every try whether it is right: of the loops first, then the scorer beside it."""
+        """The judges of every try: that of the loops first, then the scorer."""
         return ("self", "oracle") if self.scored and self.judged_by == "self" else (self.judged_by,)
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The parts that the tasks fall into."""
+        """The splits of the tasks."""
         return ("learning", "held-out") if self.held_out else ("learning",)
 
     @property
     def errors(self) -> int:
-        """How many tries ended in an error; they count as not solved."""
+        """The number of tries that ended in an error; they count as not solved."""
         return sum(row.trial.attempt.error is not None for row in self.rows)
 
     def cluster_of(self, task: Task) -> str:
-        """Return what a task is counted with."""
+        """Return the name of the cluster that a task belongs to."""
         return task.prompt.partition("\n\n")[0] if self.cluster == "opening" else task.id
 
     def tasks_of(self, split: Split) -> tuple[Task, ...]:
-        """Return the tasks of a part."""
+        """Return the tasks of a split."""
         return self.tasks if split == "learning" else self.held_out
 
     def trials_of(self, split: Split) -> int:
-        """Return how many trials a part has: held-out tasks are tried once."""
+        """Return the number of trials of a split: held-out tasks are tried once."""
         return self.trials if split == "learning" else 1
 
     def played(self, arm: ArmName, split: Split = "learning") -> dict[int, dict[str, list[Tried]]]:
-        """Return an arm's tries of a part, in order, by seed and task id."""
-        found: dict[int, dict[str, list[Tried]]] = {seed: {} for seed in self.seeds}
+        """Return an arm's tries in a split, in order, by seed and task id."""
+        tries: dict[int, dict[str, list[Tried]]] = {seed: {} for seed in self.seeds}
         for row in self.rows:
             if row.arm == arm and row.split == split:
-                found[row.seed].setdefault(row.task.id, []).append(row)
-        return found
+                tries[row.seed].setdefault(row.task.id, []).append(row)
+        return tries
 
     def finished(self, arm: ArmName, split: Split = "learning") -> dict[int, dict[str, list[Tried]]]:
-        """Return the same for the seeds that the arm played to their end."""
+        """Return :meth:`played` for the seeds that the arm played to the end."""
         planned = arm_of(arm).trials(self.trials_of(split))
         tasks = self.tasks_of(split)
 
@@ -198,28 +198,28 @@ class Results:
         return {seed: by_task for seed, by_task in self.played(arm, split).items() if whole(by_task)}
 
     def passed(self, row: Tried, judge: JudgedBy) -> bool:
-        """Whether a try is right in the eyes of a judge."""
+        """Return whether a judge passed a try."""
         if judge == self.judged_by:
             return row.trial.passed
         return row.scored is not None and bool(row.scored.passed)
 
     def solved(self, tries: Sequence[Tried], judge: JudgedBy) -> list[bool]:
-        """Say of each trial whether a task counts as solved by then: whether its last try so far is right."""
+        """Return for each trial whether a task counts as solved by then: whether its last try so far passed."""
         verdicts = [self.passed(row, judge) for row in tries]
         trials = self.trials_of(tries[0].split)
         return (verdicts + [verdicts[-1]] * trials)[:trials]
 
     def histories(self, arm: ArmName, seed: int) -> dict[str, list[Trial]]:
-        """Return the trials of every learning task so far, in order, by the task's id."""
+        """Return the trials of every learning task so far, in order, by task id."""
         tries = self.played(arm)[seed]
         return {task.id: [row.trial for row in tries.get(task.id, ())] for task in self.tasks}
 
     def curve(self, arm: ArmName, *, by: JudgedBy | None = None, split: Split = "learning") -> Curve:
-        """Return an arm's curve over the seeds that it finished; without points where it finished none.
+        """Return an arm's curve over the seeds that it finished; it has no points if it finished none.
 
-        An arm that tries once stays where it is. ``by`` is who judged: by default the judge of the loops. By a scorer
+        The curve of an arm that tries once is flat. ``by`` is the judge, by default that of the loops. For a scorer
         (``by="oracle"`` of a self-judged run), a task counts as solved at a trial if its last attempt by then is right.
-        Raises :class:`ConfigurationError` for a judge that there was not.
+        Raises :class:`ConfigurationError` if the run had no such judge.
         """
         judge, finished = self._judge(by), self.finished(arm, split)
         clusters: dict[str, list[list[bool]]] = {}
@@ -235,17 +235,15 @@ class Results:
         return Curve(arm, points, judge, len(finished))
 
     def transfer(self, arm: ArmName, *, by: JudgedBy | None = None) -> Share | None:
-        """Return the share of held-out tasks that an arm solved at the first try with what it had learned.
+        """Return the share of held-out tasks that an arm solved at the first try with the lessons it had learned.
 
-        Over the seeds that tried all of them; None where there is none such.
+        It covers the seeds that tried all of these tasks; None if no seed did.
         """
         points = self.curve(arm, by=by, split="held-out").points
         return points[0].share if points else None
 
     def cost(self, arm: ArmName, *, by: JudgedBy | None = None, split: Split | None = None) -> Cost:
-        """Return what an arm used in all its tries, or in those of a part, and how many tasks it solved, each seed
-        counted.
-        """
+        """Return the cost of an arm's tries, in all or in one split; a task counts as solved once per seed."""
         judge = self._judge(by)
         rows = [row for row in self.rows if row.arm == arm and split in {None, row.split}]
         last = {(row.seed, row.split, row.task.id): row for row in rows}
@@ -253,12 +251,12 @@ class Results:
         return Cost(total(rows), sum(row.trial.seconds for row in rows), len(rows), solved)
 
     def lessons(self, arm: ArmName) -> list[str]:
-        """Return the lessons that an arm wrote, in order, each once."""
+        """Return the texts of the lessons that an arm wrote, in order, each once."""
         texts = (row.trial.reflection.lesson for row in self.rows if row.arm == arm and row.trial.reflection)
         return list(dict.fromkeys(texts))
 
     def table(self) -> str:
-        """Return the learning curves as a Markdown table: solved of all so far, with 95 % intervals."""
+        """Return the learning curves as a Markdown table: the share of tasks solved so far, with 95 % intervals."""
         heads = [f"trial {trial}" for trial in range(1, self.trials + 1)]
         heads += ["held out, first try"] * bool(self.held_out)
         lines = [f"| arm | {' | '.join(heads)} |", "| --- |" + " --- |" * len(heads)]
@@ -281,11 +279,11 @@ class Results:
         judge = by or self.judged_by
         if judge not in self.judges:
             raise ConfigurationError(
-                f"these results are judged by {self.judged_by}, and there was no scorer beside it"
+                f"these results are judged by {self.judged_by} alone: there was no scorer"
             )
         return judge
 
 
 def total(rows: Iterable[Tried]) -> Usage:
-    """Return what tries used together."""
+    """Return the total usage of tries."""
     return sum((row.usage for row in rows), NO_USAGE)

@@ -1,11 +1,11 @@
-"""The folder of a run: what was asked for, all that happened, and what came of it; redacted, readable as it grows.
+"""The folder of a run: its configuration, logs and results, redacted, and readable while they grow.
 
 ``config.json``   configuration, versions, design (plan, tasks by digest); written once
-``journal.jsonl`` every finished try whole, and every lesson stored: what a killed run is resumed from
-``events.jsonl``  what the loops told of each finished try, and what happened to the run
+``journal.jsonl`` every finished try in full, and every stored lesson: a killed run is resumed from it
+``events.jsonl``  the events of the loops for each finished try, and of the run itself
 ``calls.jsonl``   exchanges with models (:meth:`RunLog.recorded`)
-``rows.jsonl``    one row a try, for tables, when the run ends in whatever way
-``results.json``  figures, when the run is over
+``rows.jsonl``    one row per try, for tables; written when the run ends for any reason
+``results.json``  figures; written when the run is over
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _WRITTEN: Final = ("journal.jsonl", "rows.jsonl", "events.jsonl", "results.json"
 _SHOWN: Final = 20
 
 MAY_CHANGE: Final = frozenset({"workers", "max_cost_usd"})
-"""What changes no result, and may differ when a run is resumed."""
+"""Settings that change no result and may differ when a run is resumed."""
 
 
 class RunLog:
-    """The folder of one run. One process at a time works in it; a lock sees to that.
+    """The folder of one run. A lock keeps other processes out while one works in it.
 
-    ``config`` is what the run was started with, once it is open.
+    ``config`` is the configuration that the run was started with, once the log is open.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -60,57 +60,54 @@ class RunLog:
         self.calls = self.folder / "calls.jsonl"
         self.config: dict[str, Any] = {}
         self.resumed = False
-        # Asked now, since a store may be opened there before the run is.
+        # Looked up now, because a store may be opened in the folder before the run is.
         self._had_lessons = self._has("lessons")
         self._lock = filelock.FileLock(self.folder / "run.lock", thread_local=False)
 
     @property
     def exists(self) -> bool:
-        """Whether the folder holds a run.
-
-        Raises :class:`ConfigurationError` that says what to do where a part of it is missing.
-        """
+        """Whether the folder holds a run. Raises :class:`ConfigurationError` if a part of the run is missing."""
         gone = [name for name in ("config.json", "journal.jsonl") if not (self.folder / name).exists()]
         filled = [name for name in ("config.json", *_WRITTEN) if self._has(name)]
         if not gone and "rows.jsonl" in filled and "journal.jsonl" not in filled:
-            gone = ["what was in journal.jsonl"]
-        # The configuration is written last: without it, empty files are those of a start that was killed.
+            gone = ["the content of journal.jsonl"]
+        # config.json is written last: if it is missing and the other files are empty, a start was killed.
         if "config.json" in gone and not filled and not self._had_lessons:
             return False
         if gone:
             raise ConfigurationError(
-                f"{self.folder} has parts of a run, and {', '.join(gone)} is missing: tries would be made again on the"
-                " lessons that they left. Put it back from a backup, or name another folder"
+                f"{self.folder} has parts of a run, but {', '.join(gone)} is missing: tries would be made again with"
+                " the lessons that they left. Restore it from a backup, or name another folder"
             )
         return True
 
     @property
     def id(self) -> str:
-        """What tells the run from others, once it is open: twelve hexadecimal digits that a resumed run keeps."""
+        """The id of the run once the log is open: twelve hexadecimal digits, which a resumed run keeps."""
         return hashlib.sha256(repr(self.config["started"]).encode()).hexdigest()[:12]
 
     def started_with(self, name: str, default: T) -> T:
-        """Return a setting of the run that the folder holds, before it is opened to be resumed."""
+        """Return a setting of the run in the folder, before the log is opened; else the default."""
         try:
             value = self._read_config().get(name, default)
         except (OSError, ValueError, AttributeError):
-            return default  # opening it says what is wrong
+            return default  # open() reports what is wrong
         return value if isinstance(value, type(default)) else default
 
     async def open(self, config: Mapping[str, JSON], *, resume: bool = False) -> None:
-        """Make the folder and write the configuration; with ``resume`` go on with the run that it holds, if any.
+        """Make the folder and write the configuration; with ``resume``, continue the run that it holds, if any.
 
-        Raises :class:`ConfigurationError` if it holds a run already, is in use, or if the run to resume had another
-        configuration, with the differences; :class:`ExperimentError` if it can't be written.
+        Raises :class:`ConfigurationError` if the folder holds a run already, is in use, or holds a run with another
+        configuration (the message lists the differences); :class:`ExperimentError` if it can't be written.
         """
         await anyio.to_thread.run_sync(partial(self._open, _as_written(config), resume=resume))
 
     async def begin(
         self, design: Mapping[str, JSON], earlier: Mapping[str, JSON] | None = None
     ) -> journal.Past:
-        """Write down the design, or hold it against the one of the run that is resumed; return what is done already.
+        """Write the design, or compare it with that of the resumed run; return what is done already.
 
-        ``earlier`` is the same as an earlier version wrote it.
+        ``earlier`` is the same design as an earlier version wrote it.
         """
         if not self.config:
             raise ConfigurationError("open the run log before the experiment is run")
@@ -120,13 +117,13 @@ class RunLog:
 
     async def tell(self, kind: str, row: Mapping[str, JSON]) -> None:
         """Append one event of the run itself."""
-        told = {"kind": f"experiment.{kind}", "at": time.time(), **row}
-        await anyio.to_thread.run_sync(partial(self._append, self.events, [told]))
+        event = {"kind": f"experiment.{kind}", "at": time.time(), **row}
+        await anyio.to_thread.run_sync(partial(self._append, self.events, [event]))
 
     async def keep(
         self, row: Mapping[str, JSON], events: Sequence[Mapping[str, JSON]] = (), *, sync: bool = True
     ) -> None:
-        """Append one line to the journal, and events before it; with ``sync`` it is on the disk when this returns."""
+        """Append events, then one line to the journal; with ``sync`` the line is on disk on return."""
 
         def write() -> None:
             if events:
@@ -136,24 +133,24 @@ class RunLog:
         await anyio.to_thread.run_sync(write)
 
     async def save(self, name: str, text: str) -> None:
-        """Write a text file beside the log, in the place of an older one."""
+        """Write a text file in the folder, replacing an older one."""
         path = self.folder / name
         with _writing(path):
             await anyio.to_thread.run_sync(replace_file, path, text)
 
     async def save_rows(self, rows: Iterable[Mapping[str, JSON]]) -> None:
-        """Write the rows, in the place of older ones."""
+        """Write the rows, replacing older ones."""
         await self.save(self.rows.name, await anyio.to_thread.run_sync(journal.lines_of, rows))
 
     async def recorded(self, model: ChatModel) -> ChatModel:
-        """Return a model whose replies are kept in the folder, so that none is paid for twice when the run is resumed.
+        """Return a model that records its replies in the folder, so that a resumed run pays for none of them twice.
 
-        Its calls are bound to the try that makes them: equal prompts of different tries have replies of their own.
+        A reply belongs to the try that asked for it: equal prompts of different tries have different replies.
         """
         return await anyio.to_thread.run_sync(partial(RecordedModel, self.calls, model, mode="auto"))
 
     def close(self) -> None:
-        """Let other processes at the folder."""
+        """Release the lock, so that other processes may use the folder."""
         self._lock.release(force=True)
 
     # -- in a worker thread
@@ -168,14 +165,14 @@ class RunLog:
             try:
                 self._lock.acquire(blocking=False)
             except filelock.Timeout as error:
-                raise ConfigurationError(f"another process is at the run in {self.folder}") from error
+                raise ConfigurationError(f"another process is using the run in {self.folder}") from error
             if self.exists:
                 self._reopen(asked)
                 return
             self.journal.touch(mode=0o600)
-            found = versions()
-            self.config = {"format": FORMAT, "python": found["python"], "started": time.time()}
-            self.config |= {"versions": found, **asked}
+            known = versions()
+            self.config = {"format": FORMAT, "python": known["python"], "started": time.time()}
+            self.config |= {"versions": known, **asked}
             self._write_config()
 
     def _reopen(self, asked: Mapping[str, Any]) -> None:
@@ -212,7 +209,7 @@ class RunLog:
             more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
             told = "\n".join(f"  {line}" for line in [*found[:_SHOWN], *more])
             raise ConfigurationError(
-                f"the run in {self.folder} was started with another configuration, and can't be resumed with this one"
+                f"the run in {self.folder} was started with another configuration and can't be resumed with this one"
                 f" (- then, + now):\n{told}"
             )
 
@@ -220,7 +217,7 @@ class RunLog:
         path = self.folder / name
         return any(path.iterdir()) if path.is_dir() else path.exists() and path.stat().st_size > 0
 
-    def _read_config(self) -> Any:  # noqa: ANN401 - whatever lies in the file
+    def _read_config(self) -> Any:  # noqa: ANN401 - any JSON
         return json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
 
     def _write_config(self) -> None:
@@ -233,7 +230,7 @@ class RunLog:
 
 
 def versions() -> dict[str, JSON]:
-    """Return the versions of Python, this package, and the libraries that it may use, where installed."""
+    """Return the versions of Python, of this package, and of those libraries it may use that are installed."""
     found: dict[str, JSON] = {"python": platform.python_version(), "platform": platform.platform()}
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # run from its sources
         needed = importlib.metadata.requires("jeeves-reflexion") or ()
@@ -245,11 +242,11 @@ def versions() -> dict[str, JSON]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, where: str = "") -> list[str]:
-    """Return how one configuration differs from another, a line for each setting (``- old``, ``+ new``)."""
+    """Return the differences between two configurations, one line per setting (``- old``, ``+ new``)."""
     lines = []
     for name in dict.fromkeys((*old, *new)):
         before, after = old.get(name), new.get(name)
-        if before == after or (name in MAY_CHANGE and not where):  # a task may have such an id
+        if before == after or (name in MAY_CHANGE and not where):  # deeper, it may be a task's id
             continue
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             lines += differences(before, after, where=f"{where}{name}: ")
@@ -264,15 +261,17 @@ def _short(source: Mapping[str, Any], name: str) -> str:
 
 
 def _as_written(value: Mapping[str, JSON]) -> dict[str, Any]:
-    """Return what stands in the file once a value is written: without secrets, tuples as lists."""
-    found: dict[str, Any] = json.loads(json.dumps(redact_json(dict(value)), ensure_ascii=False, default=str))
-    return found
+    """Return a value as it reads once it is written: without secrets, and with tuples as lists."""
+    written: dict[str, Any] = json.loads(
+        json.dumps(redact_json(dict(value)), ensure_ascii=False, default=str)
+    )
+    return written
 
 
-def _config_problem(found: Any) -> str:  # noqa: ANN401 - whatever lies in the file
-    """Say why a run with this configuration can't be resumed; empty if it can."""
+def _config_problem(found: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return why a run with this configuration can't be resumed, or "" if it can."""
     if not isinstance(found, dict) or "format" not in found:
-        return "holds no run that can be resumed: config.json is not what a run writes"
+        return "holds no run that can be resumed: config.json was not written by a run"
     if (form := found["format"]) != FORMAT:
         return f"holds a run of format {form}, and only runs of format {FORMAT} can be resumed: name another folder"
     for name, kind in (("started", int | float), ("design", dict | None)):

@@ -1,7 +1,7 @@
-"""Runs an experiment: seeds, arms, trials, and within a trial the tasks not yet solved, some at a time.
+"""Runs an experiment: for each seed, arm and trial, the unsolved tasks, several at a time.
 
-Lessons written in a trial are stored at its end, in task order, and visible from the next trial on, so results don't
-depend on the number of workers, nor on where a run was killed and resumed.
+Lessons written in a trial are stored at its end, in task order, and are visible from the next trial on. So results do
+not depend on the number of workers, nor on where a run was killed and resumed.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ async def run_experiment(
 ) -> Results:
     """Run the plan over the tasks and return its results; every try is in the log as soon as it is finished.
 
-    A log that was opened with ``resume=True`` has what is in it skipped: results are those of a run that was never
-    stopped, provided that the agent's attempt depends on its task, session and seed alone.
+    If the log was opened with ``resume=True``, tries that it has are not made again. The results are those of a run
+    that was never stopped, provided that the agent's attempt depends on its task, session and seed alone.
 
-    When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. A spending limit ends a
-    run with ``Results.interrupted`` saying so. The lessons of a batch that is cut short wait in the journal until the
-    run is resumed.
+    On cancellation (Ctrl-C), the log says where the run stopped, and the cancellation is raised again. A run that
+    reaches its spending limit returns, and ``Results.interrupted`` says so. The lessons of a batch that is cut short
+    wait in the journal until the run is resumed.
 
     Args:
         plan: Arms, trials, seeds, held-out share, workers and limits.
-        tasks: At least one, each with an id of its own.
-        make_loop: Makes the loop of an arm and a seed. An arm without memory has none, whatever loop this returns.
+        tasks: At least one, with distinct ids.
+        make_loop: Makes the loop of an arm and a seed. For an arm without memory, the loop's memory is not used.
         log: The run's folder, opened.
-        watcher: Is told how the run goes.
-        scorer: Judges every try with the gold answer for the results alone; the loop never hears of it.
-        executor: Makes the tries, by default in this process; lessons are stored by this process in any case.
+        watcher: Hears how the run goes.
+        scorer: Judges every try with the gold answer, for the results alone: the loop never hears its verdict.
+        executor: Makes the tries, by default in this process. Lessons are always stored by this process.
 
     Raises:
-        ConfigurationError: for tasks that can't be told apart, and a run that can't be resumed with this plan.
-        ExperimentError: where no task could be begun, or the log can't be written.
-        LessonStoreError: where a lesson can't be stored.
+        ConfigurationError: for tasks with equal ids, and a run that can't be resumed with this plan.
+        ExperimentError: if no task could be begun, or the log can't be written.
+        LessonStoreError: if a lesson can't be stored.
     """
     if len({task.id for task in tasks}) != len(tasks) or not tasks:
-        raise ConfigurationError("an experiment needs tasks, each with an id of its own")
+        raise ConfigurationError("an experiment needs at least one task, and all tasks need distinct ids")
     learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed, by=plan.holdout_by)
     results = Results(
         learning,
@@ -98,9 +98,9 @@ async def run_experiment(
                     run.executor.check(arm, loop)
                     await _play(run, arm, seed, loop)
         except SpendingLimitError:
-            pass  # said in results.interrupted: the run ends as it was asked to
+            pass  # results.interrupted says so: the run ended as its plan asked
         finally:
-            # A stop before all of the journal is gone through again leaves the rows of the stop before.
+            # A resumed run that stops before it has replayed the journal leaves the file of the earlier stop.
             if len(results.rows) >= len(past.tries):
                 with anyio.CancelScope(shield=True):
                     await log.save_rows({"kind": "tried", **row.as_json()} for row in results.rows)
@@ -133,9 +133,9 @@ async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
 
 
 def _skipped(past: Past) -> str:
-    """Say what a resumed run does not do again."""
+    """Say what a resumed run will not do again."""
     if not past.tries:
-        return "no try is finished: the run begins from the start"
+        return "no try is finished: the run starts from the beginning"
     return (
         f"{len(past.tries)} finished tries are in the log and are not made again;"
         f" {len(past.stored)} lessons are stored and are not stored again"

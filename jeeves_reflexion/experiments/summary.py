@@ -1,4 +1,4 @@
-"""The figures of a run as JSON: what ``results.json`` holds, described in docs/experiments.md."""
+"""The figures of a run as JSON, which ``results.json`` holds; docs/experiments.md describes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS_FORMAT: Final = 1
 
 
 def figures(results: Results) -> dict[str, JSON]:
-    """Return the figures of all arms; a judge's figures stand under its name, never beside another's."""
+    """Return the figures of all arms, separately for each judge."""
     return {
         "format": RESULTS_FORMAT,
         "complete": not results.interrupted,
@@ -72,9 +72,7 @@ COST_HEADS: Final = (
 
 
 def cost_rows(costs: Mapping[ArmName, Cost]) -> tuple[tuple[str, ...], ...]:
-    """Return what each arm used, in all and for each solved task, under :data:`COST_HEADS`; ``-`` for what is unknown
-    or was never solved.
-    """
+    """Return each arm's cost, in all and per solved task, under :data:`COST_HEADS`; ``-`` for an unknown figure."""
     rows = []
     for arm, cost in costs.items():
         tokens, usd = (cost.known.tokens, cost.known.cost_usd) if cost.known else (None, None)
@@ -95,16 +93,16 @@ def cost_rows(costs: Mapping[ArmName, Cost]) -> tuple[tuple[str, ...], ...]:
 
 
 def cost_note(costs: Mapping[ArmName, Cost]) -> str:
-    """Say what is unknown of the figures, if anything."""
+    """Say which figures are unknown, if any."""
     if not any(cost.known for cost in costs.values()):
-        return "No call of a model was reported: tokens and cost are unknown."
+        return "No model call was reported: tokens and cost are unknown."
     if any(cost.usage.unreported for cost in costs.values()):
-        return "Of some calls the tokens were not reported: they are at least the figures above."
+        return "Some calls did not report their tokens: the true figures are at least those above."
     return ""
 
 
 def cost_table(costs: Mapping[ArmName, Cost]) -> str:
-    """Return what each arm used, in all and for each solved task, as a Markdown table."""
+    """Return the cost of each arm, in all and per solved task, as a Markdown table."""
     note = cost_note(costs)
     return markdown_table(COST_HEADS, cost_rows(costs)) + (f"\n\n{note}" if note else "")
 

@@ -1,4 +1,4 @@
-"""A user's own tasks: a file of JSON lines, read strictly."""
+"""Reads a user's own tasks from a file of JSON lines, strictly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN_ERRORS: Final = 10
 
 
 class _Line(pydantic.BaseModel):
-    """One line; its names are those of :class:`~jeeves_reflexion.types.Task`."""
+    """One line, with the field names of :class:`~jeeves_reflexion.types.Task`."""
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
 
@@ -30,11 +30,11 @@ class _Line(pydantic.BaseModel):
 
 
 def read_tasks(path: str | Path) -> list[Task]:
-    """Read tasks from a file of JSON lines, one object a line with ``prompt`` and, where wanted, ``id``, ``kind``,
-    ``tools`` (names), ``reference`` (the gold answer, which evaluators alone see), ``expected_output``, ``metadata``.
+    """Read tasks from a file of JSON lines, one object per line.
 
-    A task without an id has the SHA-256 of its prompt. Empty lines are passed over. Raises
-    :class:`ConfigurationError` that names every line that can't be read, up to ten of them.
+    An object has a ``prompt`` and may have ``id``, ``kind``, ``tools`` (names), ``reference`` (the gold answer, which
+    only evaluators see), ``expected_output`` and ``metadata``. The default id is the SHA-256 of the prompt. Empty lines
+    are skipped. Raises :class:`ConfigurationError` with the first ten lines that can't be read.
     """
     path = Path(path)
     try:
@@ -53,44 +53,44 @@ def read_tasks(path: str | Path) -> list[Task]:
             wrong.append(f"line {number}: {error}")
             continue
         if task.id in seen:
-            wrong.append(f"line {number}: the id {task.id!r} is that of line {seen[task.id]} already")
+            wrong.append(f"line {number}: line {seen[task.id]} has the same id {task.id!r}")
         seen[task.id] = number
         tasks.append(task)
     if wrong:
         more = [f"and {len(wrong) - SHOWN_ERRORS} more"] if len(wrong) > SHOWN_ERRORS else []
-        told = "\n".join(f"  {each}" for each in (*wrong[:SHOWN_ERRORS], *more))
-        raise ConfigurationError(f"the tasks {path} can't be used:\n{told}")
+        listed = "\n".join(f"  {each}" for each in (*wrong[:SHOWN_ERRORS], *more))
+        raise ConfigurationError(f"the tasks {path} can't be used:\n{listed}")
     if not tasks:
-        raise ConfigurationError(f"there is no task in {path}: write one JSON object a line, with a prompt")
+        raise ConfigurationError(f"{path} has no task: write one JSON object per line, with a prompt")
     return tasks
 
 
 def _task(line: bytes) -> Task:
     try:
-        found = _Line.model_validate_json(line.removeprefix(codecs.BOM_UTF8))
+        given = _Line.model_validate_json(line.removeprefix(codecs.BOM_UTF8))
     except pydantic.ValidationError as error:
-        raise ValueError("; ".join(_told(each) for each in error.errors(include_url=False))) from None
+        raise ValueError("; ".join(_message(each) for each in error.errors(include_url=False))) from None
     try:
-        json.dumps([found.reference, found.metadata], allow_nan=False)
-    except ValueError as error:  # pydantic reads NaN, and 1e999 as infinity
-        raise ValueError(f"it is no JSON: {error}") from None
+        json.dumps([given.reference, given.metadata], allow_nan=False)
+    except ValueError as error:  # pydantic accepts NaN, and reads 1e999 as infinity
+        raise ValueError(f"it is not JSON: {error}") from None
     return Task(
-        found.prompt,
-        id=found.id or "",
-        kind=found.kind,
-        tools=tuple(found.tools),
-        expected_output=found.expected_output,
-        reference=found.reference,
-        metadata=found.metadata,
+        given.prompt,
+        id=given.id or "",
+        kind=given.kind,
+        tools=tuple(given.tools),
+        expected_output=given.expected_output,
+        reference=given.reference,
+        metadata=given.metadata,
     )
 
 
-def _told(error: Any) -> str:  # noqa: ANN401 - pydantic's own record
+def _message(error: Any) -> str:  # noqa: ANN401 - pydantic's own record
     where, more = ".".join(str(part) for part in error["loc"]), error.get("ctx", {})
     kinds = {
-        "json_invalid": f"it is no JSON: {more.get('error')}",
+        "json_invalid": f"it is not JSON: {more.get('error')}",
         "model_type": "it is not an object with a prompt",
-        "extra_forbidden": f"unknown field {where!r}; there are: {', '.join(_Line.model_fields)}",
+        "extra_forbidden": f"unknown field {where!r}; the fields are: {', '.join(_Line.model_fields)}",
         "missing": f"it has no {where}",
         "string_pattern_mismatch": f"its {where} is empty",
         "string_too_short": f"its {where} is empty",

@@ -1,4 +1,5 @@
-"""Lessons for any MCP client: what it may do (``tools.py``) and gets (``values.py``), MCP (``server.py``), ``http.py``.
+"""Lessons for any MCP client, over stdio (``server.py``) or HTTP (``http.py``).
 
-``tokens.py`` says who may do what over HTTP. The extra ``mcp`` brings the protocol.
+``tools.py`` has what a client may do, ``values.py`` what it gets, and ``tokens.py`` who may do what over HTTP. The
+extra ``mcp`` installs the protocol.
 """

@@ -1,4 +1,4 @@
-"""Lessons over streamable HTTP: who calls is known by a bearer token, and nobody may call too often or at length."""
+"""Lessons over streamable HTTP: bearer tokens identify callers, and the rate and size of requests are limited."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from jeeves_reflexion.session import logger
 
 PATH: Final = "/mcp"
 MOST_BYTES: Final = 256 * 1024
-"""The longest request."""
+"""The size of the longest request."""
 PER_MINUTE: Final = 600
-"""So many requests a token may make a minute, and a caller without a good one from one address."""
+"""The most requests per minute of a token, or of an address without a valid token."""
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _MOST_KNOWN: Final = 10_000
 
 
 class _Verifier:
-    """Looks tokens up for the SDK, at each request: one that was revoked is refused at once."""
+    """Looks tokens up for the SDK, at each request: a revoked token is refused at once."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -51,7 +51,7 @@ class _Verifier:
 
 
 def _caller() -> Caller:
-    """Who makes the request that is being answered."""
+    """Return the caller of the current request."""
     token = get_access_token()
     caller = None if token is None else (token.claims or {}).get("caller")
     if not isinstance(caller, Caller):
@@ -60,7 +60,7 @@ def _caller() -> Caller:
 
 
 class _Limits:
-    """Refuses who asks too often: a bucket for each token, and for each address that has none."""
+    """Limits the rate of requests with a token bucket for each token, and for each address without one."""
 
     def __init__(self, app: ASGIApp, per_minute: int) -> None:
         self._app = app
@@ -85,14 +85,14 @@ class _Limits:
         left = min(self._most, left + (now - at) * self._most / 60)
         if (
             len(self._left) > _MOST_KNOWN
-        ):  # a flood from many addresses: all begin anew, and memory stays bounded
+        ):  # a flood from many addresses: start again, so that memory stays bounded
             self._left.clear()
         self._left[key] = (left - 1 if left >= 1 else left, now)
         return left >= 1
 
 
 class _Available:
-    """Answers 503 where the store that tokens are looked up in can't be used."""
+    """Answers 503 if the store of the tokens fails."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -114,7 +114,7 @@ def http_app(
     origins: Collection[str] = (),
     per_minute: int = PER_MINUTE,
 ) -> Starlette:
-    """Return the application: every call needs a token, one of the hosts, and behind it no page but of the origins."""
+    """Return the application. Requests need a valid token and one of ``hosts``; web pages one of ``origins``."""
     server = build_server(LessonTools(lessons, _caller), review=True, verifier=_Verifier(tokens))
     security = TransportSecuritySettings(
         allowed_hosts=[name for host in hosts for name in (host, f"{host}:*")],
@@ -123,25 +123,25 @@ def http_app(
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         json_response=True,
-        stateless_http=True,  # a client that vanishes leaves nothing behind
+        stateless_http=True,  # so that a client that vanishes holds no memory
         max_request_body_size=MOST_BYTES,
         transport_security=security,
     )
     app.user_middleware.insert(0, Middleware(_Available))
-    app.user_middleware.append(Middleware(_Limits, per_minute=per_minute))  # it must know who calls
+    app.user_middleware.append(Middleware(_Limits, per_minute=per_minute))  # after authentication
     return app
 
 
 def hosts_at(listening: socket.socket, host: str, hosts: Collection[str]) -> tuple[str, ...]:
-    """Return the names of a server that listens at a ``host``: this one, what it stands for, and ``hosts``.
+    """Return the host names of a server: its address, ``host`` and ``hosts``.
 
-    Raises :class:`ConfigurationError` where no name is known to call it by.
+    Raises :class:`ConfigurationError` if it listens on all addresses and ``hosts`` is empty.
     """
     bound = str(listening.getsockname()[0])
     if bound in ("0.0.0.0", "::") and not hosts:  # noqa: S104 - it is asked for
         raise ConfigurationError(
-            f"it listens at all addresses ({bound}): say with --allow-host how clients call it"
+            f"the server listens on all addresses ({bound}): add --allow-host with the name that clients use"
         )
     own = f"[{bound}]" if ":" in bound else bound
     names = LOOPBACK if own in LOOPBACK else (own,)
-    return tuple(dict.fromkeys((*names, host.lower(), *hosts)))  # as clients write it
+    return tuple(dict.fromkeys((*names, host.lower(), *hosts)))

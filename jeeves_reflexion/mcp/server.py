@@ -1,4 +1,4 @@
-"""The surface for MCP clients: :class:`LessonTools` as tools, resources and prompts of a server."""
+"""The MCP server: :class:`LessonTools` as tools, resources and prompts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,8 @@ _DECIDES: Final = ToolAnnotations(read_only_hint=False, destructive_hint=True, o
 
 
 def build_server(lessons: LessonTools, *, review: bool, verifier: TokenVerifier | None = None) -> MCPServer:
-    """Return a server; without ``review`` the tools of reviewers aren't there.
-
-    Over HTTP a ``verifier`` looks tokens up.
-    """
-    # No authorisation server is behind a verifier of ours; the SDK wants an address of one all the same.
+    """Return a server, with the tools of reviewers only if ``review``. Over HTTP a ``verifier`` looks tokens up."""
+    # The SDK requires the address of an authorisation server, which our verifier does not use.
     auth = AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None)
     server: MCPServer = MCPServer(
         "jeeves-reflexion",

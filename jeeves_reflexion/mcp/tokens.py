@@ -1,4 +1,4 @@
-"""Who may do what: rights, and the bearer tokens that give them, kept as digests beside the lessons."""
+"""Rights, and the bearer tokens that grant them. The store of the lessons keeps digests of the tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Right: TypeAlias = Literal["read", "propose", "review"]
 RIGHTS: Final[tuple[Right, ...]] = ("read", "propose", "review")
 """``read``: recall, search, explain; ``propose``: write proposed lessons, report scores; ``review``: decide."""
 NAMESPACE: Final = ".tokens"
-"""The namespace of an address that holds its tokens; no token is good for it."""
+"""The namespace that holds the tokens of an address; no token opens it."""
 _COLLECTION: Final = "tokens"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _PREFIX: Final = "jr_"
@@ -33,19 +33,19 @@ _Rights = Annotated[tuple[Right, ...], pydantic.Strict(strict=False)]
 
 
 class RightError(ReflexionError):
-    """A client may not do what it asked for; the message says which right or namespace it lacks."""
+    """A client lacks the right or the namespace that the message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the name that goes into histories, the namespaces, the first by default, and the rights."""
+    """A client: its name for histories, its namespaces (the first is the default), and its rights."""
 
     name: str
     namespaces: tuple[str, ...]
     rights: frozenset[Right]
 
     def namespace(self, right: Right, wanted: str | None) -> str:
-        """Return the namespace that a call is for; raises :class:`RightError` where it may not do it there."""
+        """Return the namespace of a call; raises :class:`RightError` if the client lacks the right or namespace."""
         if right not in self.rights:
             held = ", ".join(each for each in RIGHTS if each in self.rights) or "none"
             raise RightError(f"{self.name!r} may not {right}: its rights are {held}")
@@ -59,7 +59,7 @@ class Caller:
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
 class Token:
-    """A token: its name, what it is good for, when it was made (seconds since 1970), and a digest of its secret."""
+    """A stored token; ``created_at`` is in seconds since 1970, ``digest`` is of its secret."""
 
     name: str
     namespaces: _Names
@@ -69,32 +69,32 @@ class Token:
 
 
 class Tokens:
-    """The tokens of one address; ``store`` is any view of it. Raises :class:`LessonStoreError` where it fails."""
+    """The tokens of an address; ``store`` is any view of it. Raises :class:`LessonStoreError` if the store fails."""
 
     def __init__(self, store: VectorStore) -> None:
         records = store.scoped(NAMESPACE)
         if not isinstance(records, RecordStore):
-            raise ConfigurationError(f"{type(store).__name__} keeps no records, and so no tokens")
+            raise ConfigurationError(f"{type(store).__name__} can't keep tokens: it is not a RecordStore")
         self._records = records
 
     async def make(self, name: str, namespaces: Sequence[str], rights: Sequence[Right]) -> str:
-        """Make a token for a client of this name, and return it; it can't be read again.
+        """Make a token for the client ``name`` and return it. It can't be read again.
 
-        Raises :class:`ConfigurationError` for a name that is taken or none, and for a token that is good for nothing.
+        Raises :class:`ConfigurationError` for an invalid or taken name, and without a namespace or right.
         """
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f"a token's name is at most 40 letters, digits, - and _, not {name!r:.80}"
             )
         if not namespaces or NAMESPACE in namespaces:
-            raise ConfigurationError(f"a token is for at least one namespace, and none for {NAMESPACE!r}")
+            raise ConfigurationError(f"a token needs at least one namespace, other than {NAMESPACE!r}")
         for each in namespaces:
             if not each.strip() or not each.isprintable():
                 raise ConfigurationError(
                     f"a namespace is a name, not empty and without control characters, not {each!r:.80}"
                 )
         if not rights or not set(rights) <= set(RIGHTS):
-            raise ConfigurationError(f"a token has at least one right of {', '.join(RIGHTS)}")
+            raise ConfigurationError(f"a token needs at least one right of {', '.join(RIGHTS)}")
         secret = secrets.token_urlsafe(32)
         value: dict[str, JSON] = {
             "name": name,
@@ -111,17 +111,17 @@ class Tokens:
         return f"{_PREFIX}{name}.{secret}"
 
     async def all(self) -> list[Token]:
-        """Return what is known of all tokens, oldest first."""
+        """Return all tokens, oldest first."""
         async with store_errors("list the tokens"):
             return [_read(record) async for record in each_record(self._records, _COLLECTION)]
 
     async def revoke(self, name: str) -> bool:
-        """Have a token refused from the next call on; False if there was none."""
+        """Refuse a token from the next call on. Returns False if it does not exist."""
         async with store_errors("revoke a token"):
             return await self._records.delete_records(_COLLECTION, [name]) > 0
 
     async def caller(self, token: str) -> Caller | None:
-        """Return who calls with a token, None for one that is not good."""
+        """Return the client of a token; None if the token is not valid."""
         name, _, secret = token.removeprefix(_PREFIX).partition(".")
         if not token.startswith(_PREFIX) or not _NAME.fullmatch(name):
             return None
@@ -136,7 +136,7 @@ class Tokens:
 
 
 def _digest(secret: str) -> str:
-    # 256 random bits need no slow digest.
+    # A random secret of 256 bits needs no slow digest.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

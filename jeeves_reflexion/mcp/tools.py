@@ -1,7 +1,7 @@
-"""What clients do with lessons, whatever way they come: checked against their rights, answered in plain values.
+"""The operations of clients, over stdio or HTTP: checked against their rights, with plain values as results.
 
-A client is not who opened the store: what it writes is proposed, under its name, and trusted by nobody before a person
-approves it.
+A client is not the one who opened the store: its lessons are proposed under its name, and wait until a person approves
+them.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ Reason: TypeAlias = Annotated[str, Field(description="Why, in a few words.", max
 
 
 class PromptError(MCPError):
-    """A prompt that is refused; of any other exception the SDK keeps the words to itself."""
+    """A refused prompt. The SDK shows the message of this error to the client, and of no other."""
 
     def __init__(self, message: str) -> None:
         super().__init__(INVALID_PARAMS, message)
 
 
 def told(work: Callable[P, Awaitable[T]], kind: type[Exception] = ToolError) -> Callable[P, Awaitable[T]]:
-    """Return ``work`` that raises, as ``kind``, what its client can act upon; of the server's own faults only that."""
+    """Wrap ``work`` to raise errors that the client can act on as ``kind``; failures of the store stay general."""
 
     @functools.wraps(work)
     async def telling(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -89,7 +89,7 @@ def told(work: Callable[P, Awaitable[T]], kind: type[Exception] = ToolError) -> 
         except ReflexionError as error:
             below = error.__cause__ if isinstance(error, LessonStoreError) else None
             if isinstance(below, VectorStoreError) and not isinstance(below, InvalidChunkError):
-                # It names places of this machine; what can't be stored is the client's matter.
+                # Its message names paths of this machine. An invalid chunk is the client's mistake, so it is shown.
                 logger.warning("%s", error)
                 raise kind("the lesson store can't be used just now: try again later") from error
             raise kind(str(error)) from error
@@ -98,20 +98,19 @@ def told(work: Callable[P, Awaitable[T]], kind: type[Exception] = ToolError) -> 
 
 
 class LessonTools:
-    """What clients may do with the lessons of one address; ``caller`` says who makes the call that is being answered.
+    """The operations of clients on the lessons of one address; ``caller`` returns the client of the current call.
 
-    The public methods are the tools, resources and prompts of the server: their signatures and first words are what
-    clients read. They raise :class:`~jeeves_reflexion.mcp.tokens.RightError`,
-    :class:`~jeeves_reflexion.errors.ConfigurationError` for what can't be taken, and
-    :class:`~jeeves_reflexion.errors.LessonStoreError`.
+    The public methods are the tools, resources and prompts of the server: clients read their signatures and docstrings.
+    They raise :class:`~jeeves_reflexion.mcp.tokens.RightError`, :class:`~jeeves_reflexion.errors.ConfigurationError`
+    for invalid arguments, and :class:`~jeeves_reflexion.errors.LessonStoreError`.
     """
 
     def __init__(self, lessons: VectorLessonStore, caller: Callable[[], Caller]) -> None:
         self._below = lessons.store
-        # Whatever a client says of itself.
+        # A client can't choose its own trust.
         self._settings = replace(lessons.settings, trust="shared", propose=True)
         self._caller = caller
-        self._opened: dict[str, VectorLessonStore] = {}  # one for each namespace that callers may use
+        self._opened: dict[str, VectorLessonStore] = {}  # by namespace
 
     def _open(self, right: Right, namespace: str | None = None) -> VectorLessonStore:
         name = self._caller().namespace(right, namespace)
@@ -255,7 +254,7 @@ class LessonTools:
 
 
 async def _recall(store: VectorLessonStore, task: Task, k: int) -> Recall:
-    """Recall, and have it written before the answer: its outcome may be reported through another server."""
+    """Recall, and write the recall before the answer: its outcome may be reported through another server."""
     recall = await store.recall(task, k=k)
     async with store_errors("note a recall"):
         await store.ledger.write_recalls()

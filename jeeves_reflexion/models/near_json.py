@@ -1,4 +1,4 @@
-"""JSON as language models write it: also as a Python dict, with comments, trailing commas or typographic quotes."""
+"""Reads JSON as language models write it: also as a Python dict, with comments, trailing commas or curly quotes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS: Final = {"true": "true", "false": "false", "null": "null", "True": "true
 
 
 class NotJSONError(ValueError):
-    """A text holds no JSON where it was looked for; ``position`` is from where to look on."""
+    """A text holds no JSON at a position; ``position`` is where to search next."""
 
     def __init__(self, position: int) -> None:
         super().__init__(f"no JSON at {position}")
@@ -30,7 +30,7 @@ class NotJSONError(ValueError):
 def read_value(text: str, start: int) -> tuple[JSON, int]:
     """Return the object or array that begins at ``start``, and where it ends.
 
-    An object that gives one key two different values has none of them: :class:`NotJSONError`, as for any other text.
+    Raises :class:`NotJSONError` for any other text, and for an object with two different values for one key.
     """
     try:
         found: tuple[JSON, int] = _STRICT.raw_decode(text, start)
@@ -43,15 +43,26 @@ def read_value(text: str, start: int) -> tuple[JSON, int]:
     return found
 
 
+def json_or_none(text: str) -> JSON:
+    """Return the value of a text that is JSON as the standard has it; None for any other text."""
+    try:
+        value: JSON = json.loads(text)
+    except (ValueError, RecursionError):  # a model that repeats "[" nests deeper than Python reads
+        return None
+    return value
+
+
 def same(one: JSON, other: JSON) -> bool:
-    """Whether two values are one as JSON: ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
+    """Whether two values are equal as JSON: ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
     one, other = (json.loads(json.dumps(value), parse_int=_number) for value in (one, other))
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _number(digits: str) -> float:
     whole = int(digits)
-    return float(whole) if abs(whole) < 2**53 else whole  # a longer one, such as an id, would lose digits
+    return (
+        float(whole) if abs(whole) < 2**53 else whole
+    )  # a float would lose digits of a longer one, such as an id
 
 
 def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
@@ -63,12 +74,12 @@ def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     return fields
 
 
-# Line ends within strings are no JSON, and common.
+# JSON forbids line breaks within strings, but models often write them.
 _STRICT: Final = json.JSONDecoder(object_pairs_hook=_unique, strict=False)
 
 
 def _strictly_written(text: str, start: int) -> tuple[str, int]:
-    """Return the value that begins at ``start`` with its tokens as JSON writes them, and where it ends."""
+    """Return the value that begins at ``start``, rewritten as strict JSON, and where it ends."""
     written: list[str] = []
     at, depth = start, 0
     while token := _TOKEN.match(text, at):

@@ -1,5 +1,5 @@
-"""The page: lessons and runs in a browser, for people. ``jeeves-reflexion ui`` starts it; needs the extra ``web``.
+"""Lessons and runs in a browser. ``jeeves-reflexion ui`` starts the server; needs the extra ``web``.
 
-Server-rendered: ``app.py`` has the routes, ``access.py`` says who is let in, ``lesson_pages.py`` and ``run_pages.py``
-are what is shown, ``templates/`` how.
+Pages are rendered on the server. ``app.py`` has the routes, ``access.py`` decides who may see them, and
+``lesson_pages.py`` and ``run_pages.py`` fill the templates of ``templates/``.
 """

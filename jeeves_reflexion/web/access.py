@@ -1,4 +1,4 @@
-"""Who is let in: the Host that is asked for, a token in the start URL and a cookie afterwards, forms of our own."""
+"""Access control: the Host header, a token in the start URL and a cookie afterwards, and a token in every form."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from jeeves_reflexion.errors import ConfigurationError
 
 TOKEN_VARIABLE: Final = "JEEVES_UI_TOKEN"  # noqa: S105 - a name
 _SHORTEST: Final = 16
-_MOST_BYTES: Final = 200_000
+_MAX_FORM_BYTES: Final = 200_000
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _NAME: Final = r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)"
 _HOST: Final = re.compile(rf"{_NAME}(?::[0-9]+)?")
 _HEADERS: Final[Mapping[str, str]] = {
-    # Texts of models are escaped; should one slip through all the same, the browser runs and loads nothing of it.
+    # Templates escape the texts of models. If one slips through, this policy keeps the browser from running it.
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    # With no-referrer a browser calls the origin of its own forms null.
+    # With no-referrer, browsers would send "Origin: null" with our own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -42,7 +42,7 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that is bound to a host."""
+    """Whether a server bound to this host can be reached from this machine only."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -50,10 +50,10 @@ def is_loopback(host: str) -> bool:
 
 
 class Access:
-    """The token of one server, and the ``names`` by which it may be asked, besides those of loopback.
+    """The token of one server, and the host ``names`` that it answers to besides those of loopback.
 
-    The token is that of ``JEEVES_UI_TOKEN``, else a new one. Raises :class:`ConfigurationError` for one that can be
-    guessed, and for what is no host name.
+    The token comes from ``JEEVES_UI_TOKEN``, else a new one is made. Raises :class:`ConfigurationError` if the token is
+    too short, or a name is not a host name.
     """
 
     def __init__(self, names: Sequence[str] = ()) -> None:
@@ -63,19 +63,19 @@ class Access:
         for name in names:
             if not re.fullmatch(_NAME, name.lower()):
                 raise ConfigurationError(
-                    f"{name!r} is no host name: say it without http:// and port, IPv6 in brackets, such as"
+                    f"{name!r} is not a host name: write it without http:// and port, IPv6 in brackets, such as"
                     " lessons.example.org"
                 )
         self.names = names
         self._hosts = _LOOPBACK | {name.lower() for name in names}
         self.form_token = self._digest("form")
-        # Of its own, because cookies of one host do not tell its ports apart.
+        # The name differs from server to server, because cookies of one host are shared by all its ports.
         self._cookie, self._pass = f"jeeves_{self._digest('name')[:8]}", self._digest("cookie")
 
     def refusal(self, request: Request) -> Response | None:
-        """Return the answer to a request that is not let in, None for one that is."""
+        """Return the response that turns a request away, or None if the request is allowed."""
         host = request.headers.get("host", "").lower()
-        # Read strictly, and no address is built of it: request.url would take a path out of a Host such as "a:1/b?".
+        # request.url is not used: from a Host such as "a:1/b?" it would take a wrong path.
         scheme, path = request.scope["scheme"], request.scope["path"]
         named = _HOST.fullmatch(host)
         if named is None or named[1] not in self._hosts:
@@ -85,9 +85,9 @@ class Access:
             return PlainTextResponse("A change must come from a form of this page.", 403)
         query = dict(request.query_params)
         if request.method == "GET" and _same(query.pop("token", ""), self.token):
-            # So that it stands neither in the history nor in what is copied from the address bar.
-            there = path + (f"?{urlencode(query)}" if query else "")
-            response = RedirectResponse(f"/{there.lstrip('/')}", 303)
+            # Redirect, so that the token stays out of the browser's history and its address bar.
+            target = path + (f"?{urlencode(query)}" if query else "")
+            response = RedirectResponse(f"/{target.lstrip('/')}", 303)
             response.set_cookie(
                 self._cookie,
                 self._pass,
@@ -103,17 +103,19 @@ class Access:
         )
 
     async def form(self, request: Request) -> dict[str, list[str]]:
-        """Return the fields of a form of ours; raises :class:`HTTPException` for one of another's, or too large."""
+        """Return the fields of a form. Raises :class:`HTTPException` if it is too large, or lacks our token."""
         body = b""
         async for part in request.stream():
             body += part
-            if len(body) > _MOST_BYTES:
+            if len(body) > _MAX_FORM_BYTES:
                 raise HTTPException(413, "The form is too large.")
         fields: dict[str, list[str]] = {}
         for name, value in parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True):
             fields.setdefault(name, []).append(value)
         if not _same(fields.get("form", [""])[0], self.form_token):
-            raise HTTPException(403, "This form is of an earlier start of the server: load the page again.")
+            raise HTTPException(
+                403, "This form was made before the server was restarted: load the page again."
+            )
         return fields
 
     def _digest(self, use: str) -> str:
@@ -125,14 +127,14 @@ def _same(given: str, expected: str) -> bool:
 
 
 class Guard:
-    """Lets nobody past who is not let in, and puts the headers on every answer."""
+    """ASGI middleware that turns away requests without access and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app = app
         self.access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""The web application: its routes, and what becomes of an error."""
+"""The web application: its routes and its error pages."""
 
 from __future__ import annotations
 
@@ -29,21 +29,15 @@ from jeeves_reflexion.web.run_pages import RunPages
 from jeeves_reflexion.web.runs import Runs
 from vectorstores.base import VectorStoreError
 
-_TOLD: Final = (
-    ReflexionError,
-    VectorStoreError,
-    StoreGoneError,
-    HTTPException,
-    Exception,
-)
+_HANDLED: Final = (ReflexionError, VectorStoreError, StoreGoneError, HTTPException, Exception)
 _RETRY: Final = {"Refresh": "5", "Retry-After": "5"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a page shows: lessons and runs, and the name under which lessons are changed there.
+    """What the pages show. ``by`` is the name that the history of a lesson gives to changes made there.
 
-    ``address`` is how the lessons' address may be shown; ``open_store`` may block.
+    ``address`` is the lessons' address without secrets, to be shown. ``open_store`` may block.
     """
 
     open_store: Callable[[], VectorLessonStore]
@@ -54,7 +48,7 @@ class Shown:
 
 
 def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lambda: False) -> Guard:
-    """Return the application; ``stopping`` says that the server is to end, so that live pages let go of it."""
+    """Return the application. Live pages end their streams once ``stopping`` returns true."""
     library = Library(shown.open_store)
     watch = LessonWatch(library)
     lessons = LessonPages(library, access.form, by=shown.by)
@@ -76,10 +70,10 @@ def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lam
             run = await anyio.to_thread.run_sync(runs.get, name)
             return live(lambda: anyio.to_thread.run_sync(run.current), stopping)
 
-        async def counted() -> int:
+        async def count() -> int:
             return watch.changes
 
-        return live(counted, stopping)
+        return live(count, stopping)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -89,8 +83,8 @@ def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lam
             group.cancel_scope.cancel()
         await library.close()
 
-    async def lost(request: Request, error: Exception) -> Response:
-        return await _failed(request, error, library)
+    async def failed(request: Request, error: Exception) -> Response:
+        return await _error_page(request, error, library)
 
     app = Starlette(
         routes=[
@@ -98,7 +92,7 @@ def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lam
             Route("/live", changes),
             Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
         ],
-        exception_handlers=dict.fromkeys(_TOLD, lost),
+        exception_handlers=dict.fromkeys(_HANDLED, failed),
         lifespan=lifespan,
     )
     app.state.about = {
@@ -107,17 +101,17 @@ def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lam
         "has_runs": runs is not None,
         "form_token": access.form_token,
     }
-    # Around everything, so that an answer to a fault has the headers too.
+    # The guard is outermost, so that error pages get the security headers too.
     return Guard(app, access)
 
 
-async def _failed(request: Request, error: Exception, library: Library) -> Response:
-    """Return the page that says what went wrong; the status says of what kind it is."""
+async def _error_page(request: Request, error: Exception, library: Library) -> Response:
+    """Return the page that says what went wrong, with a status that fits the error."""
     headers: dict[str, Any] = {}
     message, status, head = redact(str(error)), 500, "Something went wrong"
     if isinstance(error, StoreGoneError) or await library.lost(error):
         status, head = 503, "The lessons can't be reached"
-        # A form must not be sent again by itself: nobody knows whether it was done.
+        # A browser must not send a form again by itself: the change may have been made already.
         headers = _RETRY if request.method == "GET" else {}
     elif isinstance(error, HTTPException):
         status, head, message = error.status_code, "That can't be shown", error.detail

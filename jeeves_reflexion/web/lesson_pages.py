@@ -1,4 +1,4 @@
-"""The pages of lessons: the library, one lesson and its history, what waits for review, what a task would recall."""
+"""The pages of lessons: the library, one lesson and its history, the review, and what a task would recall."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from jeeves_reflexion.web.renderer import number_of, page
 from vectorstores.base import Filter
 
 _PAGE: Final = 50
-_FOUND: Final = 30
-_NEAR: Final = 6
-_MOST_RECALLED: Final = 20
+_MAX_FOUND: Final = 30
+_MAX_NEAR: Final = 6
+_MAX_RECALLED: Final = 20
 _STATES: Final = get_args(LessonState)
 _FILTERS: Final = {"kind": "task_kind", "tool": "tool", "outcome": "outcome", "state": "state"}
 _DONE: Final = {
@@ -41,11 +41,11 @@ Fields: TypeAlias = Mapping[str, list[str]]
 
 
 class ConflictError(Exception):
-    """Somebody else changed the lesson since it was shown."""
+    """Somebody else changed the lesson after it was shown."""
 
 
 class LessonPages:
-    """The pages of one library; ``by`` is named in the history of what is changed there."""
+    """The pages of one library. ``by`` names the author of its changes in a lesson's history."""
 
     def __init__(self, library: Library, form: Callable[[Request], Awaitable[Fields]], *, by: str) -> None:
         self._library = library
@@ -55,7 +55,7 @@ class LessonPages:
     # -- the library
 
     async def index(self, request: Request) -> Response:
-        """Show a page of the library, or what is nearest to a text."""
+        """Show a page of the library, or the lessons nearest to a text."""
         store, asked = await self._library.store(), _asked(request, "q", *_FILTERS)
         where = {name: asked[key] for key, name in _FILTERS.items() if asked[key]}
         rows: list[tuple[Lesson, float | None]]
@@ -78,7 +78,7 @@ class LessonPages:
             later="after" in request.query_params,
             states=_STATES,
             outcomes=get_args(Outcome),
-            most=_FOUND,
+            most=_MAX_FOUND,
         )
 
     # -- one lesson
@@ -118,7 +118,7 @@ class LessonPages:
         )
 
     async def change(self, request: Request) -> Response:
-        """Change a lesson as a form says, unless somebody changed it since the form was shown."""
+        """Change a lesson as a form asks, unless somebody changed it after the form was shown."""
         fields, operation = await self._form(request), request.path_params["operation"]
         if operation not in _DONE:
             raise HTTPException(404, "There is no such change.")
@@ -138,10 +138,10 @@ class LessonPages:
             return RedirectResponse(f"/review?{urlencode({'done': operation})}", 303)
         return RedirectResponse(f"/lesson?{urlencode({'id': lesson_id, 'done': operation})}", 303)
 
-    # -- what waits
+    # -- review
 
     async def review(self, request: Request) -> Response:
-        """Show what waits for a person: proposed lessons, and texts in quarantine."""
+        """Show the proposed lessons and the texts in quarantine, which wait for a person."""
         store, following = await self._library.store(), None
         everything = "all" in request.query_params
         if everything:
@@ -163,9 +163,9 @@ class LessonPages:
     # -- what a task would recall
 
     async def why(self, request: Request) -> Response:
-        """Show what a task would recall and why, and what becomes of one lesson there."""
+        """Show what a task would recall and why, and whether it would recall a given lesson."""
         asked = _asked(request, "task", "kind", "tool", "k", "credit", "lesson")
-        asked["k"] = str(min(max(number_of(asked["k"], 5), 1), _MOST_RECALLED))
+        asked["k"] = str(min(max(number_of(asked["k"], 5), 1), _MAX_RECALLED))
         recall, about = None, None
         store = await self._library.store()
         if asked["task"].strip():
@@ -183,10 +183,10 @@ class LessonPages:
 
 
 async def _search(store: VectorLessonStore, text: str, where: dict[str, str]) -> list[RecalledLesson]:
-    """Return the lessons nearest to a text, of one state or of all."""
+    """Return the lessons nearest to a text, in one state or in any."""
     narrowed: Filter = {name: value for name, value in where.items() if name != "state"}
     state = next((each for each in _STATES if each == where.get("state")), None)
-    return await store.search(text, k=_FOUND, where=narrowed or None, state=state)
+    return await store.search(text, k=_MAX_FOUND, where=narrowed or None, state=state)
 
 
 async def _listed(store: VectorLessonStore, request: Request, where: Filter) -> LessonPage:
@@ -197,44 +197,44 @@ async def _listed(store: VectorLessonStore, request: Request, where: Filter) -> 
 
 
 async def _near(store: VectorLessonStore, lesson: Lesson) -> list[RecalledLesson]:
-    """Return the active lessons that are recalled for tasks near to a lesson's own; needs no embedder."""
+    """Return the active lessons whose tasks are near to those of a lesson, without embedding anything."""
     async with store_errors("find near lessons"):
         own = await store.store.get_by_ids([f"{lesson.id}:0"], vectors=True)
         if not own or own[0].vector is None:
             return []
-        hits = await store.store.search(own[0].vector, k=4 * _NEAR, filter=RECALLED)
+        hits = await store.store.search(own[0].vector, k=4 * _MAX_NEAR, filter=RECALLED)
     found = [(each, hit.score) for hit, each in readable(one_each(hits)) if each.id != lesson.id]
     near = [each for each in found if each[1] >= store.settings.min_similarity]
-    return [RecalledLesson(each, score, "near") for each, score in near[:_NEAR]]
+    return [RecalledLesson(each, score, "near") for each, score in near[:_MAX_NEAR]]
 
 
 async def _about(store: VectorLessonStore, lesson: Lesson, recall: Recall, task: str) -> tuple[bool, str]:
-    """Say whether a lesson is recalled, and why or why not."""
+    """Return whether a lesson is recalled, and the reason."""
     for items, offered in ((recall.offered, True), (recall.left_out, False)):
         for item in items:
             if item.lesson.id == lesson.id:
                 return offered, f"{item.reason}; similarity {item.similarity:.2f}"
     own: Mapping[str, JSON] = {"lesson_id": lesson.id}
     alone = await store.search(task, k=1, where=own, state=lesson.state)
-    near = f"its similarity is {alone[0].similarity:.2f}" if alone else "its similarity is not known"
+    similarity = f"its similarity is {alone[0].similarity:.2f}" if alone else "its similarity is not known"
     state = "" if lesson.state == "active" else f"it is {lesson.state}, and "
-    return False, f"{state}others are nearer to the task: {near}"
+    return False, f"{state}others are nearer to the task: {similarity}"
 
 
 async def _check_unchanged(store: VectorLessonStore, lesson_id: str, fields: Fields) -> None:
-    """Raise :class:`ConflictError` where a lesson is not what the form was made of."""
+    """Raise :class:`ConflictError` if a lesson changed after its form was made."""
     held = await store.quarantine.get(lesson_id)
     lesson = await store.get(lesson_id) if held is None else held.lesson
     if lesson is None:
         raise UnknownLessonError(f"there is no lesson {lesson_id!r} any more")
     if mark_of(lesson) != _one(fields, "mark"):
         raise ConflictError(
-            "Somebody changed this lesson since you opened it. Nothing of yours was done: look at it as it is now, and"
-            " do it again if it still holds."
+            "Somebody changed this lesson after you opened it. Your change was not made: read the lesson as it is now,"
+            " and make your change again if it is still right."
         )
     last = _one(fields, "last")
     if last and held is None and last != str((await store.repository.known(lesson_id)).changes):
-        raise ConflictError("There are newer changes than you were shown. Nothing was rolled back.")
+        raise ConflictError("The lesson has changes that this page did not show. Nothing was rolled back.")
 
 
 async def _change(curator: Curator, operation: str, lesson_id: str, fields: Fields) -> None:

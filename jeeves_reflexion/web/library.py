@@ -1,4 +1,4 @@
-"""The lessons that the page shows: one open store, opened again where it went away."""
+"""The lessons that the pages show: one open store, which is opened again after a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoreGoneError(Exception):
 
 
 class Library:
-    """Lessons at one address. ``turn`` is held by whoever changes one, so that changes of two tabs see each other."""
+    """The lessons at one address. A change holds ``turn``, so that two tabs can't overwrite each other."""
 
     def __init__(self, open_store: Callable[[], VectorLessonStore]) -> None:
         self._open_store = open_store
@@ -39,7 +39,7 @@ class Library:
         self.turn = anyio.Lock()
 
     async def store(self) -> VectorLessonStore:
-        """Return the open store; raises :class:`StoreGoneError` where there is none."""
+        """Return the open store. Raises :class:`StoreGoneError` if it can't be opened."""
         async with self._opening:
             if self._store is None:
                 try:
@@ -49,7 +49,7 @@ class Library:
             return self._store
 
     async def lost(self, error: Exception) -> bool:
-        """Say whether an error means that the store went away; if so it is opened again at the next need."""
+        """Return whether an error means that the store is gone. If so, close it: the next use opens it again."""
         if not isinstance(error.__cause__ if isinstance(error, LessonStoreError) else error, _GONE):
             return False
         await self.close()
@@ -59,11 +59,11 @@ class Library:
         """Close the store."""
         store, self._store = self._store, None
         if store is not None:
-            with suppress(VectorStoreError, OSError):  # what it lay on is gone
+            with suppress(VectorStoreError, OSError):  # its folder or server may be gone already
                 await store.close()
 
 
 def mark_of(lesson: Lesson) -> str:
-    """Return what tells whether somebody changed a lesson since it was shown: a digest of words and state."""
+    """Return a digest of a lesson's text and state, by which a form notices a change made meanwhile."""
     seen = [lesson.text, lesson.state, lesson.state_reason]
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Templates: everything shown is escaped, and what would hide in a text or reorder it is made visible."""
+"""Rendering of templates. Texts are escaped, and characters that hide or reorder text are made visible."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from jeeves_reflexion.summary import counted, lift_words, when
 from jeeves_reflexion.text import abridge, cut_middle
 
 FOLDER: Final = Path(__file__).parent / "templates"
-_MOST_TOKENS: Final = 2_000
-# Controls, embeddings and overrides of direction, what has no width, tags, and what no page can hold.
+_MAX_TOKENS: Final = 2_000
+# Control characters, changes of writing direction, characters without width, tags, surrogates and noncharacters.
 _HIDING: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
     "\ufffe\uffff\U000e0000-\U000e007f]"
@@ -39,7 +39,7 @@ def _templates() -> jinja2.Environment:
         "when": time_of_day,
         "score": score,
         "lift": partial(lift_words, counts="{} attempts with it, {} without"),
-        "cut": partial(cut_middle, max_tokens=_MOST_TOKENS),
+        "cut": partial(cut_middle, max_tokens=_MAX_TOKENS),
         "abridge": abridge,
         "counted": counted,
     }
@@ -47,19 +47,19 @@ def _templates() -> jinja2.Environment:
 
 
 async def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
-    """Return a page, rendered in a worker thread."""
+    """Render a page in a worker thread."""
     about = {**request.app.state.about, "path": request.scope["path"], **values}
     template = _templates().get_template(f"{name}.html")
     return HTMLResponse(await anyio.to_thread.run_sync(lambda: template.render(about)), status)
 
 
 def number_of(text: str, default: int) -> int:
-    """Return the number that an address or a form has, the default where it has none."""
+    """Return the number that a text holds, else the default."""
     return int(text) if text.isdecimal() and len(text) < 10 else default
 
 
 def shown(value: object) -> object:
-    """Return a text as a page shows it: what hides in it, or reorders it, by its number."""
+    """Return a text with each character that hides or reorders text replaced by its code point."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n")
@@ -67,10 +67,10 @@ def shown(value: object) -> object:
 
 
 def time_of_day(at: float) -> str:
-    """Return a time, given in seconds since 1970; "-" for one that is not known."""
+    """Format a time given in seconds since 1970; an unknown time is "-"."""
     return when(at, "%Y-%m-%d %H:%M") or "-"
 
 
 def score(value: float | None) -> str:
-    """Return a score, or that there is none."""
+    """Format a score, which may be missing."""
     return "not scored" if value is None else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""The pages of runs: which there are, how they learn, their tasks, and one task's story attempt by attempt."""
+"""The pages of runs: the list of runs, one run's curves and tasks, and one task attempt by attempt."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class RunPages:
 
     async def index(self, request: Request) -> Response:
         """Show all runs."""
-        found = await anyio.to_thread.run_sync(self._rows)
-        return await page(request, "runs", rows=found, folder=str(self._runs.folder))
+        rows = await anyio.to_thread.run_sync(self._rows)
+        return await page(request, "runs", rows=rows, folder=str(self._runs.folder))
 
     def _rows(self) -> list[tuple[RunFolder, Results | None, float, str, float]]:
         rows: list[tuple[RunFolder, Results | None, float, str, float]] = []
@@ -41,7 +41,7 @@ class RunPages:
         return rows
 
     async def show(self, request: Request) -> Response:
-        """Show how a run learns, and a page of its tasks."""
+        """Show the learning curves of a run and a page of its tasks."""
         first = number_of(request.query_params.get("from", ""), 0)
 
         def read() -> dict[str, Any]:
@@ -57,8 +57,8 @@ class RunPages:
                 "at": at,
                 "live": state == "going on",
                 "parts_of_run": [
-                    (part, Markup(made))  # noqa: S704 - rendered with its texts escaped
-                    for part, made in pictures(run.name, results)
+                    (part, Markup(picture))  # noqa: S704 - rendered with its texts escaped
+                    for part, picture in pictures(run.name, results)
                 ],
                 "counts": [_counts(results, arm, tries) for arm in results.arms],
                 "tasks": tasks[first : first + _PAGE],
@@ -70,25 +70,27 @@ class RunPages:
         return await page(request, "run", link=_story_link, **await anyio.to_thread.run_sync(read))
 
     async def story(self, request: Request) -> Response:
-        """Show what one arm and seed did at one task, attempt by attempt."""
+        """Show what one arm with one seed did at one task, attempt by attempt."""
         asked = request.query_params
         name, task_id = asked.get("run", ""), asked.get("task", "")
 
         def read() -> dict[str, Any]:
             run = self._runs.get(name)
-            tries = {at: seen for at, seen in run.refresh().items() if at.task_id == task_id}
+            tries = {
+                position: seen for position, seen in run.refresh().items() if position.task_id == task_id
+            }
             if not tries:
-                raise ExperimentError(f"run {name!r} made no attempt at a task {task_id!r}")
-            played = list(dict.fromkeys((at.arm, at.seed) for at in tries))
+                raise ExperimentError(f"run {name!r} has no attempt at task {task_id!r}")
+            played = list(dict.fromkeys((each.arm, each.seed) for each in tries))
             wanted = (asked.get("arm", ""), asked.get("seed", ""))
             chosen = next((each for each in played if (each[0], str(each[1])) == wanted), played[0])
-            own = sorted((at for at in tries if (at.arm, at.seed) == chosen), key=lambda at: at.trial)
+            own = sorted((each for each in tries if (each.arm, each.seed) == chosen), key=lambda at: at.trial)
             return {
                 "run": run,
                 "task_id": task_id,
                 "played": played,
                 "chosen": chosen,
-                "story": [(at, run.entry(tries[at])) for at in own],
+                "story": [(position, run.entry(tries[position])) for position in own],
                 "live": run.state()[0] == "going on",
             }
 
@@ -100,19 +102,19 @@ def _story_link(run: str, task_id: str, arm: str, seed: int) -> str:
 
 
 def _tasks(tries: Iterable[Tried]) -> list[tuple[str, str, list[tuple[str, int, int, bool]]]]:
-    """Return each task with its part, and for each arm and seed the attempts and whether one passed."""
-    found: dict[tuple[str, str], dict[tuple[str, int], list[bool]]] = {}
+    """Return each task with its split, and for each arm and seed the number of attempts and whether one passed."""
+    tasks: dict[tuple[str, str], dict[tuple[str, int], list[bool]]] = {}
     for each in tries:
-        played = found.setdefault((each.task.id, each.split), {})
+        played = tasks.setdefault((each.task.id, each.split), {})
         played.setdefault((each.arm, each.seed), []).append(each.trial.passed)
     return [
-        (task, split, [(arm, seed, len(own), any(own)) for (arm, seed), own in played.items()])
-        for (task, split), played in found.items()
+        (task, split, [(arm, seed, len(passed), any(passed)) for (arm, seed), passed in played.items()])
+        for (task, split), played in tasks.items()
     ]
 
 
 def _counts(results: Results, arm: ArmName, tries: Iterable[Seen]) -> dict[str, Any]:
-    """Say of an arm what it did so far."""
+    """Return the figures of an arm so far, as the page's table shows them."""
     own, cost = [each for each in tries if each.row.arm == arm], results.cost(arm)
     return {
         "arm": arm,

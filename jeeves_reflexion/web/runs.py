@@ -1,4 +1,4 @@
-"""The folders of runs as they grow, each read once as far as it goes."""
+"""The folders of runs, read while they grow: what was read once is not read again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
-from jeeves_reflexion.experiments.journal import UNREADABLE, Entry, Position
+from jeeves_reflexion.experiments.journal import UNREADABLE, Entry, Position, position_of
 from jeeves_reflexion.experiments.plan import JudgedBy, name_of
 from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.report.page import curves
@@ -26,7 +26,7 @@ Mark: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one attempt of a run came to, without its texts; whole it lies at ``start`` in the journal."""
+    """The outcome of one attempt, without its texts. Its line of the journal begins at byte ``start``."""
 
     row: Tried
     recalled: int
@@ -38,7 +38,7 @@ class Seen:
 
 @dataclass(slots=True)
 class RunFolder:
-    """One run. ``name`` is its path below the folder of all runs."""
+    """One run. ``name`` is its path relative to the folder of all runs."""
 
     name: str
     path: Path
@@ -48,15 +48,15 @@ class RunFolder:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def current(self) -> Mark:
-        """Return what differs once there is more of the run."""
+        """Return the sizes of the run's logs, which differ once there is more to show."""
         return tuple(_size(self.path / name) for name in ("journal.jsonl", "events.jsonl"))
 
     def begun(self) -> tuple[Results, float]:
-        """Return what the run was begun with, as results without a row, and when; raises :class:`ExperimentError`."""
+        """Return the run's design, as results without rows, and its start. Raises :class:`ExperimentError`."""
         try:
             config = json.loads((self.path / "config.json").read_bytes())
             design = config["design"] or {"arms": (), "seeds": (), "trials": 0, "tasks": {}, "held_out": ()}
-            # Named as the journal names them; their prompts are not kept.
+            # Tasks have the names that the journal gives them; the configuration does not hold their prompts.
             held_out = [_task(name_of(_task(each))) for each in design["held_out"]]
             learning = [_task(name_of(_task(each))) for each in design["tasks"].keys() - design["held_out"]]
             results = Results(
@@ -72,48 +72,53 @@ class RunFolder:
             raise ExperimentError(f"the configuration of run {self.name} can't be read: {error}") from error
 
     def results(self, tries: Iterable[Seen]) -> Results:
-        """Return what attempts came to; raises :class:`ExperimentError`."""
+        """Return attempts as results. Raises :class:`ExperimentError`, also for seeds that the design does not name."""
         results, _ = self.begun()
         results.rows = [each.row for each in tries]
+        if unknown := {row.seed for row in results.rows} - {*results.seeds}:
+            raise ExperimentError(
+                f"the journal of run {self.name} has attempts with the seed {unknown.pop()!r}, and config.json does not"
+                " name it: one of the two files is of another run"
+            )
         results.scored = any(row.scored is not None for row in results.rows)
         return results
 
     def state(self) -> tuple[str, float]:
-        """Return where the run is, and when anything was written last: finished, stopped or going on.
+        """Return whether the run is finished, stopped or going on, and when its logs were last written.
 
-        A run that was killed can't be told from one that goes on: then the time tells.
+        A run that was killed looks like one that is going on, but for the time.
         """
         path = self.path / "events.jsonl"
         at = max(_modified(path), _modified(self.path / "journal.jsonl"))
         try:
             with path.open("rb") as file:
                 file.seek(max(_size(path) - _TAIL, 0))
-                written, _, _ = file.read().rpartition(b"\n")  # what follows is being written
+                written, _, _ = file.read().rpartition(b"\n")  # the rest is a line that is being written
             event = json.loads(written.rpartition(b"\n")[2])
             if event["kind"] == "experiment.interrupted":
                 return f"stopped at {event['where']}: {event['why']}", at
             if event["kind"] == "experiment.finished":
-                said = event["interrupted"]
-                return f"stopped at {said}" if said else "finished", at
+                where = event["interrupted"]
+                return f"stopped at {where}" if where else "finished", at
         except (OSError, *UNREADABLE):
-            pass  # nothing says that it ended
+            pass  # the log has no readable event that says that the run ended
         return "going on", at
 
     def refresh(self) -> dict[Position, Seen]:
-        """Read what is new in the journal, and return all attempts.
+        """Read the new lines of the journal and return all attempts.
 
-        Raises :class:`ExperimentError` for a line that can't be read. Blocks.
+        Raises :class:`ExperimentError` if a line can't be read. Blocks.
         """
         path = self.path / "journal.jsonl"
         with self._lock:
             try:
-                made = _modified(self.path / "config.json")  # written once
-                if made != self._made or _size(path) < self._read:  # it was put in the place of another
+                made = _modified(self.path / "config.json")  # a run writes it once
+                if made != self._made or _size(path) < self._read:  # another run took the folder
                     self.tries, self._read, self._made = {}, 0, made
                 with path.open("rb") as file:
                     file.seek(self._read)
                     for line in file:
-                        if not line.endswith(b"\n"):  # it is being written
+                        if not line.endswith(b"\n"):  # the line is being written
                             break
                         self._take(line)
                         self._read += len(line)
@@ -125,18 +130,18 @@ class RunFolder:
         try:
             row = json.loads(line)
             if row["kind"] == "try":
-                position = _position(row)
+                position = position_of(row)
                 self.tries[position] = _seen(position, row, self._read, len(line))
             elif row["kind"] == "void":
                 for each in row["places"]:
-                    self.tries.pop(_position(each), None)
+                    self.tries.pop(position_of(each), None)
         except UNREADABLE as error:
             raise ExperimentError(
                 f"the journal of run {self.name} can't be read at byte {self._read}: {error!r}"
             ) from error
 
     def entry(self, seen: Seen) -> Entry:
-        """Read an attempt whole; raises :class:`ExperimentError`. Blocks."""
+        """Read a whole attempt from the journal. Raises :class:`ExperimentError`. Blocks."""
         try:
             with (self.path / "journal.jsonl").open("rb") as file:
                 file.seek(seen.start)
@@ -146,28 +151,28 @@ class RunFolder:
 
 
 class Runs:
-    """The runs below a folder. What was read of the one that was asked for last stays in memory."""
+    """The runs below a folder. What was read of the last one that was asked for stays in memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._last: RunFolder | None = None
 
     def all(self) -> list[RunFolder]:
-        """Return the runs, the newest first; raises :class:`ExperimentError` where the folder is gone. Blocks."""
+        """Return the runs, newest first. Raises :class:`ExperimentError` if the folder does not exist. Blocks."""
         if not self.folder.is_dir():
             raise ExperimentError(f"there is no folder {self.folder}")
-        found = []
+        runs = []
         for at, folders, files in os.walk(self.folder):
             depth = len(Path(at).relative_to(self.folder).parts)
             if "config.json" in files and "journal.jsonl" in files:
-                # A name that is no UTF-8 would stand in no address.
+                # A URL can't hold a name that is not valid UTF-8.
                 name = os.fsencode(Path(at).relative_to(self.folder)).decode(errors="backslashreplace")
-                found.append(RunFolder(name, Path(at)))
+                runs.append(RunFolder(name, Path(at)))
             folders[:] = [] if depth >= _DEPTH else [each for each in folders if each != "lessons"]
-        return sorted(found, key=lambda run: -_modified(run.path / "config.json"))
+        return sorted(runs, key=lambda run: -_modified(run.path / "config.json"))
 
     def get(self, name: str) -> RunFolder:
-        """Return the run of a name that :meth:`all` gives; raises :class:`ExperimentError` for another. Blocks."""
+        """Return the run with a name from :meth:`all`. Raises :class:`ExperimentError` if there is none. Blocks."""
         run = self._last
         if run is None or run.name != name or not (run.path / "config.json").exists():
             run = next((each for each in self.all() if each.name == name), None)
@@ -181,7 +186,7 @@ class Runs:
 
 
 def pictures(name: str, results: Results) -> list[tuple[Part, str]]:
-    """Return the learning curves as the report draws them, for each judge, with the figures of each."""
+    """Return the learning curves of each judge and split, drawn as in the report, each with its figures."""
     made = []
     for judge in results.judges:
         for split in results.splits if results.arms else ():
@@ -194,9 +199,9 @@ def pictures(name: str, results: Results) -> list[tuple[Part, str]]:
 
 
 def _curve(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> Curve:
-    """Return an arm's curve as far as it goes, so that a run that goes on has one.
+    """Return the part of an arm's curve that is known while the run goes on.
 
-    A trial counts as soon as every task had it, or was solved before.
+    A trial is known as soon as every task was tried in it, or solved before.
     """
     trials = range(1, results.trials_of(split) + 1)
     so_far = [replace(results, trials=number).curve(arm, by=judge, split=split) for number in trials]
@@ -221,14 +226,6 @@ def _seen(position: Position, row: Mapping[str, Any], start: int, size: int) -> 
 
 def _task(name: str) -> Task:
     return Task(f"task {name}", id=name)
-
-
-def _position(row: Mapping[str, Any]) -> Position:
-    position = Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
-    if not isinstance(position.trial, int):
-        raise TypeError(f"{position.trial!r} is no trial")
-    position.arm.encode(), position.task_id.encode()  # else it would stand in no address
-    return position
 
 
 def _size(path: Path) -> int:

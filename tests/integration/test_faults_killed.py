@@ -1,7 +1,7 @@
 """Processes that write are killed at any moment: nothing acknowledged is lost, nothing is there by half."""
 
+import itertools
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,21 +24,22 @@ def open_at(path: Path) -> Store:
 
 
 def test_rounds_of_kill_9_lose_nothing(tmp_path):
-    """Two in a new store and two in a large one; ``python -m benchmarks.faults`` makes hundreds."""
+    """Two in a new store and two in a large one, one in each way; ``python -m benchmarks.faults`` makes hundreds."""
     plan = Plan(
         lambda number: (str(tmp_path / f"store{number}"), "test"),
         tmp_path,
-        seed=SEED,
+        seed=9,
         rounds=4,
         per_store=2,
         preload=6_000,
-        longest=0.4,
+        longest=0.2,
+        calls=12,
         dim=DIM,
     )
     outcome = anyio.run(run_rounds, plan)
     assert outcome.verdict.faults == 0, f"{outcome.killed} processes killed: {outcome.verdict.say()}"
     assert outcome.killed == 16
-    assert outcome.verdict.calls > 120, "too few calls to say anything"
+    assert outcome.verdict.calls >= 3 * 4 * plan.calls, "in all rounds but the early one"
 
 
 def test_one_of_two_that_create_the_store_is_killed(tmp_path):
@@ -70,28 +71,28 @@ def test_who_dies_in_the_middle_of_a_write_holds_up_nobody(tmp_path, start, dela
     path = tmp_path / "store"
     writer = start(BATCH, path, "big")
 
-    async def main() -> tuple[int, int, float]:
+    async def main() -> int:
         async with open_at(path) as store:
             await store.add([Chunk("before", id="before", vector=vector_of("before", DIM))])
             assert writer.stdout.readline() == "begin\n"
             killer = threading.Timer(delay, writer.kill)
             killer.start()
-            began = time.monotonic()
-            while killer.is_alive():
-                name = f"during {time.monotonic()}"
+            for n in itertools.count():
+                if not killer.is_alive():
+                    break
+                name = f"during {n}"
                 await store.add([Chunk(name, id=name, vector=vector_of(name, DIM))])
-            await store.add([Chunk("after", id="after", vector=vector_of("after", DIM))])
-            waited = time.monotonic() - began
+            with anyio.fail_after(60):
+                await store.add([Chunk("after", id="after", vector=vector_of("after", DIM))])
             big = len(await store.get_by_ids([f"big-{n}" for n in range(15_000)]))
             records = await store.get("batches", "big")
             assert (records is None) == (big == 0), f"{15_000 - big} of 15,000 chunks lost, and {records}"
             assert [c.id for c in await store.get_by_ids(["before", "after"])] == ["before", "after"]
-            return big, await store.count(), waited
+            return big
 
-    big, _, waited = anyio.run(main)
+    big = anyio.run(main)
     assert big in (0, 15_000), f"{15_000 - big} of a batch of 15,000 chunks lost"
     assert big == 15_000 or writer.stdout.read() == "", "15,000 acknowledged chunks lost"
-    assert waited < delay + 10
 
 
 async def write_some(path: Path, scratch: Path) -> Journals:

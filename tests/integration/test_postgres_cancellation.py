@@ -85,11 +85,11 @@ async def test_a_call_that_is_given_up_ends_its_statement_and_keeps_the_connecti
                     now.set()
 
                 watching = asyncio.create_task(when_it_waits())
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     await give_up(call(), now)
                 await watching
                 # The lock is still held: the statement that waits for it ends all the same.
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     while (await (await watcher.execute(SESSIONS)).fetchone())[1] != "idle":  # noqa: ASYNC110
                         await anyio.sleep(0.01)
                 await holder.rollback()
@@ -126,12 +126,12 @@ async def test_a_write_that_ends_after_its_caller_gave_up_is_rolled_back(
             now.set()
 
         watching = asyncio.create_task(when_it_waits())
-        with monkeypatch.context() as patch, anyio.fail_after(20):
+        with monkeypatch.context() as patch, anyio.fail_after(60):
             patch.setattr(pool, "in_background", DeafTask)
             await give_up(store.append_once("r", "k", 1), now)
         await watching
         await holder.rollback()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             assert await store.get("r", "k") is None
         after = await (await watcher.execute(SESSIONS)).fetchall()
         assert [row[0] for row in after] == [row[0] for row in before]
@@ -153,7 +153,7 @@ async def test_a_connection_whose_caller_gave_up_while_it_was_made_serves_the_ne
                 now.set()
 
             watching = asyncio.create_task(watch())
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await give_up(store.append_once("r", "given up", 1), now)
                 await watching
             proxy.passing.set()

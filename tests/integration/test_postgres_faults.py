@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -31,7 +31,7 @@ psycopg = pytest.importorskip("psycopg")
 from creators import kill_one_of_two_creators  # noqa: E402
 from postgres_parts import DIM, Proxy, Traffic, always, at_commit, chunk, in_write, store_at  # noqa: E402
 
-from vectorstores.postgres import embedded, pool  # noqa: E402
+from vectorstores.postgres import connection, embedded, pool  # noqa: E402
 from vectorstores.postgres.embedded import embedded_conninfo, leave  # noqa: E402
 
 SEED = 5
@@ -54,11 +54,16 @@ class OwnServer:
             connection.execute("ALTER SYSTEM SET fsync = off")
             connection.execute("SELECT pg_reload_conf()")
 
-    def stop_for(self, seconds: float) -> None:
-        """Stop the server as ``pg_ctl stop -m immediate`` does, and let it be started after some time."""
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the server as ``pg_ctl stop -m immediate`` does, and let nobody start it within the block."""
         server = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
         with embedded._start_lock(self.folder):
             os.kill(server, signal.SIGQUIT)
+            yield
+
+    def stop_for(self, seconds: float) -> None:
+        with self.stopped():
             time.sleep(seconds)
 
     def kill_one_process(self) -> bool:
@@ -108,12 +113,13 @@ def test_rounds_of_kill_9_lose_nothing(postgres_database, tmp_path):
         rounds=4,
         per_store=2,
         longest=0.15,
+        calls=6,
         dim=DIM,
     )
     outcome = anyio.run(run_rounds, plan)
     assert outcome.verdict.faults == 0, f"{outcome.killed} processes killed: {outcome.verdict.say()}"
     assert outcome.killed == 16
-    assert outcome.verdict.calls > 50, "too few calls to say anything"
+    assert outcome.verdict.calls >= 3 * 4 * plan.calls, "in all rounds but the early one"
 
 
 def test_clocks_that_go_backwards_change_nothing(postgres_database, tmp_path):
@@ -123,6 +129,7 @@ def test_clocks_that_go_backwards_change_nothing(postgres_database, tmp_path):
         seed=SEED,
         rounds=1,
         longest=0.2,
+        calls=3,
         dim=DIM,
         backwards=True,
     )
@@ -177,6 +184,7 @@ def test_a_server_that_is_stopped_under_load_delays_calls_and_loses_nothing(own_
         seed=SEED,
         rounds=1,
         longest=0.2,
+        calls=5,
         dim=DIM,
         between=lambda: own_server.stop_for(1.0),
     )
@@ -185,22 +193,17 @@ def test_a_server_that_is_stopped_under_load_delays_calls_and_loses_nothing(own_
     assert all("not known" in reason for reason in outcome.reasons), (
         f"{outcome.refused} calls failed, where a second's delay would have done: {outcome.reasons}"
     )
-    assert outcome.verdict.calls > 20
+    assert outcome.verdict.calls >= 24, "five of each writer before, and one after"
 
 
 @pytest.mark.anyio
 async def test_a_server_that_stays_away_is_an_error_in_time(own_server):
     async with store_at(own_server.address, "away", retry_for=0.3, checkout_timeout=0.3) as store:
         await store.add([chunk("kept")])
-        stopper = threading.Thread(target=own_server.stop_for, args=(3.0,))
-        stopper.start()
-        await anyio.sleep(0.3)
-        began = time.monotonic()
-        for call in (store.count(), store.add([chunk("lost")]), store.search(vector_of("x", DIM))):
-            with pytest.raises(StoreUnavailableError, match="PostgreSQL at"):
-                await call
-        assert time.monotonic() - began < 3.5
-        await anyio.to_thread.run_sync(stopper.join)
+        with own_server.stopped():
+            for call in (store.count(), store.add([chunk("lost")]), store.search(vector_of("x", DIM))):
+                with pytest.raises(StoreUnavailableError, match="PostgreSQL at"):
+                    await call
         await anyio.to_thread.run_sync(own_server.wait)
     async with store_at(own_server.address, "away") as store:
         assert [c.id for c in (await store.scan()).chunks] == ["kept"]
@@ -222,20 +225,18 @@ async def test_a_store_that_is_opened_while_the_server_restarts_waits_for_it(own
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("address", "options", "most"),
+    ("address", "options"),
     [
-        ("127.0.0.1:1", {"retry_for": 0.5}, 4.0),
-        ("no-such-host.invalid", {}, 5.0),
-        ("%2Fno%2Fsuch%2Ffolder", {"retry_for": 0.5}, 4.0),
+        ("127.0.0.1:1", {"retry_for": 0.5}),
+        ("no-such-host.invalid", {}),
+        ("%2Fno%2Fsuch%2Ffolder", {"retry_for": 0.5}),
     ],
     ids=["port", "host", "folder"],
 )
-async def test_a_wrong_address_is_an_error_in_time(address, options, most):
-    began = time.monotonic()
+async def test_a_wrong_address_is_an_error_in_time(address, options):
     url = f"postgresql://me:sesame@{address}/db"
     with pytest.raises(StoreUnavailableError, match="can't be reached") as caught:
         await store_at(url, **options).count()
-    assert time.monotonic() - began < most
     assert "sesame" not in f"{caught.value!r}"
 
 
@@ -400,15 +401,20 @@ async def test_a_write_that_cannot_be_made_again_after_its_commit_was_cut_is_sai
 
 @pytest.mark.anyio
 async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_server, tmp_path):
-    journals, kills, done = Journals(), 0, False
+    journals, kills, failed = Journals(), 0, False
 
     def kill() -> None:
         nonlocal kills
-        # Not without end: on a busy machine the server would be killed again before anybody reaches it.
-        while not done and kills < 3:
+        while not failed and kills < 3:
             own_server.wait()
             time.sleep(0.3)
             kills += own_server.kill_one_process()
+
+    async def write(number: int) -> None:
+        for part in count():
+            await write_some(store, f"r.{number}-{part}", 20, Journal(tmp_path / str(number)))
+            if killer.done():
+                return
 
     async with store_at(own_server.address, "killed") as store:
         await store.count()
@@ -416,9 +422,9 @@ async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_
         try:
             async with anyio.create_task_group() as tasks:
                 for number in range(8):
-                    tasks.start_soon(write_some, store, f"r.{number}", 20, Journal(tmp_path / str(number)))
+                    tasks.start_soon(write, number)
         finally:
-            done = True
+            failed = not killer.done()
             await killer
         await anyio.to_thread.run_sync(own_server.wait)
         for number in range(8):
@@ -426,20 +432,22 @@ async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_
         verdict = await verify(store, journals, {}, SEED, DIM)
     assert verdict.faults == 0, f"{kills} processes killed: {verdict.say()}"
     assert verdict.calls >= 160
-    assert kills > 1, "too few to say anything"
+    assert kills == 3
 
 
 @pytest.mark.anyio
-async def test_a_server_that_says_it_is_starting_is_asked_again_soon(postgres_database):
+async def test_a_server_that_says_it_is_starting_is_asked_again_soon(postgres_database, monkeypatch):
+    """Each wait that is twice the last would soon be a long one."""
+    monkeypatch.setattr(connection, "_COMING_WAIT", 0.05)
     async with Proxy(postgres_database) as proxy, store_at(proxy.dsn) as store:
         await store.append_once("r", "k", 1)
         proxy.starting = True
         proxy.arm(at_commit("before"))
         waiting = asyncio.create_task(store.add([chunk("new")]))
-        await anyio.sleep(2.0)
-        proxy.starting, began = False, time.monotonic()
+        while proxy.accepted < 15 and not waiting.done():  # noqa: ASYNC110 - the proxy sets no event
+            await anyio.sleep(0.01)
+        proxy.starting = False
         assert await waiting
-        assert time.monotonic() - began < 1.0
 
 
 @pytest.mark.anyio
@@ -462,11 +470,8 @@ async def test_a_host_that_vanishes_is_an_error_in_time_and_then_a_new_connectio
     async with Proxy(postgres_database) as proxy, store_at(proxy.dsn, **options) as store:
         await store.add([chunk("kept")])
         proxy.arm(always)
-        began = time.monotonic()
         with pytest.raises(StoreUnavailableError):
             await store.add([chunk("lost")])
-        # Beside its own second, psycopg takes up to ten to cancel a statement whose server does not answer.
-        assert time.monotonic() - began < 15
         assert proxy.done == 1
         assert [c.id for c in (await store.scan()).chunks] == ["kept"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from functools import partial
@@ -101,27 +100,47 @@ PIECES = [
 ]  # fmt: skip
 
 
-@pytest.mark.timeout(300)
+OWN_PIECES = {
+    "redact": [
+        '12-', 'John Smith <', 'a dot ', 'token=<', "secret='", '10.0.0.1', '00:', 'a.internal',
+        'http://a/', 'ip-1-', 'Aa1+/', '2345 6789 0124 ', 'password for a ', 'phone 1', "a'", 'GB82WEST',
+        'openssl -k ', 'PIN 1234 ', 'password, a1', 'passphrase: correct horse ', 'recovery codes: ab12cd ',
+        'a_', 'eyJ-', 'eyJaaaaaaaa.', 'a.a', 'password ', 'token is ', 'x://a:', '-----BEGIN A ',
+        'lin_oauth_', 'a:5432:b:c:', '*:*:*:', 'the password is ', 'the password for the password is x-',
+        'ssh a ', 'ssh a@', 'a@b', '\\\\a1\\', '\\\\', '\\\\\\\\a1', 'server a1.', 'on a1:', 'hostname is ',
+        'password == ',
+    ],
+    "screen": [
+        'ignore ', 'send the ', 'a ', 'a b c d e f ', 'send password ', '<|', 'http://a.', '6967', 'QUFB',
+        '%69', 'do not tell ', 'this lesson ', 'curl ', 'system: ', '`', '{"name": ', 'ignore all the ',
+        'send a@b.',
+    ],
+    "clean_characters": ["a\u200db\u0336c\u0301"],
+    "json_value": ["```[", "``` ", "```{\n"],
+    "parse_score": ["8/", "overall ", "score: 1e"],
+}  # fmt: skip
+"""What else may be slow for one reader, by its name."""
+
+
 @table("name", READERS)
 def test_a_reader_takes_time_in_proportion_to_a_text(name):
     read = READERS[name]
 
     def seconds(piece: str, size: int) -> float:
         text = piece * (size // len(piece))
-        started = time.process_time()
+        started = time.thread_time()
         # What is no such text is refused, as quickly.
         with contextlib.suppress(ValueError, ConfigurationError, LessonStoreError):
             read(text)
-        return time.process_time() - started
+        return time.thread_time() - started
 
-    slow = {}
-    for piece in PIECES:
-        if seconds(piece, 4_000) > 0.0045:  # what is quicker could not be found too slow below
-            small = min(seconds(piece, 4_000) for _ in range(3))
-            large = seconds(piece, 32_000)
-            if large > 24 * small + 0.3:  # 8 times the text: quadratic would be 64 times the time
-                slow[piece] = (small, large)
-    assert not slow, json.dumps(slow)
+    def is_slow(piece: str) -> bool:
+        # Four times the text: quadratic would be 16 times the time. What takes less time could not be found too slow.
+        return (small := seconds(piece, 4_000)) > 0.00125 and seconds(piece, 16_000) > 8 * small + 0.01
+
+    # What else the machine does makes a measurement slow now and then, but not each of five.
+    pieces = [*PIECES, *OWN_PIECES.get(name, [])]
+    assert [piece for piece in pieces if all(is_slow(piece) for _ in range(5))] == []
 
 
 @pytest.mark.anyio

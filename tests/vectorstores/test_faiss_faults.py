@@ -156,7 +156,7 @@ def test_two_processes_see_each_others_writes(tmp_path):
     try:
         anyio.run(main)
     finally:
-        other.communicate(timeout=20)
+        other.communicate(timeout=60)
     assert other.returncode == 0
 
 
@@ -177,7 +177,7 @@ def test_processes_that_create_the_same_store_at_once_get_one(tmp_path):
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in processes:
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
         assert process.returncode == 0
 
     async def main() -> None:
@@ -308,7 +308,7 @@ def test_what_was_deleted_is_on_no_file(tmp_path, monkeypatch):
             await store.delete(["embedded"])
             await store.add([Chunk(successor, id="secret", vector=-direction)])
             # The database and its log are cleared a moment later.
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while places():  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
             assert places() == []

@@ -174,7 +174,7 @@ def test_deleted_and_replaced_vectors_leave_the_files(tmp_path, monkeypatch):
             await store.add([Chunk("other", "c699", vector=vectors(1, seed=5)[0])])
             # The index at once, the database and its log a moment later.
             assert not {name for name in holding(path, gone) if not name.startswith("store.sqlite3")}
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while holding(path, gone):  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
             hits = await store.search(rows[3], k=1000, filter={"kind": {"$ne": "k1"}})
@@ -236,7 +236,7 @@ def test_what_a_process_left_that_was_killed_after_it_deleted_is_cleared(tmp_pat
             # Whether the namespace itself is searched or not.
             hits = await store.scoped(namespace).search(vectors()[5], k=1000)
             assert "c5" not in [hit.chunk.id for hit in hits]
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while holding(path, deleted):  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
         assert holding(path, deleted) == []

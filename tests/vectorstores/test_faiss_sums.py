@@ -182,7 +182,7 @@ def test_a_log_that_cannot_be_cleared_is_cleared_later(tmp_path, monkeypatch, ca
             monkeypatch.setattr(Database, "scrub", scrub)
             assert await store.delete(["c7"]) == 1
             assert await store.count() == 49
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while holding(tmp_path, vectors(50)[7].tobytes()):  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
 
@@ -213,7 +213,7 @@ def test_what_is_deleted_or_replaced_leaves_the_log_whatever_it_was(tmp_path, mo
             await store.append_once("records", "key", "old record")
             assert holding(tmp_path, gone)
             await change(store)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while holding(tmp_path, gone):  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
 
@@ -295,17 +295,18 @@ async def test_large_texts_do_not_hold_the_loop(tmp_path):
             Chunk("x" * 10**6, f"c{n}", {"more": ["y" * 1000] * 1000}, vector=v)
             for n, v in enumerate(vectors(4))
         ]
-        late = []
+        held = 0.0
 
         async def tick() -> None:
+            nonlocal held
             while True:
-                started = time.perf_counter()
+                started = time.thread_time()
                 await anyio.sleep(0.001)
-                late.append(time.perf_counter() - started)
+                held = max(held, time.thread_time() - started)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tick)
             await anyio.sleep(0.01)
             await store.add(large)
             tasks.cancel_scope.cancel()
-        assert len(late) > 10
+        assert held < 0.15

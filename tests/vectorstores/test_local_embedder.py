@@ -31,21 +31,27 @@ class Fake(LocalEmbedder):
         self.loads: list[threading.Thread] = []
         self.batches: list[list[str]] = []
         self.pause = 0.0
+        self.go = threading.Event()
+        self.go.set()
         self.load_errors: list[Exception] = []
 
     def _load(self, folder: Path) -> Callable[[Sequence[str]], np.ndarray]:
         self.loads.append(threading.current_thread())
-        time.sleep(self.pause)
+        self._wait()
         if self.load_errors:
             raise self.load_errors.pop()
         return self._encode
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         self.batches.append(list(texts))
-        time.sleep(self.pause)
+        self._wait()
         if "bad" in texts:
             raise EmbeddingError("a bad text")
         return np.array([[len(text)] * HIDDEN for text in texts], np.float32).reshape(-1, HIDDEN)
+
+    def _wait(self) -> None:
+        time.sleep(self.pause)
+        assert self.go.wait(60)
 
 
 @pytest.fixture
@@ -85,8 +91,8 @@ async def test_a_request_that_fails_is_one_error_and_takes_nothing_from_the_othe
 
 
 async def test_a_long_request_lets_others_in_between(embedder):
-    embedder.pause = 0.02
     await embedder.embed(["warm"])
+    embedder.go.clear()
     done: list[str] = []
 
     async def ask(name: str, count: int) -> None:
@@ -96,17 +102,18 @@ async def test_a_long_request_lets_others_in_between(embedder):
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask, "long", 500)
-        await anyio.sleep(0.03)
+        await anyio.wait_all_tasks_blocked()
         tasks.start_soon(ask, "short", 1)
+        await anyio.wait_all_tasks_blocked()
+        embedder.go.set()
     assert done == ["short", "long"]
 
 
 async def test_a_cancelled_caller_does_not_wait_and_its_work_stops(embedder):
-    embedder.pause = 0.8
-    start = time.perf_counter()
+    embedder.go.clear()
     with anyio.move_on_after(0.02):
         await embedder.embed(["a"])
-    assert time.perf_counter() - start < 0.7
+    embedder.go.set()
     await embedder.embed(["b"])
     embedder.pause = 0.02
     with anyio.move_on_after(0.05):
@@ -146,12 +153,9 @@ async def test_nothing_is_loaded_for_no_texts(embedder):
 
 
 async def test_callers_that_wait_for_a_model_leave_threads_to_others(embedder):
-    embedder.pause = 0.6
+    embedder.go.clear()
     async with anyio.create_task_group() as tasks:
         for _ in range(100):
             tasks.start_soon(embedder.embed, ["a"])
-        await anyio.sleep(0.05)
-        start = time.perf_counter()
-        await anyio.to_thread.run_sync(lambda: None)
-        assert time.perf_counter() - start < 0.5
-        embedder.pause = 0.0  # the model is being loaded still; what it is asked then need not take long
+        await anyio.wait_all_tasks_blocked()
+        await anyio.to_thread.run_sync(embedder.go.set)

@@ -1,6 +1,8 @@
 """What a move to another embedder leaves in the database, beside test_reembed.py, which is about every backend."""
 
 import uuid
+from contextlib import contextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
 import anyio
@@ -98,20 +100,98 @@ async def test_a_move_that_is_given_up_is_cleared_away_and_its_helper_told(postg
         assert hit.chunk.id == "c7"
 
 
-async def test_a_move_that_an_earlier_version_began_gets_its_indexes(postgres_database):
-    await fill(postgres_database)
-
+async def stop_in_the_fill(url: str) -> None:
     async def stop(_):
         raise EmbeddingError("stopped")
 
     with pytest.raises(EmbeddingError):
-        await reembed(postgres_database, embedder=Watched(128, stop))
-    # It made them when all vectors were there.
-    run_sql(
-        postgres_database,
-        "SET search_path = vectorstores; DROP INDEX chunks_by_vector_2",
-    )
+        await reembed(url, embedder=Watched(128, stop))
+
+
+async def test_a_move_that_an_earlier_version_began_keeps_its_index(postgres_database):
+    await fill(postgres_database)
+    await stop_in_the_fill(postgres_database)
+    # That version made the index first.
+    run_sql(postgres_database, f"SET search_path = vectorstores, public; {INDEX}")
     await reembed(postgres_database, embedder=NEW)
+    assert names(postgres_database) == {"vector_2", "chunks_by_vector_2"}
+
+
+INDEX = "CREATE INDEX chunks_by_vector_2 ON chunks USING hnsw (vector_2 vector_ip_ops)"
+BUILDING = (
+    "SELECT 1 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE relname = 'chunks_by_vector_2'"
+)
+WAITING = "SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE NOT granted AND relname = %s"
+
+
+async def until(url: str, statement: str, *parameters: str) -> None:
+    with anyio.fail_after(60):
+        while not await anyio.to_thread.run_sync(run_sql, url, statement, *parameters):  # noqa: ASYNC110
+            await anyio.sleep(0.05)
+
+
+@contextmanager
+def builds_held_up(url: str):
+    """Let every concurrent build of an index wait at its end, for a transaction that saw the table before."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("SELECT 1")
+        yield
+
+
+async def test_others_read_and_write_while_the_index_is_built_and_an_interrupted_build_is_repeated(
+    postgres_database,
+):
+    await fill(postgres_database)
+    with builds_held_up(postgres_database):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: reembed(postgres_database, embedder=NEW))
+            await until(postgres_database, f"{BUILDING} AND indisready AND NOT indisvalid")
+            async with open_store(postgres_database, embedder=OLD, namespace="a") as store:
+                with anyio.fail_after(20):
+                    (hit,) = await store.search("text 7", k=1)
+                    await store.add([Chunk("late", id="late"), Chunk("changed", id="c3")])
+                    await store.delete(["c4"])
+            assert hit.chunk.id == "c7"
+            tasks.cancel_scope.cancel()
+        # The statement is cancelled behind the caller.
+        await until(
+            postgres_database, "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_stat_progress_create_index)"
+        )
+    assert run_sql(postgres_database, f"{BUILDING} AND NOT indisvalid")
+    await reembed(postgres_database, embedder=NEW)
+    assert names(postgres_database) == {"vector_2", "chunks_by_vector_2"}
+    async with open_store(postgres_database, embedder=NEW, namespace="a") as store:
+        for text, id in (("late", "late"), ("changed", "c3"), ("text 5", "c5")):
+            (hit,) = await store.search(text, k=1)
+            assert (hit.chunk.id, round(hit.score, 5)) == (id, 1.0)
+        assert await store.count() == 20
+
+
+@pytest.mark.parametrize("other", ["a second move", "the server, for a move that was killed"])
+async def test_an_index_is_built_by_one_at_a_time(postgres_database, other):
+    """Two builds of one table at once would end in a deadlock."""
+    await fill(postgres_database)
+    await stop_in_the_fill(postgres_database)
+    move = partial(reembed, postgres_database, embedder=NEW)
+    build = f"SET search_path = vectorstores, public; {INDEX.replace('INDEX', 'INDEX CONCURRENTLY')}".split(
+        "; "
+    )
+
+    def build_by_itself():
+        with psycopg.connect(postgres_database, autocommit=True) as connection:
+            for statement in build:
+                connection.execute(statement)
+
+    async with anyio.create_task_group() as tasks:
+        with builds_held_up(postgres_database):
+            second = other == "a second move"
+            tasks.start_soon(move if second else partial(anyio.to_thread.run_sync, build_by_itself))
+            await until(postgres_database, f"{BUILDING} AND indisready AND NOT indisvalid")
+            tasks.start_soon(move)
+            await until(postgres_database, WAITING, "scopes" if second else "chunks")
+            # Longer than the server waits before it looks for a deadlock.
+            await anyio.sleep(1.5)
     assert names(postgres_database) == {"vector_2", "chunks_by_vector_2"}
 
 

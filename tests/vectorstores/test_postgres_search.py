@@ -132,7 +132,7 @@ async def test_settings_of_a_role_leave_the_plan_as_it_is(postgres_database):
     async with store_at(postgres_database, exact_below=10**6) as store:
         assert len(await store.search(np.ones(DIM))) == 5
     # Told when a connection of the server has ended.
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while scans(postgres_database)[0] < 2:  # noqa: ASYNC110 - another process counts
             await anyio.sleep(0.05)
     assert scans(postgres_database) == (2, read_before)

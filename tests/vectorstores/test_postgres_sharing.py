@@ -172,11 +172,11 @@ async def test_securing_waits_for_those_at_work_and_holds_nobody_up(postgres_dat
                 await reader.execute("SELECT count(*) FROM vectorstores.chunks")
                 tasks.start_soon(secure)
                 await anyio.sleep(0.3)
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     assert await owner.count() == 1
                 assert not secured.is_set()
                 await reader.rollback()
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await secured.wait()
 
 

@@ -176,7 +176,7 @@ async def test_a_role_that_may_not_connect_is_told_the_statement_at_once(postgre
     for taken in (f'REVOKE CONNECT ON DATABASE "{database}" FROM PUBLIC', f"ALTER ROLE {name} NOLOGIN"):
         run_sql(postgres_database, taken)
         with (
-            anyio.fail_after(20),
+            anyio.fail_after(60),
             pytest.raises(StoreUnavailableError, match="an administrator runs: ") as caught,
         ):
             await store_at(url).count()

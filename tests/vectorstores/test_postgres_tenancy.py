@@ -201,7 +201,7 @@ async def test_the_functions_that_delete_reach_nothing_of_others(postgres_databa
             ):
                 assert thief.execute(statement).fetchall() == []
             # Nor does it hold them, as long as its transaction is open.
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await owner.add([Chunk("mine", id="c")])
                 assert await owner.scoped("secret").delete(["c"]) == 1
         # Whoever takes the role on is that role; whoever is no secured role may not call them.

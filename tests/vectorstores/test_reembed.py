@@ -218,7 +218,7 @@ async def test_a_search_for_a_new_text_does_not_wait_for_the_move_of_a_folder(tm
     store = open_store(tmp_path, embedder=OLD, namespace="a")
 
     async def meanwhile(seen):
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             for n in range(3):
                 (hit,) = await store.search(f"number key {n}", k=1, filter={"n": n})
                 assert hit.chunk.id == f"text{n}"

@@ -1,8 +1,8 @@
 """A move to another embedder, in PostgreSQL.
 
-The new vectors fill a column of their own beside the old one; a row without a new vector is pending. So whoever
-inserts or deletes takes part without knowing of the move, and a trigger takes away the new vector of a row whose text
-is changed. The index over the new column is there from the beginning, and grows with each vector.
+The new vectors fill a column of their own beside the old one; a row without a new vector is pending. Other programs
+insert and delete meanwhile without knowing of the move, and a trigger empties the new column when the text of a row
+changes. Then the index is built concurrently, the rows written meanwhile are filled, and the columns are exchanged.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.to_thread
+from psycopg import errors as pg
 from psycopg import sql
 
 from vectorstores._engine import embed_checked
@@ -25,6 +26,7 @@ from vectorstores.postgres.schema import (
     add_index,
     check_dim,
     describe,
+    index_name,
     lock_schema,
     read_meta,
     require_vector,
@@ -38,13 +40,20 @@ if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
 
 T = TypeVar("T")
+_Row = tuple[str, int, str]
 
-# A table lock that is not to be had soon is asked for again later: whoever waits for one holds up all others.
+# Whoever waits for a table lock holds up everybody who comes later, so give up soon and try again.
 _LOCK_WAIT: Final = b"SET LOCAL lock_timeout = '2s'"
+# Held by the one process that builds an index, since two builds of a table wait for each other and end in a deadlock.
+# It stops no reader or writer. The lock on chunks shows a build that the server continues after its client was killed.
+_LOCK_BUILD: Final = b"""
+    SET LOCAL lock_timeout = '2s'; LOCK TABLE scopes IN SHARE UPDATE EXCLUSIVE MODE;
+    SAVEPOINT unlocked; LOCK TABLE chunks IN SHARE UPDATE EXCLUSIVE MODE; ROLLBACK TO unlocked
+"""
 _NEXT: Final = ["next_embedder", "next_embedder_name", "next_dim", "next_generation"]
-# Generations are never used twice, so that who still writes for a move that was given up meets an error.
+# Generations are never reused, so a process that still fills the column of an abandoned move gets an error.
 _LAST: Final = "last_generation"
-_SAY: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_SET_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 _TRIGGER: Final = """
     CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog
         AS $$ BEGIN NEW.{column} := NULL; RETURN NEW; END $$;
@@ -56,7 +65,7 @@ _DROP_TRIGGER: Final = "DROP TRIGGER IF EXISTS {0} ON chunks; DROP FUNCTION IF E
 
 
 async def move_database(
-    address: str, target: Opened, batch: int, told: Callable[[Reembedding], None]
+    address: str, target: Opened, batch: int, on_progress: Callable[[Reembedding], None]
 ) -> Reembedding:
     """Do what :func:`vectorstores.reembed` says, as the owner of the tables."""
     running_loop()
@@ -65,24 +74,24 @@ async def move_database(
     if place is None:
         raise StoreUnavailableError(f"there is no store at {conninfo}")
     check_dim(target.dim, place)
-    # Each statement may look through the whole table, which takes as long as it takes.
+    # Statements read the whole table and build the index, so a day. One connection builds, another holds the lock.
     options = PostgresOptions(pool_size=2, retry_for=60.0, statement_timeout=86_400.0)
 
     async def look(connection: Connection) -> About:
-        return await describe(connection, place, await _said(connection, place))
+        return await describe(connection, place, await _read_meta(connection, place))
 
     pool = Pool(place, options, await on_connection(place, options, look))
     try:
-        return await _Move(place, target, pool).carried_out(batch, told)
+        return await _Move(place, target, pool).run(batch, on_progress)
     finally:
         pool.close()
 
 
-async def _said(connection: Connection, place: Place) -> dict[str, str]:
-    said = await read_meta(connection, place)
-    if said is None:
+async def _read_meta(connection: Connection, place: Place) -> dict[str, str]:
+    meta = await read_meta(connection, place)
+    if meta is None:
         raise StoreUnavailableError(f"{place}: there is no store here")
-    return said
+    return meta
 
 
 class _Move:
@@ -92,118 +101,145 @@ class _Move:
         self._place, self._target, self._pool = place, target, pool
         self._generation = 0
 
-    async def carried_out(self, batch: int, told: Callable[[Reembedding], None]) -> Reembedding:
+    async def run(self, batch: int, on_progress: Callable[[Reembedding], None]) -> Reembedding:
         if await self._pool.write(self._prepare, repeatable=True):
-            total, left = await self._own(self._pool.read(self._count))
-            while True:
-                rows = await self._own(self._pool.read(partial(self._pending, limit=batch)))
-                if rows:
-                    vectors = await embed_checked(self._target, [text for _, text in rows])
-                    keep = partial(self._store, rows=rows, vectors=vectors)
-                    left = max(left - await self._own(self._pool.write(keep, repeatable=True)), 0)
-                    told(Reembedding(total - left, total))
-                # While others write without a pause there is always a row that is missing: the end takes these along.
-                if len(rows) < batch:
-                    break
+            await self._fill(batch, on_progress)
+            while not await self._own(self._pool.write(self._build_index, repeatable=True)):
+                pass  # another process builds it
+            # Once more for what was written during the build: the exchange embeds under a lock.
+            await self._fill(batch, on_progress)
             await self._pool.write(self._exchange, repeatable=True)
         total, _ = await self._pool.read(self._count)
         return Reembedding(total, total)
 
     async def _prepare(self, connection: Connection) -> bool:
-        """Make room for new vectors, or take up a move to the same embedder; False if there is nothing to do."""
+        """Add the column of new vectors, or resume a move to the same embedder; False if there is nothing to do."""
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
-        said, target = await _said(connection, self._place), self._target
-        if said.get("next_embedder") == target.embedder_id:
-            self._generation = int(said["next_generation"])
-        else:
-            if "next_generation" in said:
-                await self._give_up(connection, int(said["next_generation"]))
-            if said["embedder"] == target.embedder_id:
-                return False
-            self._generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
-            await self._make_room(connection)
-        # Now, when there is nothing to put in; a move that an earlier version began may have none.
-        await connection.execute(add_index(self._generation, target.dim))
+        meta, target = await _read_meta(connection, self._place), self._target
+        if meta.get("next_embedder") == target.embedder_id:
+            self._generation = int(meta["next_generation"])
+            return True
+        if "next_generation" in meta:
+            await self._abandon(connection, int(meta["next_generation"]))
+        if meta["embedder"] == target.embedder_id:
+            return False
+        self._generation = 1 + max(int(meta["generation"]), int(meta.get(_LAST, 0)))
+        await connection.execute(add_column(self._generation, target.dim))
+        await grant_columns(connection, self._place)
+        names = {"name": _trigger_name(self._generation), "column": self._column}
+        await connection.execute(sql.SQL(_TRIGGER).format(**names))
+        number = str(self._generation)
+        for item in (*zip(_NEXT, (*target.about.values(), number), strict=True), (_LAST, number)):
+            await connection.execute(_SET_META, item)
         return True
 
-    async def _give_up(self, connection: Connection, generation: int) -> None:
+    async def _abandon(self, connection: Connection, generation: int) -> None:
+        """Remove what a move to a third embedder left."""
+        await connection.execute(_LOCK_BUILD)
         await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(generation)))
         await connection.execute(
             f"ALTER TABLE chunks DROP COLUMN IF EXISTS {column_name(generation)}".encode()
         )
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
 
-    async def _make_room(self, connection: Connection) -> None:
-        number = str(self._generation)
-        await connection.execute(add_column(self._generation, self._target.dim))
-        await grant_columns(connection, self._place)
-        names = {"name": _trigger_name(self._generation), "column": self._column}
-        await connection.execute(sql.SQL(_TRIGGER).format(**names))
-        next_ones = zip(_NEXT, (*self._target.about.values(), number), strict=True)
-        for item in (*next_ones, (_LAST, number)):
-            await connection.execute(_SAY, item)
-
     async def _count(self, connection: Connection) -> tuple[int, int]:
-        """Return how many rows there are, and how many without a new vector."""
-        moving = "next_generation" in await _said(connection, self._place)
+        """Return the number of rows, and of those that are pending."""
+        moving = "next_generation" in await _read_meta(connection, self._place)
         left = sql.SQL("count(*) FILTER (WHERE {} IS NULL)").format(self._column) if moving else sql.SQL("0")
         cursor = await connection.execute(sql.SQL("SELECT count(*), {} FROM chunks").format(left))
         ((total, pending),) = await cursor.fetchall()
         return total, pending
 
-    async def _pending(self, connection: Connection, limit: int | None) -> list[tuple[int, str]]:
-        """Return rows without a new vector, with the text to embed."""
-        if self._is_done(await _said(connection, self._place)):
+    async def _fill(self, batch: int, on_progress: Callable[[Reembedding], None]) -> None:
+        """Go through the table once, in the order of the primary key, and embed the rows that are pending."""
+        total, left = await self._own(self._pool.read(self._count))
+        after = ("", 0)
+        while rows := await self._own(self._pool.read(partial(self._pending, after=after, limit=batch))):
+            after = rows[-1][:2]
+            vectors = await embed_checked(self._target, [text for *_, text in rows])
+            store = partial(self._store, rows=rows, vectors=vectors)
+            left = max(left - await self._own(self._pool.write(store, repeatable=True)), 0)
+            on_progress(Reembedding(total - left, total))
+
+    async def _pending(
+        self, connection: Connection, after: tuple[str, int] = ("", 0), limit: int | None = None
+    ) -> list[_Row]:
+        """Return the namespace, number and text of pending rows; none when another process has finished the move."""
+        if self._is_done(await _read_meta(connection, self._place)):
             return []
         statement = sql.SQL(
-            "SELECT number, coalesce(embed_text, content) FROM chunks WHERE {} IS NULL"
-            " ORDER BY number LIMIT %s::bigint"
+            "SELECT namespace, number, coalesce(embed_text, content) FROM chunks WHERE {} IS NULL"
+            " AND (namespace, number) > (%s::text, %s::bigint) ORDER BY namespace, number LIMIT %s::bigint"
         ).format(self._column)
-        return await (await connection.execute(statement, (limit,))).fetchall()
+        return await (await connection.execute(statement, (*after, limit))).fetchall()
 
-    async def _store(
-        self, connection: Connection, rows: Sequence[tuple[int, str]], vectors: FloatArray
-    ) -> int:
-        """Keep the new vectors of the rows whose text is still the same; return how many these are."""
+    async def _store(self, connection: Connection, rows: Sequence[_Row], vectors: FloatArray) -> int:
+        """Store new vectors in the rows whose text is still the same; return how many these are."""
         statement = sql.SQL(
-            "UPDATE chunks SET {0} = %s WHERE {0} IS NULL AND number = %s::bigint"
-            " AND coalesce(embed_text, content) = %s"
+            "UPDATE chunks c SET {0} = given.vector FROM"
+            " unnest(%b::text[], %b::bigint[], %b::text[], %b::vector[]) AS given (namespace, number, text, vector)"
+            " WHERE c.namespace = given.namespace AND c.number = given.number AND c.{0} IS NULL"
+            " AND coalesce(c.embed_text, c.content) = given.text"
         ).format(self._column)
-        kept = 0
-        for (row, text), vector in zip(rows, vectors, strict=True):
-            cursor = await connection.execute(statement, (Vector(vector), row, text), prepare=True)
-            kept += cursor.rowcount
-        return kept
+        columns = (list(column) for column in zip(*rows, strict=True))
+        cursor = await connection.execute(statement, (*columns, [Vector(vector) for vector in vectors]))
+        return cursor.rowcount
+
+    async def _build_index(self, connection: Connection) -> bool:
+        """Have the index built on a second connection; False while another process builds it."""
+        try:
+            async with connection.transaction():
+                await connection.execute(_LOCK_BUILD)
+        # The build waits for all snapshots at its end, also for that of one who waits here: so only for a moment.
+        except (pg.LockNotAvailable, pg.DeadlockDetected):
+            return False
+        await self._pool.read(self._create_index)
+        return True
+
+    async def _create_index(self, connection: Connection) -> None:
+        statement = add_index(self._generation, self._target.dim, concurrently=True)
+        name = index_name(self._generation)
+        cursor = await connection.execute(
+            "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
+        )
+        valid = await cursor.fetchone()
+        if statement is None or valid == (True,):
+            return
+        # An interrupted build leaves an index that is not valid.
+        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}".encode())
+        await connection.execute(statement)
 
     async def _exchange(self, connection: Connection) -> None:
-        """Let the new vectors take the place of the old ones, with those that are missing still, under a lock."""
+        """Put the new vectors in the place of the old ones, under a lock; embed the rows that are still pending."""
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
-        said = await _said(connection, self._place)
-        if self._is_done(said):
+        meta = await _read_meta(connection, self._place)
+        if self._is_done(meta):
             return
         # From here on writers wait, and soon readers too.
         await connection.execute("LOCK TABLE chunks IN EXCLUSIVE MODE")
-        if rows := await self._pending(connection, None):
-            await self._store(connection, rows, await embed_checked(self._target, [text for _, text in rows]))
+        if rows := await self._pending(connection):
+            await self._store(
+                connection, rows, await embed_checked(self._target, [text for *_, text in rows])
+            )
         await connection.execute("LOCK TABLE chunks IN ACCESS EXCLUSIVE MODE")
         await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(self._generation)))
-        old = column_name(int(said["generation"]))
-        # The index is one that earlier versions made.
+        old = column_name(int(meta["generation"]))
+        # Earlier versions made the index of pending rows.
         await connection.execute(
             f"DROP INDEX IF EXISTS chunks_pending_{self._generation}; ALTER TABLE chunks DROP COLUMN {old}".encode()
         )
         await connection.execute(require_vector(self._generation))
         for item in (self._target.about | {"generation": str(self._generation)}).items():
-            await connection.execute(_SAY, item)
+            await connection.execute(_SET_META, item)
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
 
-    def _is_done(self, said: dict[str, str]) -> bool:
+    def _is_done(self, meta: dict[str, str]) -> bool:
         """Whether another process, moving to the same embedder, has finished."""
-        if said.get("next_generation") == str(self._generation):
+        if meta.get("next_generation") == str(self._generation):
             return False
-        if said["generation"] == str(self._generation):
+        if meta["generation"] == str(self._generation):
             return True
         raise self._replaced()
 
@@ -214,7 +250,7 @@ class _Move:
         )
 
     async def _own(self, call: Awaitable[T]) -> T:
-        """Make a call that has to do with the new vectors, whose column another process may have taken away."""
+        """Await a call that uses the new column, which another process may have dropped."""
         try:
             return await call
         except EmbedderMismatchError as error:

@@ -238,7 +238,8 @@ async def _make_tables(
             f" CREATE INDEX chunks_by_k{number} ON chunks (namespace, k{number}) WHERE k{number} IS NOT NULL".encode()
         )
     for made in (add_column(1, opened.dim), require_vector(1), add_index(1, opened.dim)):
-        await connection.execute(made)
+        if made is not None:
+            await connection.execute(made)
     said = {
         "format": str(FORMAT),
         "store": new_id(),
@@ -260,16 +261,21 @@ def add_column(generation: int, dim: int) -> sql.Composed:
     return statement.format(column, sql.Literal(dim)) + storage.format(column)
 
 
-def add_index(generation: int, dim: int) -> sql.Composed:
-    """Return the statement that makes the index of a column of vectors, unless it is there or there can be none."""
+def add_index(generation: int, dim: int, *, concurrently: bool = False) -> sql.Composed | None:
+    """Return the statement that makes the index of a column of vectors; None if pgvector can't index this dimension."""
+    if dim > MAX_HALF_DIM:
+        return None
     column = sql.Identifier(column_name(generation))
     over = sql.SQL("{} vector_ip_ops").format(column)
     if dim > MAX_INDEXED_DIM:
         over = sql.SQL("({}::halfvec({})) halfvec_ip_ops").format(column, sql.Literal(dim))
-    if dim > MAX_HALF_DIM:
-        return sql.Composed([])
-    index = sql.Identifier(f"chunks_by_{column_name(generation)}")
-    return sql.SQL("CREATE INDEX IF NOT EXISTS {} ON chunks USING hnsw ({})").format(index, over)
+    how, name = sql.SQL("CONCURRENTLY" if concurrently else ""), sql.Identifier(index_name(generation))
+    return sql.SQL("CREATE INDEX {} {} ON chunks USING hnsw ({})").format(how, name, over)
+
+
+def index_name(generation: int) -> str:
+    """Return the name of the index of a column of vectors."""
+    return f"chunks_by_{column_name(generation)}"
 
 
 def require_vector(generation: int) -> sql.Composed:

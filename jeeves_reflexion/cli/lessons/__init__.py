@@ -1,4 +1,4 @@
-"""``jeeves-reflexion lessons``: see, judge, change and carry what was learned."""
+"""``jeeves-reflexion lessons``: look at, review, change and exchange lessons."""
 
 import click
 
@@ -21,11 +21,11 @@ from jeeves_reflexion.cli.lessons.usage import policy, stats, why
 
 @click.group()
 def lessons() -> None:
-    """See, judge, change and carry what was learned.
+    """Look at, review, change and exchange lessons.
 
-    IDs may be cut short to four characters. What changes many lessons shows them first, and asks; --dry-run only shows.
-    Every change but "forget" goes into the lesson's history and can be taken back with "rollback". Only
-    with --create do "add", "import", "push", "pull" and "sync" make a store.
+    The first four characters of an ID are enough. A command that changes many lessons shows them and asks first;
+    --dry-run only shows them. Every change but "forget" goes into the lesson's history, and "rollback" undoes it. With
+    --create, "add", "import", "push", "pull" and "sync" create a missing store.
     """
 
 

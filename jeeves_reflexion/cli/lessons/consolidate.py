@@ -1,4 +1,4 @@
-"""``jeeves-reflexion lessons consolidate``: small changes over lessons that speak of the same thing, shown first."""
+"""``jeeves-reflexion lessons consolidate``: propose merges and retirements, show them, and make them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from jeeves_reflexion.cli import options
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons
+from jeeves_reflexion.cli.lessons.library import Library, brief, change_of, over_lessons
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
@@ -15,23 +15,23 @@ from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson, Lift
 
 _REVIEW: Final = (
-    'lessons to review are near one another and may say the same: "lessons merge" merges them, --model has '
-    "a model judge them"
+    'lessons to review are similar and may say the same: merge them with "lessons merge", or let a model judge them'
+    " with --model"
 )
 
 
-@click.command(short_help="Merge copies, retire what harms; rules or a model.")
+@click.command(short_help="Merge duplicates and retire lessons that harm.")
 @click.option(
     "--model",
     metavar="NAME",
-    help="Ask this model, by its name at the endpoint.  [default: rules that need none]",
+    help="Ask this model of the endpoint.  [default: rules without a model]",
 )
 @options.endpoint
 @over_lessons(options.embedder, options.by, options.yes, options.dry_run)
 def consolidate(library: Library, model: str | None, endpoint: options.Endpoint) -> None:
     """Merge lessons that say the same, and retire those that harm.
 
-    With --model a language model proposes, also which lessons contradict each other; each proposal is checked.
+    With --model a language model makes the proposals, and also finds contradictions; each proposal is checked.
     """
     if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")
@@ -58,8 +58,10 @@ def consolidate(library: Library, model: str | None, endpoint: options.Endpoint)
 
 
 async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.Endpoint) -> Plan:
-    """What a model, or the rules, would do."""
-    lessons = await all_lessons(store)
+    """Return what a model, or the rules, would change."""
+    # The lessons as stored, because those are changed; active ones as the reader of the store sees them.
+    seen = store.repository.reader.seen
+    lessons = [each async for each in store.repository.each() if seen(each).state == "active"]
     known_of = await store.ledger.credits(max_age=0.0)
 
     def known(lesson: Lesson) -> Lift:
@@ -68,8 +70,8 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.E
     groups = await clusters(store.repository, lessons)
     if model is None:
         grouped = {lesson.id for group in groups for lesson in group}
-        # Those that are like no other: the rules look at their effect alone.
-        alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
+        # Lessons that resemble no other: the rules look only at their effect.
+        alone = [(each,) for each in lessons if each.id not in grouped]
         return await plan([*groups, *alone], RuleConsolidator(known=known))
     from jeeves_reflexion.cli.models import ProvenModel, model_at  # noqa: PLC0415 - no other command here needs a model
 

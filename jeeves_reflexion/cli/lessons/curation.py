@@ -1,4 +1,4 @@
-"""``jeeves-reflexion lessons``: what people do to lessons. Each change goes into the lesson's history."""
+"""``jeeves-reflexion lessons``: the commands that change lessons. Each change goes into the lesson's history."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _MAY_BE: Final = {
 _waiting = (
     click.argument("lesson_ids", metavar="[ID...]", nargs=-1),
     click.option(
-        "--all", "everything", is_flag=True, help="All proposed lessons, and no text in quarantine."
+        "--all", "everything", is_flag=True, help="All proposed lessons; texts in quarantine are left out."
     ),
 )
 
 
-@click.command(short_help="What waits for a decision.")
+@click.command(short_help="Show what waits for a decision.")
 @over_lessons()
 def review(library: Library) -> None:
-    """Show what waits for approve or reject: proposed lessons, and texts in quarantine."""
+    """Show proposed lessons and texts in quarantine, which wait for "approve" or "reject"."""
     waiting = library.within(lambda store: library.curator(store).waiting())
     rows = [
         row(each, state=each.state, trust=each.trust, why=each.state_reason or "-")
@@ -59,9 +59,9 @@ def review(library: Library) -> None:
 def _decision(
     decision: Decision, short_help: str, text: str, *arguments: Callable[[Any], Any]
 ) -> click.Command:
-    """Return the command that decides on each of several lessons; on none of them unless it can be done to all."""
+    """Return a command that makes one decision on several lessons: on all of them, or on none."""
     done = _DONE[decision]
-    # What is let in from quarantine has no vector yet.
+    # A text approved from quarantine has no vector yet.
     embedding = [options.embedder] if decision == "approve" else []
 
     @click.command(decision, short_help=short_help, help=text)
@@ -70,9 +70,9 @@ def _decision(
     )
     def command(library: Library, lesson_ids: Sequence[str], *, everything: bool = False) -> None:
         if everything == bool(lesson_ids):
-            raise click.UsageError(f"name the lessons to {decision}, or say --all")
+            raise click.UsageError(f"name the lessons to {decision}, or add --all")
         if decision == "retire" and not library.reason:
-            raise click.UsageError("a lesson is retired for a reason: say it with --reason")
+            raise click.UsageError("retire needs a reason: add --reason")
 
         async def decidable(store: VectorLessonStore) -> list[Found]:
             if everything:
@@ -110,61 +110,61 @@ async def _decide(library: Library, curator: Curator, decision: Decision, found:
 
 approve = _decision(
     "approve",
-    "Let what waits in.",
-    "Let proposed lessons be recalled, and texts in quarantine become lessons that are.",
+    "Approve proposed lessons.",
+    "Make proposed lessons active, and turn texts in quarantine into active lessons.",
     *_waiting,
 )
 reject = _decision(
     "reject",
-    "Keep what waits out.",
-    "Retire proposed lessons, and throw texts in quarantine away.\n\nA rejected lesson stays, so that it is not learned"
-    " again.",
+    "Reject proposed lessons.",
+    "Retire proposed lessons, and delete texts in quarantine.\n\nA rejected lesson stays in the store as retired, so"
+    " that it is not learned again.",
     *_waiting,
 )
 retire = _decision(
     "retire",
-    "Recall lessons no more, for a reason.",
-    "Keep lessons, and recall them no more; --reason is required.",
+    "Stop recalling lessons.",
+    "Keep lessons but stop recalling them; --reason is required.",
     lesson_ids,
 )
 
 
 restore = _decision(
     "restore",
-    "Recall retired lessons again.",
-    "Make retired lessons active again, such as those that were retired where they were imported from.",
+    "Make retired lessons active again.",
+    "Make retired lessons active again, including those that were already retired when they were imported.",
     lesson_ids,
 )
 
 
-@click.command(short_help="Say a lesson in other words.")
+@click.command(short_help="Reword a lesson.")
 @lesson_id
 @click.argument("text")
 @over_lessons(options.embedder, options.by, options.reason)
 def edit(library: Library, lesson_id: str, text: str) -> None:
-    """Say a lesson in other words; TEXT is checked as any lesson is."""
+    """Replace the words of a lesson by TEXT, which is checked as every lesson is."""
 
     async def edited(store: VectorLessonStore) -> tuple[Lesson, Lesson]:
         before = await library.one(store, lesson_id)
         return before, await library.curator(store).edit(before.id, text, reason=library.reason)
 
     before, after = library.within(edited)
-    change = change_of(before, after) or "is so already"
+    change = change_of(before, after) or "unchanged"
     library.give({"lesson": after}, rows=[{"id": short(after.id), "change": change}])
 
 
-@click.command(short_help="Let one lesson speak for others.")
+@click.command(short_help="Merge lessons into one.")
 @click.argument("into", metavar="INTO")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
-@click.option("--text", metavar="TEXT", help="New words for the one that stays.")
+@click.option("--text", metavar="TEXT", help="New words for the lesson that stays.")
 @over_lessons(options.embedder, options.by, options.reason, options.yes, options.dry_run)
 def merge(library: Library, into: str, others: Sequence[str], text: str | None) -> None:
-    """Let the lesson INTO speak for others, which are retired; it takes over how often they were learned."""
+    """Merge the OTHER lessons into the lesson INTO: they are retired, and their support is added to it."""
 
     async def checked(store: VectorLessonStore) -> list[Lesson]:
         found = list({(one := await library.one(store, each)).id: one for each in (into, *others)}.values())
         if len(found) == 1:
-            raise click.UsageError("a merge takes at least one other lesson, and none into itself")
+            raise click.UsageError("a merge needs at least one other lesson")
         if text is not None:
             await clean_words(found[0].id, text)
         await library.curator(store).check_merge(found[0].id, [each.id for each in found[1:]])
@@ -186,21 +186,21 @@ def merge(library: Library, into: str, others: Sequence[str], text: str | None) 
     library.give({"lesson": merged, "merged": ids}, said)
 
 
-@click.command(short_help="Take changes of a lesson back.")
+@click.command(short_help="Undo changes of a lesson.")
 @lesson_id
 @click.option(
     "--to",
     metavar="N",
     type=click.IntRange(min=0),
-    help='The change to go back to, as "show" numbers them; 0 is what was before the first.'
+    help='The number of the change to return to, as "show" prints it; 0 is the state before the first change.'
     "  [default: the last but one]",
 )
 @over_lessons(options.embedder, options.by, options.reason, options.dry_run)
 def rollback(library: Library, lesson_id: str, to: int | None) -> None:
-    """Make a lesson again what it was after an earlier change; that is a change as well.
+    """Return a lesson to its state after an earlier change; the history records this as a change too.
 
-    Lessons that were merged into it since come back. How often it was learned since still counts. A text that was let
-    in from quarantine is retired before its first change.
+    Lessons that were merged into it since then come back. Support that it gained since then stays. A text approved from
+    quarantine becomes retired if it goes back to before its first change.
     """
 
     async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Rollback]:
@@ -214,7 +214,7 @@ def rollback(library: Library, lesson_id: str, to: int | None) -> None:
         return before, undo
 
     before, undo = library.within(rolled_back)
-    change = change_of(before, undo.lesson) or "is so already"
+    change = change_of(before, undo.lesson) or "unchanged"
     about = {"dry_run": library.dry_run, "back": undo.back}
     library.give(
         {"lesson": undo.lesson, **about},
@@ -226,7 +226,7 @@ def rollback(library: Library, lesson_id: str, to: int | None) -> None:
 
 
 async def _last_but_one(curator: Curator, lesson_id: str) -> int:
-    """Return the number of the change that a lesson goes back to where none is named."""
+    """Return the default of ``--to``."""
     history = await curator.history(lesson_id)
     if len(history) > 1:
         return history[-2].number
@@ -235,16 +235,19 @@ async def _last_but_one(curator: Curator, lesson_id: str) -> int:
     raise LessonStoreError(f"lesson {lesson_id} was never changed: there is nothing to go back to")
 
 
-@click.command(short_help="Say afterwards how a run went.")
+@click.command(short_help="Score a run afterwards.")
 @click.argument("run")
 @click.argument("score", type=options.Number(0, 1))
 @click.option(
-    "--attempt", metavar="N", type=click.IntRange(min=0), help="Which attempt.  [default: the last]"
+    "--attempt",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="The number of the attempt.  [default: the last]",
 )
-@click.option("--task", metavar="ID", help="Which task, of a run that did several.")
+@click.option("--task", metavar="ID", help="The task, if the run had several.")
 @over_lessons(options.by, options.reason)
 def outcome(library: Library, run: str, score: float, attempt: int | None, task: str | None) -> None:
-    """Say afterwards how an attempt of RUN went: SCORE from 0 to 1 counts instead of what was noted before."""
+    """Score an attempt of RUN afterwards: SCORE, from 0 to 1, replaces the score that was noted before."""
     noted = library.within(
         lambda store: store.feedback(
             run, score, by=library.by, reason=library.reason, attempt=attempt, task_id=task

@@ -1,6 +1,6 @@
-"""``jeeves-reflexion lessons``: lessons go to a file and come from one, or are carried between two addresses.
+"""``jeeves-reflexion lessons``: export lessons to a file, import them, or copy them between two addresses.
 
-What would come is shown before it is made.
+Every import is shown before it is made.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ _SHOWN: Final = 20
 
 @click.command(short_help="Write lessons to a file.")
 @click.argument("target", metavar="FILE|-", required=False)
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @click.option(
     "--to",
     "agents_file",
     metavar="AGENTS.md",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keep a marked block of the active lessons, best first, up to date in this file instead.",
+    help="Instead update a marked block of the active lessons, best first, in this file.",
 )
 @click.option(
     "--max-characters",
     metavar="N",
     type=options.COUNT,
     default=MOST_CHARACTERS,
-    help="The longest block of --to.",
+    help="The most characters of the block of --to.",
 )
 @over_lessons()
 def export(
     library: Library, target: str | None, agents_file: Path | None, max_characters: int, *, overwrite: bool
 ) -> None:
-    """Write lessons to a file as JSON lines, or to standard output; or, with --to, into a file that agents read."""
+    """Write lessons as JSON lines to a file or to standard output, or with --to into a file that agents read."""
     if (target is None) == (agents_file is None):
-        raise click.UsageError("name a file, or one that agents read with --to")
+        raise click.UsageError("name either a file, or with --to a file that agents read")
     if target is not None:
         _export_lines(library, target, overwrite=overwrite)
     elif agents_file is not None:
@@ -83,9 +83,9 @@ def _export_block(library: Library, path: Path, most: int) -> None:
 def _export_lines(library: Library, target: str, *, overwrite: bool) -> None:
     path = Path(target)
     if target == "-" and library.as_json:
-        raise click.UsageError("--json would stand among the lessons: name a file")
+        raise click.UsageError("--json would mix with the lessons on standard output: name a file")
     if target != "-" and path.exists() and not overwrite:
-        raise click.UsageError(f"{path} is there already: add --overwrite to replace it")
+        raise click.UsageError(f"{path} exists already: add --overwrite to replace it")
     found = library.within(with_tasks)
     said = f"exported {counted(len(found), 'lesson')}"
     if target == "-":
@@ -99,7 +99,7 @@ def _export_lines(library: Library, target: str, *, overwrite: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Transfer:
-    """What ``target`` would take from a ``source``."""
+    """The lessons that ``target`` would take from ``source``."""
 
     source: str
     target: Library
@@ -107,18 +107,18 @@ class _Transfer:
 
     @property
     def number(self) -> int:
-        """How many lessons come or change."""
+        """The number of lessons that are new or change."""
         return len(self.plan.added) + len(self.plan.changed)
 
     @property
     def answer(self) -> dict[str, object]:
-        """What it is, for a machine."""
+        """The ids of the lessons, for JSON."""
         plan, names = self.plan, ("added", "changed", "same")
         ids: dict[str, object] = {name: [line.lesson.id for line in getattr(plan, name)] for name in names}
         return {**ids, "refused": [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]}
 
     def show(self) -> None:
-        """Show a person what it is."""
+        """Print the lessons."""
         plan, library = self.plan, self.target
         for what, lines in (("new", plan.added), ("changed", plan.changed), ("refused", plan.refused)):
             shown = lines if library.dry_run else lines[:_SHOWN]
@@ -129,7 +129,7 @@ class _Transfer:
         library.screen.note(str(plan), "dim")
 
     def make(self, *, create: bool) -> int:
-        """Make it, and return how many lessons were equal to some that are there."""
+        """Import the lessons, and return how many equal a stored one."""
         change = Change("import", f"from {self.source}", self.target.by)
         return self.target.within(lambda store: make_import(store, self.plan, change), create=create)
 
@@ -146,7 +146,7 @@ def _row(what: str, line: Line, plan: ImportPlan) -> dict[str, str]:
 
 
 def _is_new(library: Library, *, create: bool) -> bool:
-    """Whether a store is to be made here."""
+    """Whether the store must be created."""
     return create and origin_at(library.store_address) is None
 
 
@@ -169,33 +169,33 @@ def _carry(
     approve: bool,
     create: bool,
 ) -> None:
-    """Make transfers that were shown, if that is agreed to; ``verb`` says what that is called."""
+    """Ask whether to make the transfers, and make them; ``verb`` names the action."""
     lessons = counted(sum(each.number for each in transfers), "lesson")
     waits = "" if approve else "; new ones wait for review"
     if not any(each.number for each in transfers):
         library.give({"dry_run": library.dry_run, **answer}, f"nothing to {verb}")
     elif library.agreed(f"{verb.capitalize()} {lessons}{waits}?", answer):
         merged = sum(each.make(create=create) for each in transfers)
-        also = f", {merged} of them equal to lessons that are there" if merged else ""
+        also = f", {merged} of them equal to stored lessons" if merged else ""
         done = {"import": "imported", "carry": "carried"}[verb]
         library.give({"dry_run": False, **answer, "merged": merged}, f"{done} {lessons}{also}{waits}")
 
 
-@click.command("import", short_help="Take lessons in, after a look.")
+@click.command("import", short_help="Import lessons from a file.")
 @click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--approve",
     is_flag=True,
-    help="Let new lessons be recalled at once.  [default: they wait for review]",
+    help="Make new lessons active at once.  [default: they wait for review]",
 )
 @options.create
 @over_lessons(options.embedder, options.by, options.yes, options.dry_run)
 @click.pass_context
 def import_(ctx: click.Context, /, library: Library, source: Path, *, approve: bool, create: bool) -> None:
-    """Take in lessons that "export" wrote.
+    """Import lessons from a file that "export" wrote.
 
-    Shows what is new, changed, the same and refused, and asks. Lessons of others are marked as imported, and are shown
-    to agents as data.
+    Shows which lessons are new, changed, the same or refused, and asks. Lessons of others are marked as imported, and
+    agents see them as data.
     """
     states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
     transfer = _planned(source.name, import_file(source), library, states, create=create)
@@ -207,7 +207,7 @@ def import_(ctx: click.Context, /, library: Library, source: Path, *, approve: b
 
 
 def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> click.Command:
-    """Return the command that carries lessons these ways."""
+    """Return a command that copies lessons in these directions."""
 
     @click.command(name, short_help=short_help, help=text)
     @options.options_of(
@@ -215,7 +215,7 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
         click.option(
             "--approve",
             is_flag=True,
-            help="Let new lessons that are active there be recalled at once.  [default: they wait for review]",
+            help="Make new lessons active at once if they are active at the source.  [default: they wait for review]",
         ),
         options.create,
         over_lessons(options.embedder, options.by, options.yes, options.dry_run),
@@ -224,9 +224,9 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
         there = replace(library, address=other)
         if there.store_address == library.store_address:
             raise click.UsageError("both sides are the same address")
-        # What waits for review there waits here too.
+        # A lesson that waits for review at the source waits at the target too.
         states: tuple[LessonState, ...] = ("active",) if approve else ()
-        transfers = []  # both sides are looked through before either is changed
+        transfers = []  # both sides are read before either is changed
         for way in ways:
             source, target = (library, there) if way == "push" else (there, library)
             lines = [] if _is_new(source, create=create) else source.within(lines_of)
@@ -244,21 +244,21 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
 push = _carrier(
     "push",
     ("push",),
-    "Hand lessons to another address.",
-    "Hand the lessons to another ADDRESS, such as a team's database.\n\nShows what is new, changed, the same and"
-    " refused there, and asks. They get there as imports do: marked as imported, waiting for review. What was carried"
-    " before is not carried again; one that was stopped goes on.",
+    "Copy lessons to another address.",
+    "Copy the lessons to another ADDRESS, such as a team's database.\n\nShows which lessons are new, changed, the same"
+    " or refused there, and asks. They arrive as imports do: marked as imported, and waiting for review. A lesson is"
+    " copied once; a push that was stopped can be run again.",
 )
 pull = _carrier(
     "pull",
     ("pull",),
-    "Take lessons from another address.",
-    'Take the lessons of another ADDRESS, as "push" hands them over.',
+    "Copy lessons from another address.",
+    'Copy the lessons of another ADDRESS to this one, as "push" does.',
 )
 sync = _carrier(
     "sync",
     ("push", "pull"),
-    "Hand and take lessons, after a look at both sides.",
-    'Both "push" and "pull": shows what each side would get, and asks once.\n\nWords are carried, decisions are not:'
-    " each side approves and retires for itself.",
+    "Copy lessons in both directions.",
+    'Both "push" and "pull": shows what each side would get, and asks once.\n\nTexts are copied, decisions are not:'
+    " each side approves and retires its own lessons.",
 )

@@ -1,4 +1,4 @@
-"""The lessons that a command works on: opened for it, found by their ids, and shown to a person."""
+"""The lessons that a command works on: how it opens the store, finds lessons by id, and prints them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _SHORTEST_ID: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A lesson that an id stands for; ``held`` if it waits in quarantine."""
+    """The lesson with an id; ``held`` if it waits in quarantine."""
 
     lesson: Lesson
     held: Held | None = None
 
     @property
     def state(self) -> str:
-        """The lesson's state, or that it is in quarantine."""
+        """The lesson's state, or ``quarantine``."""
         return "quarantine" if self.held else self.lesson.state
 
 
@@ -53,7 +53,7 @@ class Library(Answers):
         return default_place()
 
     def within(self, work: Callable[[VectorLessonStore], Awaitable[T]], *, create: bool = False) -> T:
-        """Open the store, do something with it, and close it; with ``create`` a store is made where there is none."""
+        """Open the store, run ``work`` with it, and close it; with ``create``, create a missing store."""
         open_store = open_or_make if create else open_existing
 
         async def opened() -> T:
@@ -66,18 +66,18 @@ class Library(Answers):
         return anyio.run(opened)
 
     def curator(self, store: VectorLessonStore) -> Curator:
-        """Return what changes lessons, on behalf of whoever called the command."""
+        """Return a curator that changes lessons in the name of ``--by``."""
         return Curator(store.repository, by=self.by)
 
     async def one(self, store: VectorLessonStore, lesson_id: str) -> Lesson:
-        """Return the lesson that an id stands for; a text in quarantine is none."""
+        """Return the lesson with an id, whole or shortened; a text in quarantine is a :class:`LessonStoreError`."""
         (found,) = await self.find(store, (lesson_id,))
         if found.held is not None:
-            raise LessonStoreError(f"{found.lesson.id} is in quarantine, and no lesson: approve or reject it")
+            raise LessonStoreError(f"{found.lesson.id} is in quarantine: approve or reject it first")
         return found.lesson
 
     async def find(self, store: VectorLessonStore, lesson_ids: Sequence[str]) -> list[Found]:
-        """Return the lessons and held texts that ids, whole or cut short, stand for; each once."""
+        """Return the lessons and texts in quarantine with these ids, whole or shortened; each once."""
         found: dict[str, Found] = {}
         everything: list[Found] | None = None
         for given in map(str.strip, lesson_ids):
@@ -103,14 +103,14 @@ class Library(Answers):
 
 
 def over_lessons(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F]:
-    """Return what adds the options of all commands over lessons, after some more that a :class:`Library` takes."""
+    """Return a decorator that adds the options of all lesson commands, after ``more`` options of :class:`Library`."""
     return options.gathered(
         "library", Library, *more, options.lessons, options.namespace, options.json, options.debug
     )
 
 
 async def all_lessons(store: VectorLessonStore) -> list[Lesson]:
-    """Return every lesson of a store as its opener sees it, oldest first."""
+    """Return every lesson of a store as its reader sees it, oldest first."""
     return [store.repository.reader.seen(lesson) async for lesson in store.repository.each()]
 
 
@@ -130,29 +130,29 @@ async def _everything(store: VectorLessonStore) -> list[Found]:
 
 
 def short(lesson_id: str) -> str:
-    """Return as much of an id as people need."""
+    """Return the first eight characters of an id."""
     return lesson_id[:8]
 
 
 def row(lesson: Lesson, **more: str) -> dict[str, str]:
-    """Return a lesson as one item of a list, with further columns before its task."""
+    """Return a lesson as an item of a list, with ``more`` columns before its task."""
     at, score = when(lesson.provenance.created_at), lesson.provenance.score
     scored = "-" if score is None else f"{score:.2f}"
     return brief(lesson, date=at or "-", score=scored, **more, task=task_excerpt(lesson))
 
 
 def brief(lesson: Lesson, **about: str) -> dict[str, str]:
-    """Return a lesson's id, something about it, and its text."""
+    """Return the id of a lesson, the columns ``about``, and its text."""
     return {"id": short(lesson.id), **about, "lesson": lesson.text}
 
 
 def task_excerpt(lesson: Lesson) -> str:
-    """Return a task's beginning and end."""
+    """Return the beginning and end of a lesson's task."""
     return abridge(lesson.task_excerpt, _TASK_EXCERPT)
 
 
 def change_of(before: Lesson | None, after: Lesson, *, told: str = "") -> str:
-    """Say in words what became of a lesson; empty if nothing did. A reason that was ``told`` is not said again."""
+    """Describe a change of a lesson; empty if nothing changed. A reason already ``told`` is not repeated."""
     if before is None:
         return after.text
     then, now = (
@@ -171,5 +171,5 @@ def change_of(before: Lesson | None, after: Lesson, *, told: str = "") -> str:
         moved = f"{before.state} -> {after.state}" if before.state != after.state else "reason"
         parts.append(moved + reason)
     if before != after and not parts:
-        parts.append("what is noted beside it")
+        parts.append("metadata")
     return "; ".join(parts)

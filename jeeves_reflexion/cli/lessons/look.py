@@ -1,4 +1,4 @@
-"""``jeeves-reflexion lessons``: the commands that look lessons up, write one by hand, and forget some."""
+"""``jeeves-reflexion lessons``: the commands that list, search, show, add, forget and re-embed lessons."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ lesson_id = click.argument("lesson_id", metavar="ID")
 lesson_ids = click.argument("lesson_ids", metavar="ID...", nargs=-1, required=True)
 
 
-@click.command("list", short_help="The newest lessons.")
-@click.option("--limit", metavar="N", type=options.COUNT, default=20, help="At most so many.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--state", type=click.Choice(get_args(LessonState)), help="Those of one state only.")
+@click.command("list", short_help="List the newest lessons.")
+@click.option("--limit", metavar="N", type=options.COUNT, default=20, help="The most lessons to list.")
+@click.option("--all", "everything", is_flag=True, help="List all lessons.")
+@click.option("--state", type=click.Choice(get_args(LessonState)), help="List only lessons of this state.")
 @over_lessons()
 def list_(library: Library, limit: int, state: LessonState | None, *, everything: bool) -> None:
-    """List lessons, the newest first: id, date, score, state, task, sentence."""
+    """List lessons, newest first: id, date, score, state, task and text."""
     found = [each for each in library.within(all_lessons) if state in (None, each.state)][::-1]
     shown = found if everything else found[:limit]
     note = "" if len(shown) == len(found) else f"{len(shown)} of {len(found)} lessons; --all shows the rest"
@@ -52,12 +52,12 @@ def list_(library: Library, limit: int, state: LessonState | None, *, everything
     )
 
 
-@click.command(short_help="The active lessons nearest to a text.")
+@click.command(short_help="Find the active lessons nearest to a text.")
 @click.argument("text")
-@options.top_k(default=5, help="How many.")
+@options.top_k(default=5, help="The most lessons to find.")
 @over_lessons(options.embedder)
 def search(library: Library, text: str, k: int) -> None:
-    """Find the active lessons nearest to TEXT, the nearest first."""
+    """Find the active lessons nearest to TEXT, nearest first."""
     found = library.within(lambda store: store.search(text, k=k))
     library.give(
         {"lessons": [{"similarity": each.similarity, "lesson": each.lesson} for each in found]},
@@ -66,11 +66,11 @@ def search(library: Library, text: str, k: int) -> None:
     )
 
 
-@click.command(short_help="One lesson whole, with its lift and every change.")
+@click.command(short_help="Show a lesson with its lift and every change.")
 @lesson_id
 @over_lessons()
 def show(library: Library, lesson_id: str) -> None:
-    """Show a lesson whole: its state, where it came from, what it does for scores, and its numbered changes."""
+    """Show a lesson: its state, its provenance, its effect on scores, and its numbered changes."""
 
     async def whole(store: VectorLessonStore) -> tuple[Found, Lift, Sequence[str], list[Entry]]:
         (found,) = await library.find(store, (lesson_id,))
@@ -102,19 +102,19 @@ def _entry_row(entry: Entry) -> dict[str, str]:
     }
 
 
-@click.command(short_help="Write a lesson yourself.")
+@click.command(short_help="Add a lesson of your own.")
 @click.argument("text")
-@click.option("--task", metavar="TEXT", required=True, help="The task that it is recalled for.")
+@click.option("--task", metavar="TEXT", required=True, help="The task for which the lesson is recalled.")
 @options.kind
 @options.create
 @over_lessons(options.embedder, options.by)
 def add(library: Library, text: str, task: str, kind: str | None, *, create: bool) -> None:
     """Store TEXT, one sentence of advice, as a lesson for tasks like --task.
 
-    It is checked and redacted as any lesson is. A text that gives orders waits in quarantine, for approve or reject.
+    It is checked and redacted as every lesson is. A text that gives orders waits in quarantine for approve or reject.
     """
     if not task.strip():
-        raise click.UsageError("the task is empty: say what the lesson is to be recalled for")
+        raise click.UsageError("the task is empty: name the task for which the lesson is recalled")
     written = library.within(lambda store: store.add(text, task, kind=kind, by=library.by), create=create)
     library.give({"lesson": written}, rows=[row(written, state=written.state)])
 
@@ -123,9 +123,9 @@ def add(library: Library, text: str, task: str, kind: str | None, *, create: boo
 @lesson_ids
 @over_lessons(options.yes, options.dry_run)
 def forget(library: Library, lesson_ids: Sequence[str]) -> None:
-    """Remove lessons for good, from everywhere: text, vectors, history, records, and the lessons that took them in.
+    """Remove lessons for good: their text, vectors, history, records, and their traces in lessons they merged into.
 
-    Lessons that were merged into one of them are lessons of their own, and stay.
+    Lessons that were merged into a removed lesson stay.
     """
 
     async def named(store: VectorLessonStore) -> dict[str, dict[str, str]]:
@@ -135,7 +135,7 @@ def forget(library: Library, lesson_ids: Sequence[str]) -> None:
                 (found,) = await library.find(store, (given,))
                 shown[found.lesson.id] = brief(found.lesson, state=found.state)
             except LessonStoreError as error:
-                # One that can't be read is found by its whole id alone.
+                # A damaged lesson is found only by its whole id.
                 if len(given) != _WHOLE_ID or isinstance(error, UnknownLessonError):
                     raise
                 shown[given] = {"id": short(given), "state": "unreadable", "lesson": str(error)}
@@ -151,20 +151,20 @@ def forget(library: Library, lesson_ids: Sequence[str]) -> None:
         library.give({"forgotten": gone}, f"forgot {counted(len(gone), 'lesson')}")
 
 
-@click.command(short_help="Have lessons found by another embedder.")
+@click.command(short_help="Move lessons to another embedder.")
 @click.option(
     "--embedder",
     type=options.EmbedderName(["minilm", "hashing"]),
     required=True,
-    help="What is to find lessons from now on.",
+    help="The new embedder.",
 )
 @options.gathered("library", Library, options.lessons, options.json, options.debug)
 def reembed(library: Library) -> None:
-    """Have everything at an address found by another embedder.
+    """Move all namespaces of an address to another embedder.
 
-    All its namespaces move together. Lessons are found by the old embedder meanwhile. In PostgreSQL they are written as
-    well, and a move that was stopped goes on where it was; in a folder writers wait, and it begins anew. Programs that
-    have the store open have to open it again afterwards.
+    Searches use the old embedder until the move ends. In PostgreSQL writes continue too, and a move that was stopped
+    can be resumed; in a folder writers wait, and a move that was stopped starts again. Programs must reopen the store
+    afterwards.
     """
     existing(library.store_address)
     new, tenths = embedder_for(library.embedder, None, library.store_address), set[int]()
@@ -177,5 +177,5 @@ def reembed(library: Library) -> None:
 
     with lesson_store_errors():
         done = anyio.run(partial(move, library.store_address, embedder=new, on_progress=tell))
-    said = f"all {done.total} entries of {library.shown} are found by {library.embedder} now"
+    said = f"all {done.total} entries of {library.shown} now use the embedder {library.embedder}"
     library.give({"embedder": library.embedder, "embedded": done.total}, said)

@@ -1,4 +1,4 @@
-"""``jeeves-reflexion lessons``: how the library is used, what it does for scores, and what would be recalled."""
+"""``jeeves-reflexion lessons``: how lessons are used, their effect on scores, and what a task would recall."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NAMED: Final = 5
 
 
 async def _usage(records: RecordStore) -> tuple[Counter[str], dict[str, float]]:
-    """Read a ledger: counts, and when each lesson was last offered or withheld, in seconds since 1970."""
+    """Read a ledger: the counts, and when each lesson was last offered or withheld, in seconds since 1970."""
     counts, last = Counter(dict.fromkeys(_COUNTS, 0)), dict[str, float]()
     async for record in each_record(records, RECALLS):
         entry = cast("Mapping[str, Any]", record.value)
@@ -70,12 +70,12 @@ async def _usage(records: RecordStore) -> tuple[Counter[str], dict[str, float]]:
     return counts, last
 
 
-@click.command(short_help="The library in numbers: use, lift, stale lessons.")
+@click.command(short_help="Count lessons, and show their use and lift.")
 @over_lessons()
 def stats(library: Library) -> None:
-    """Show what the library holds, how it is used, and what it does for scores.
+    """Count the lessons, and show how they are used and what they do for scores.
 
-    Five each are named of the lessons that help most, help least, and were not recalled for 90 days.
+    Lists five lessons that help most, five that help least, and five that were not recalled for 90 days.
     """
 
     async def read(
@@ -117,14 +117,14 @@ def _named(what: str, about: Mapping[str, Any], known: str) -> dict[str, str]:
 
 
 def _ranked(lessons: Sequence[Lesson], known: Credits) -> list[dict[str, Any]]:
-    """The lessons with enough data, those that help most first."""
+    """Return the lessons with enough data, most helpful first."""
     found: list[dict[str, Any]] = [{"lesson": each, "lift": known.lift(each.id)} for each in lessons]
     found = [each for each in found if each["lift"].value is not None]
     return sorted(found, key=lambda each: (-each["lift"].value, each["lesson"].id))
 
 
 def _stale(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str, Any]]:
-    """The active lessons that were not recalled for long, the longest first; ``ever``: that they were."""
+    """Return the active lessons that were not recalled lately, longest first; ``ever``: whether they were at all."""
     found: list[dict[str, Any]] = []
     for each in lessons:
         since = max(last.get(each.id, 0.0), each.provenance.created_at)
@@ -134,22 +134,22 @@ def _stale(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[st
     return sorted(found, key=lambda each: -each["days"])
 
 
-@click.command(short_help="What a task would recall, and why.")
+@click.command(short_help="Show what a task would recall, and why.")
 @click.argument("task")
 @options.kind
 @click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
-@options.top_k(default=5, help="How many at most.")
+@options.top_k(default=5, help="The most lessons to recall.")
 @options.credit
 @over_lessons(options.embedder)
 def why(
     library: Library, task: str, kind: str | None, tools: tuple[str, ...], k: int, *, credit: bool
 ) -> None:
-    """Show what TASK would recall and why, and what it would not and why not.
+    """Show which lessons TASK would recall and which not, each with the reason.
 
-    Nothing is noted as a recall, nothing is retired, and nothing is withheld by a draw.
+    This records no recall, retires no lesson, and withholds none.
     """
     if not task.strip():
-        raise click.UsageError("the task is empty: say what would be asked")
+        raise click.UsageError("the task is empty: describe it")
     asked, settings = Task(task, kind=kind, tools=tools), LessonSettings(credit=credit_of(asked=credit))
 
     async def explained(store: VectorLessonStore) -> Recall:
@@ -172,27 +172,30 @@ def why(
             screen.entry(_row(item, where))
 
 
-@click.command(short_help="What recalling fewer lessons would have scored, from the log.")
+@click.command(short_help="Estimate the score of recalling fewer lessons.")
 @click.argument("namespaces", metavar="[NAMESPACE]...", nargs=-1)
-@click.option("--k", type=click.IntRange(min=1), help="Recall at most so many.")
+@click.option("--k", type=click.IntRange(min=1), help="The most lessons to recall.")
 @click.option(
-    "--floor", metavar="SIMILARITY", type=options.Number(-1, 1), help="Recall nothing less similar."
+    "--floor",
+    metavar="SIMILARITY",
+    type=options.Number(-1, 1),
+    help="The lowest similarity of a recalled lesson.",
 )
 @click.option(
     "--order",
     type=click.Choice(["nearest", "newest", "oldest"]),
     default="nearest",
     show_default=True,
-    help="Which come first.",
+    help="Which lessons come first.",
 )
 @over_lessons()
 def policy(
     library: Library, namespaces: tuple[str, ...], k: int | None, floor: float | None, order: PolicyOrder
 ) -> None:
-    """Estimate what another k, floor or order would have scored, from recalls that withheld lessons at random.
+    """Estimate the score of another k, floor or order, from recalls that withheld lessons at random.
 
-    Several namespaces are taken together. Those of a run are in its folder, as ARM-SEED: selective-0 selective-1
-    --lessons RUN/lessons. Where too few attempts tell, that is an error.
+    Several namespaces are pooled. A run keeps one namespace for each arm and seed in its folder, for example:
+    selective-0 selective-1 --lessons RUN/lessons. Too few logged attempts are an error.
     """
 
     async def read(store: VectorLessonStore) -> list[LoggedRecall]:
@@ -208,7 +211,7 @@ def policy(
     library.give(
         {"namespaces": named, "k": k, "floor": floor, "order": order, **asdict(found)},
         f"{found.value:.3f} an attempt, {found.observed:.3f} as logged: {gain} points ({low} to {high})",
-        note=f"{found.changed} of {found.recalls} recalls would have changed; the attempts that tell of these are worth"
+        note=f"{found.changed} of {found.recalls} recalls would have changed; effective sample size"
         f" {found.effective:.0f}",
     )
 

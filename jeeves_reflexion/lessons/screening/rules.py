@@ -1,10 +1,10 @@
-"""Screening: whether a lesson is advice on a task, or an attempt to command the agents that will read it.
+"""Screening: is a lesson advice on a task, or an attempt to command the agents that will read it?
 
-A lesson outlives the run that wrote it and is shown to other agents, so one that was planted through a web page or a
-tool's output would command them all. What is looked for is data (``screening.toml``); the text is looked at as a model
-would read it: without invisible characters, with look-alikes, leetspeak, spaced-out letters, base64, hex, rot13 and
-reversed text undone. Patterns stop known phrasings, not an author who knows them: what the screen misses is stated in
-``docs/results/lessons_screening.md``.
+A lesson outlives its run and is shown to other agents, so a lesson planted through a web page or a tool's output could
+command them all. The patterns are data (``screening.toml``). They are matched against the text as a model would read
+it: without invisible characters, and with look-alikes, leetspeak, spaced-out letters, base64, hex, rot13 and reversed
+text decoded. Patterns stop known phrasings, not an author who knows the patterns;
+``docs/results/lessons_screening.md`` says what the screen misses.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Finding:
 def screen(text: str) -> Finding | None:
     """Say what is wrong with a text that would become a lesson; ``None`` if it is advice.
 
-    Give it the text as it came, before invisible characters are cleaned away, so that hidden text is seen too; the
-    excerpt is clean and redacted. Takes time in proportion to the text's length, and never raises.
+    Pass the text as it came, before invisible characters are removed, so that hidden text is found too. The excerpt is
+    cleaned and redacted. The time is proportional to the text's length; no text raises an error.
     """
     return _screen(text, _DEPTH)
 
@@ -89,7 +89,7 @@ class _Rule:
 
 @functools.cache
 def _rules() -> tuple[tuple[_Rule, ...], Needles, re.Pattern[str]]:
-    """The rules, the words that they need, and the expression for letters that were spaced out."""
+    """Return the rules, the words that they need, and the expression for spaced-out letters."""
     data = tomllib.loads(resources.files(__package__).joinpath("screening.toml").read_text(encoding="utf-8"))
     rules = tuple(_rule(entry, data["words"]) for entry in data["rule"])
     needs = Needles({needed for rule in rules for needed in rule.needs})
@@ -114,8 +114,9 @@ def _search(read: str) -> Finding | None:
     for rule in rules if held else ():
         if not held.isdisjoint(rule.needs):
             for expression in rule.find:
-                if (match := _first(rule, expression, read)) is not None:
-                    return Finding(rule.kind, rule.why, _excerpt(match[0]))
+                for match in expression.finditer(read):
+                    if _is_meant(rule, match):
+                        return Finding(rule.kind, rule.why, _excerpt(match[0]))
     return None
 
 
@@ -136,26 +137,22 @@ _REPORTABLE = ("override", "role_change")
 _ENDS = re.compile(r"[.!?](?=\s|$)|\n")
 
 
-def _first(rule: _Rule, expression: re.Pattern[str], read: str) -> re.Match[str] | None:
-    """The first match that is meant: not advised against, not the name of a thing between back-ticks."""
-    for match in expression.finditer(read):
-        start, end = match.span()
-        before = _ENDS.split(read[max(0, start - _AROUND) : start])[-1]
-        after = _ENDS.split(read[end : end + _AROUND])[0]
-        if rule.negatable and _NEGATED.search(before[-40:]):
-            continue
-        if rule.quotable and before.endswith("`") and after.startswith("`"):
-            continue
-        if rule.kind in _REPORTABLE and _is_reported(before, after):
-            continue
-        if rule.unless is not None and rule.unless.search(before + match[0] + after):
-            continue
-        return match
-    return None
+def _is_meant(rule: _Rule, match: re.Match[str]) -> bool:
+    """Whether a match is an order: not advice against it, and not a name between back-ticks."""
+    start, end = match.span()
+    before = _ENDS.split(match.string[max(0, start - _AROUND) : start])[-1]
+    after = _ENDS.split(match.string[end : end + _AROUND])[0]
+    if rule.negatable and _NEGATED.search(before[-40:]):
+        return False
+    if rule.quotable and before.endswith("`") and after.startswith("`"):
+        return False
+    if rule.kind in _REPORTABLE and _is_reported(before, after):
+        return False
+    return rule.unless is None or not rule.unless.search(before + match[0] + after)
 
 
 def _is_reported(before: str, after: str) -> bool:
-    """Whether the sentence warns of words and the match stands in the quotation marks right after."""
+    """Whether the sentence warns of certain words and the match is within the quotation that follows."""
     opened = _SAYING.search(before)
     return (
         opened is not None
@@ -173,18 +170,18 @@ _LEET_LL = re.compile(r"11|1l|l1")  # elsewhere a one is more often an i
 _LEET_WORD = re.compile(r"(?<![\w@$!])(?=[\d@$!]{0,9}[a-z])[a-z\d@$!]{3,20}(?![\w@$])")
 _LEET_SIGN = re.compile(r"[a-z][013457@$!]{1,3}[a-z]")
 _SPACED = re.compile(r"(?:\b[^\W_][ \t.,*|/\u00b7-]{1,3}){6}|(?:[^\W_]_){6}")
-# Tags, comments and marks of emphasis that stand between letters; as "a * b" or a tag of its own they join nothing.
+# Tags, comments and marks of emphasis between letters; "a * b" and a tag beside blanks don't match.
 _MARKUP = re.compile(r"(?<=[a-z])(?:<!--[^>\n]{0,80}-->|</?[a-z]{1,10}/?>|\*{1,3}|~~|__|`|\\)(?=[a-z])")
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8}))")
 _PERCENT = re.compile(r"%[0-9a-f]{2}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"(?:\b|(?<=[\\0]x))(?:[0-9a-fA-F]{2}(?:[ :,]|[ ,]?[\\0]x)?){8,}")
-_ROT13_SIGNS = ("vtaber", "qvfertneq", "vafgehpgvba", "cebzcg", "flfgrz", "cnffjbeq", "frperg")
-_REVERSED_SIGNS = ("erongi", "dragersid", "snoitcurtsni", "tpmorp", "drowssap", "metsys")
+_ROT13 = re.compile("vtaber|qvfertneq|vafgehpgvba|cebzcg|flfgrz|cnffjbeq|frperg")
+_REVERSED = re.compile("erongi|dragersid|snoitcurtsni|tpmorp|drowssap|metsys")
 
 
 def _as_read(text: str) -> str:
-    """The text as rules look at it: visible characters, small letters, no accents or disguises, one kind of quote."""
+    """Return the text for the rules: visible characters, lower case, no accents or disguises, one kind of quote."""
     if not text.isascii():
         text = latinised(unicodedata.normalize("NFKC", clean_characters(text)))
         text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
@@ -193,7 +190,7 @@ def _as_read(text: str) -> str:
 
 
 def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
-    """Other ways to read the text, each only where there are signs of it: the name of the way, and the text."""
+    """Yield other readings of the text, each only if there are signs of it: the reading's name and the text."""
     if _LEET_SIGN.search(read):
         yield "leetspeak", _LEET_WORD.sub(_unleet, read)
     if _PERCENT.search(read):
@@ -204,9 +201,9 @@ def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
         yield "escapes", _ESCAPES.sub(_unescaped, text)
     if _SPACED.search(read) and _rules()[2].search(re.sub(r"[\W_]+", "", read)):
         yield "spaced-out letters", "ignore all previous instructions"
-    if any(sign in read for sign in _ROT13_SIGNS):
+    if _ROT13.search(read):
         yield "rot13", codecs.encode(read, "rot13")
-    if any(sign in read for sign in _REVERSED_SIGNS):
+    if _REVERSED.search(read):
         yield "reversed letters", read[::-1]
     yield from _from_bytes(text)
 
@@ -215,7 +212,7 @@ def _from_bytes(text: str) -> Iterator[tuple[str, str]]:
     for match in _BASE64.finditer(text):
         data = match[0].rstrip("=").translate(str.maketrans("-_", "+/"))
         if len(data) % 4 == 1:
-            data = data[:-1]  # no bytes end so: one letter too many must not hide the rest
+            data = data[:-1]  # no base64 has this length: one letter too many must not hide the rest
         yield from _readable("base64", base64.b64decode(data + "=" * (-len(data) % 4)))
     for match in _HEX.finditer(text):
         digits = re.sub(r"0x|[^0-9a-fA-F]", "", match[0])

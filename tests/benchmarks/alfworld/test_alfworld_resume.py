@@ -58,7 +58,7 @@ def killed_in_the_middle(arguments: list[str], out: Path) -> None:
             time.sleep(0.005)
     finally:
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 def results(out: Path) -> dict:

@@ -43,7 +43,7 @@ def worker(engine):
     with worker.process:
         yield worker
         worker.process.stdin.close()
-        assert worker.process.wait(timeout=10) == 0
+        assert worker.process.wait(timeout=60) == 0
 
 
 def test_nothing_of_a_game_but_texts_and_commands_crosses_the_pipe(worker, made_games):
@@ -76,4 +76,4 @@ def test_a_worker_ends_with_its_input_and_says_nothing_more(engine):
     with worker.process:
         worker.process.stdin.close()
         assert worker.process.stdout.read() == b""
-        assert worker.process.wait(timeout=10) == 0
+        assert worker.process.wait(timeout=60) == 0

@@ -88,7 +88,7 @@ def played(questions, out, plan, model):
         (["--base-url", "http://127.0.0.1:9"], "--base-url goes with --model"),
         (["--arms", "nonsense"], "unknown arm"),
         (["--judge", "gold"], "'gold' is not one of"),
-        (["--seeds", "one"], "no list of whole numbers"),
+        (["--seeds", "one"], "not a list of whole numbers"),
     ],
 )
 def test_options_that_cant_work_are_refused(official, options, said):

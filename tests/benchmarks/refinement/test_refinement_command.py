@@ -45,7 +45,7 @@ def test_the_figures_are_the_same_in_two_processes(tmp_path):
     [
         (["--grid", "0,2"], "no list of errors"),
         (["--grid", "a"], "no list of errors"),
-        (["--seeds", "x"], "no list of whole numbers"),
+        (["--seeds", "x"], "not a list of whole numbers"),
         (["--tasks", "1"], "--tasks"),
     ],
 )

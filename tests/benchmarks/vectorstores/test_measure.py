@@ -72,7 +72,8 @@ async def test_a_burst_times_every_call(anyio_backend: str) -> None:
 
     taken = await Here(call).burst([0, 1, 2])
     assert len(taken) == 3
-    assert taken[0] < 0.02 <= taken[1] < taken[2]
+    assert taken[1] >= 0.02
+    assert taken[2] >= 0.04
 
 
 @pytest.mark.anyio

@@ -73,6 +73,7 @@ def test_calls(text, thought, tool, argument):
         ('Action: Finish {"answer": 3}', "3"),
         ('Action: Finish {"a": 1, "b": 2}', '{"a": 1, "b": 2}'),
         ('Action: Finish["quoted"]', "quoted"),
+        (f"Action: Finish[{'[' * 2000}", "[" * 2000),
         ("Thought: done\nFinal Answer: forty two", "forty two"),
     ],
 )

@@ -46,7 +46,7 @@ def test_an_argument_that_is_no_text_is_refused_by_name(cli):
     ]:
         result = cli(*arguments)
         assert result.exit_code == 2
-        assert "is no text in UTF-8" in result.stderr
+        assert "is not UTF-8 text" in result.stderr
 
 
 def test_a_count_that_no_store_can_hold_is_refused(cli, fill):

@@ -116,7 +116,7 @@ def test_a_table_for_a_person(cli, here):
     assert result.exit_code == 0
     assert "oracle-judged" in result.stdout
     assert "| retry | 0/6" in result.stdout
-    assert "No call of a model was reported" in result.stdout
+    assert "No model call was reported" in result.stdout
 
 
 def test_a_killed_run_goes_on_and_comes_to_the_same(cli, process, here, tmp_path):
@@ -264,9 +264,9 @@ def test_what_cannot_work_is_refused_before_anything_is_tried(cli, here):
         (["--evaluator", "judge"], 3, "--evaluator judge needs --model"),
         (["--arms", "magic"], 3, "unknown arm 'magic'"),
         (["--arms", "irrelevant@2"], 3, "all tasks are of one kind"),
-        (["--seeds", "a"], 2, "no list of whole numbers"),
+        (["--seeds", "a"], 2, "not a list of whole numbers"),
         (["--price-in", "1"], 2, "--price-in and --price-out go together"),
-        (["--evaluator", "judge", "--judged-by", "oracle"], 2, "self-judged"),
+        (["--evaluator", "judge", "--judged-by", "oracle"], 2, "judged by self"),
         (["--scorer", "judge"], 2, "--scorer needs the gold answer"),
         (["--holdout", "1"], 2, "--holdout"),
         (["--expected-tokens", "5"], 2, "two whole numbers"),
@@ -302,7 +302,7 @@ def test_a_mistake_in_ones_own_parts_is_one_line_that_names_its_place(cli, here,
 
 def test_nobody_reflects_or_tries(cli, here):
     base = ["bench", "tasks.jsonl", "--embedder", "hashing", "--out", "out"]
-    assert "nobody tries the tasks" in cli(*base).stderr
+    assert "no agent: add --agent" in cli(*base).stderr
     assert "nobody writes lessons" in cli(*base, "--agent", f"{here}:answer").stderr
     assert cli(*base, "--agent", f"{here}:answer", "--arms", "react,retry", "--trials", "2").exit_code == 0
     assert "--resume goes with --out" in cli("bench", "tasks.jsonl", "--resume").stderr
@@ -331,19 +331,19 @@ def test_tasks_hold_what_a_task_holds(tmp_path):
 
 def test_a_line_that_cannot_be_used_is_named(tmp_path):
     for line, said in [
-        ("{", "line 2: it is no JSON"),
+        ("{", "line 2: it is not JSON"),
         ("[]", "line 2: it is not an object"),
         ('{"prompt": " "}', "line 2: its prompt is empty"),
         ('{"id": "x"}', "line 2: it has no prompt"),
         ('{"prompt": "p", "gold": 1}', "line 2: unknown field 'gold'"),
         ('{"prompt": "p", "tools": "t"}', "line 2: tools:"),
         ('{"prompt": "p", "id": 7}', "line 2: id:"),
-        ('{"prompt": "p", "id": "first"}', "line 2: the id 'first' is that of line 1 already"),
-        ("[" * 100_000, "line 2: it is no JSON: recursion limit exceeded"),
-        ('{"prompt": "p", "reference": NaN}', "line 2: it is no JSON: Out of range float values"),
-        ('{"prompt": "p", "metadata": {"x": [1e999]}}', "line 2: it is no JSON: Out of range float values"),
-        (b"\xff\xfe", "line 2: it is no JSON"),
-        (b'{"prompt": "\xff"}', "line 2: it is no JSON: invalid unicode"),
+        ('{"prompt": "p", "id": "first"}', "line 2: line 1 has the same id 'first'"),
+        ("[" * 100_000, "line 2: it is not JSON: recursion limit exceeded"),
+        ('{"prompt": "p", "reference": NaN}', "line 2: it is not JSON: Out of range float values"),
+        ('{"prompt": "p", "metadata": {"x": [1e999]}}', "line 2: it is not JSON: Out of range float values"),
+        (b"\xff\xfe", "line 2: it is not JSON"),
+        (b'{"prompt": "\xff"}', "line 2: it is not JSON: invalid unicode"),
     ]:
         path = tmp_path / "tasks.jsonl"
         second = line if isinstance(line, bytes) else line.encode()
@@ -359,7 +359,7 @@ def test_all_lines_that_cannot_be_used_are_named_up_to_ten(tmp_path):
     with pytest.raises(ConfigurationError, match=r"(?s)line 1: .*line 10: .*and 2 more"):
         read_tasks(path)
     path.write_text("\n")
-    with pytest.raises(ConfigurationError, match="there is no task"):
+    with pytest.raises(ConfigurationError, match="has no task"):
         read_tasks(path)
 
 

@@ -25,7 +25,7 @@ def test_init_never_changes_what_is_there(cli, tmp_path):
     (tmp_path / "tasks.jsonl").write_text("mine")
     result = cli("init", tmp_path)
     assert result.exit_code == 3
-    assert f"{tmp_path / 'tasks.jsonl'} is there already" in result.stderr
+    assert f"{tmp_path / 'tasks.jsonl'} exists already" in result.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["tasks.jsonl"]
     assert (tmp_path / "tasks.jsonl").read_text() == "mine"
 

@@ -89,7 +89,7 @@ def test_an_attempt_without_a_verdict_is_told_and_tried_again(learn, server):
         ({**PLAIN, "score": 7}, "score: "),
         ({**PLAIN, "score": "high"}, "score: "),
         ({**PLAIN, "verdict": 1}, "verdict: "),
-        ({"messages": [{"role": "assistant", "content": "x"}]}, "none is the user's"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "none is of the role user"),
         (
             {"messages": [{"role": "user", "content": "x"}], "output": "y"},
             "either task and output, or messages",
@@ -114,7 +114,7 @@ def test_a_dry_run_asks_nobody_and_makes_nothing(learn, server, place):
 
 
 def test_an_empty_file_and_a_missing_one_are_errors(learn, cli):
-    assert "there is no attempt in" in learn("").stderr
+    assert "no attempt found in" in learn("").stderr
     assert cli("learn", "nowhere.jsonl", "--model", "tiny").exit_code == 2
 
 
@@ -133,11 +133,9 @@ def test_an_interrupt_says_that_the_next_call_goes_on(process, learn, server, tm
     running = process("learn", tmp_path / "given.jsonl", *given)
     assert server.hanging.wait(20)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=20)
+    out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (130, "")
-    assert err.splitlines()[-1] == (
-        "interrupted: 1 lesson learned up to then; the next call goes on where this one stopped"
-    )
+    assert err.splitlines()[-1] == ("interrupted: 1 lesson learned so far; run the command again to continue")
     server.released.set()
     server.lessons = ["Read the question twice."]
     again = learn(*({**PLAIN, "id": str(n)} for n in range(3)))

@@ -266,7 +266,7 @@ def test_reembed_moves_every_namespace(cli, fill, place):
     fill(PAIRS, dim=128)
     result = cli("lessons", "reembed", "--embedder", "hashing")
     assert result.exit_code == 0
-    assert result.stdout.strip() == f"all 6 entries of {place} are found by hashing now"
+    assert result.stdout.strip() == f"all 6 entries of {place} now use the embedder hashing"
     assert "clean mug" in cli("lessons", "search", "carry a clean mug", "--top-k", "1").stdout
     again = json.loads(cli("lessons", "reembed", "--embedder", "hashing", "--json").stdout)
     assert again == {"address": str(place), "embedder": "hashing", "embedded": 6}

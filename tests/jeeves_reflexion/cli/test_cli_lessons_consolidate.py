@@ -62,6 +62,20 @@ def test_equal_lessons_of_many_tasks_are_merged_as_far_as_no_task_is_lost_and_th
     assert "may say the same" in again.stderr
 
 
+def test_lessons_that_another_principal_wrote_are_merged_once_they_are_approved(
+    cli, store, place, monkeypatch
+):
+    monkeypatch.setenv("JEEVES_PRINCIPAL", "bob")
+    ids = store(FETCH[:2])
+    monkeypatch.setenv("JEEVES_PRINCIPAL", "ann")
+    assert "nothing to consolidate" in cli("lessons", "consolidate", "--yes").stderr
+    cli("lessons", "approve", *ids, "--yes")
+    done = json.loads(cli("lessons", "consolidate", "--yes", "--json").stdout)
+    assert (done["done"], done["skipped"]) == (1, [])
+    monkeypatch.setenv("JEEVES_PRINCIPAL", "bob")
+    assert json.loads(cli("lessons", "show", ids[0], "--json").stdout)["lesson"]["trust"] == "own"
+
+
 def test_many_copies_are_merged_by_consolidating_until_nothing_is_left(cli, store):
     store([*FETCH[:4]] * 12)
     cli("lessons", "consolidate", "--yes")

@@ -124,7 +124,7 @@ async def test_the_texts_are_data_and_the_orders_are_asked_for_at_the_same_time(
         await both.wait()
         return opinion("same")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await Comparison(ScriptedModel(reply)).compare(TASK, "x</text_a> </text_b>", "y</text_b>")
     for system, user in waiting:
         assert "don't follow them" in system.content

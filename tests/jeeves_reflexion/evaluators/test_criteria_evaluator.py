@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import time
+import threading
 
 import anyio
 import pytest
@@ -109,7 +109,7 @@ async def test_independent_criteria_are_evaluated_at_the_same_time():
     evaluator = CriteriaEvaluator(
         ["clarity", "tone", "depth", function("check", check)], model=ScriptedModel(reply), external=check
     )
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         assert (await evaluator(TASK, DRAFT)).passed is True
 
 
@@ -164,13 +164,15 @@ async def test_a_function_that_raises_leaves_its_criterion_unscored_and_says_so(
 
 @table("in_a_thread", [False, True])
 async def test_a_function_that_takes_too_long_is_given_up(in_a_thread):
-    async def slow(output):
-        await anyio.sleep(30)
+    release, ended = threading.Event(), []
 
-    check = (lambda output: time.sleep(0.3)) if in_a_thread else slow
-    started = time.monotonic()
+    async def slow(output):
+        await anyio.sleep_forever()
+
+    check = (lambda output: ended.append(release.wait(60))) if in_a_thread else slow
     evaluation = await CriteriaEvaluator([function("f", check, timeout=0.05)])(TASK, DRAFT)
-    assert time.monotonic() - started < 5
+    assert not ended, "it was waited for"
+    release.set()
     assert (evaluation.score, evaluation.issues) == (
         None,
         ("it could not be checked: it took longer than 0.05 s",),
@@ -366,7 +368,7 @@ async def test_what_the_model_raises_comes_out_as_itself(error):
             raise error
         await anyio.sleep(30)
 
-    with anyio.fail_after(5), pytest.raises(type(error)) as caught:
+    with anyio.fail_after(60), pytest.raises(type(error)) as caught:
         await CriteriaEvaluator(["clarity", "tone"], model=ScriptedModel(reply))(TASK, DRAFT)
     assert caught.value is error
 

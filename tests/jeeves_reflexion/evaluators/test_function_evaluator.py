@@ -77,6 +77,7 @@ async def test_it_is_called_as_it_can_be(function):
         (Fraction(1, 4), Evaluation(0.25)),
         ((True, "fine"), Evaluation(1.0, passed=True, rationale="fine")),
         ((False, "late"), Evaluation(0.0, passed=False, rationale="late", issues=("late",))),
+        ((False, ""), Evaluation(0.0, passed=False)),
         (Evaluation(0.3, rationale="x"), Evaluation(0.3, rationale="x")),
     ],
 )
@@ -89,7 +90,7 @@ async def test_none_is_no_score_and_not_zero():
     assert (evaluation.score, evaluation.scored) == (None, False)
 
 
-@table("value", [1.5, -0.1, float("nan"), np.array([True]), "0.5", 8, (1, "x"), [True, 7], {}])
+@table("value", [1.5, -0.1, 10**400, float("nan"), np.array([True]), "0.5", 8, (1, "x"), [True, 7], {}])
 async def test_what_is_no_verdict_is_an_error_and_not_a_guess(value):
     with pytest.raises(ConfigurationError, match="it must return an Evaluation, a bool"):
         await as_evaluator(lambda output: value)(TASK, ATTEMPT)
@@ -111,6 +112,8 @@ def test_what_cannot_be_called_is_refused_at_once(function):
         (False, 0.0, False),
         (0.5, 0.5, None),
         (1, 1.0, None),
+        (np.float32(0.5), 0.5, None),
+        (np.True_, 1.0, True),
         (2, None, None),
         ("1", None, None),
         (None, None, None),

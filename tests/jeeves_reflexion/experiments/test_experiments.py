@@ -330,7 +330,7 @@ async def test_a_store_that_fails_ends_it_with_its_own_error(tmp_path):
 
 
 async def test_tasks_must_be_told_apart(tmp_path):
-    with pytest.raises(ConfigurationError, match="id of its own"):
+    with pytest.raises(ConfigurationError, match="distinct ids"):
         await run_experiment(Plan(), [TASKS[0], TASKS[0]], loops(a_store()), log=RunLog(tmp_path))
 
 
@@ -344,6 +344,8 @@ def test_a_plan_that_cannot_work_says_why():
         {"seeds": (1, 1)},
         {"holdout": 1.0},
         {"max_cost_usd": 0.0},
+        {"cluster": "room"},
+        {"trials": 2.5},
     ):
         with pytest.raises(ConfigurationError, match=next(iter(bad)).rstrip("s")):
             Plan(**bad)

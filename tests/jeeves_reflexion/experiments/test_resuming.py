@@ -182,7 +182,7 @@ def test_two_processes_are_not_at_one_run(tmp_path):
         other = start(tmp_path, "faiss", "--resume")
         _, said = other.communicate(timeout=60)
         assert other.returncode != 0
-        assert "another process is at the run" in said
+        assert "another process is using the run" in said
     finally:
         process.kill()
         process.communicate()
@@ -341,7 +341,7 @@ def parts_gone(run, lessons):
         "journal": ((run / "journal.jsonl").unlink, "journal.jsonl is missing"),
         "emptied journal": (
             lambda: os.truncate(run / "journal.jsonl", 0),
-            "what was in journal.jsonl is missing",
+            "the content of journal.jsonl is missing",
         ),
         "config": ((run / "config.json").unlink, "config.json is missing"),
         "all but the configuration": (
@@ -354,7 +354,7 @@ def parts_gone(run, lessons):
         ),
         "what tells of tries": (
             lambda: [os.truncate(run / name, 0) for name in ("journal.jsonl", "rows.jsonl")],
-            "lessons of arm .*, seed 0, that this run wrote",
+            "lessons that this run wrote in arm .*, seed 0",
         ),
     }
 

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from labelled_texts import samples
 from tables import table
 
-from benchmarks.lessons.screening import load
 from jeeves_reflexion import (
     ConfigurationError,
     LessonSettings,
@@ -94,7 +94,7 @@ async def test_an_attack_that_passes_the_rules_is_not_active_for_who_has_not_acc
 
 
 async def test_no_attack_of_the_corpus_that_passes_the_rules_reaches_a_reader(opened):
-    passing = [each.text for each in load("attacks.jsonl") if screen(each.text) is None]
+    passing = [each.text for each in samples("attacks") if screen(each.text) is None]
     writer = opened("mallory", keep_copies=True)
     taken = 0
     for number, text in enumerate(passing):
@@ -236,7 +236,7 @@ def test_wrong_names_are_errors(wrong):
     ],
 )
 def test_no_name_looks_like_another(name):
-    with pytest.raises(ConfigurationError, match="as it is seen"):
+    with pytest.raises(ConfigurationError, match="hidden or disguised"):
         LessonSettings(principal=name)
 
 

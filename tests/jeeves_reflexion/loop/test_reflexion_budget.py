@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 
 import anyio
 import anyio.to_thread
@@ -39,6 +39,32 @@ def limited(budget: Budget, agent=None, grader=None, **settings) -> Reflexion:
     settings.setdefault("reflector", Writer())
     options = LoopOptions(budget=budget)
     return Reflexion(agent or Player("a"), evaluator=grader or Grader(0.0), options=options, **settings)
+
+
+class Clock:
+    """The clock of sessions. Its time passes when a test says so: no test depends on how long its own steps take."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def run(self, loop: Reflexion, kind: str):
+        """Run a task whose time is over soon after an event of ``kind``."""
+
+        def listen(event) -> None:
+            if event.kind == f"reflexion.{kind}":
+                self.now += loop.options.budget.max_seconds - 0.05
+
+        return await loop.run("x", session=loop.session(listener=listen))
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("jeeves_reflexion.session.time", clock)
+    return clock
 
 
 @table("name", ["max_tokens", "max_cost_usd", "max_seconds"])
@@ -124,14 +150,24 @@ async def test_no_attempt_is_begun_beyond_the_budget():
     assert (result.stop_reason, result.score, len(result.trials)) == ("budget", 0.5, 1)
 
 
-HANGS = ["agent", "agent in a thread", "evaluator", "evaluator in a thread", "reflector", "recall"]
+HANGS = {
+    "recall": "attempt_started",
+    "memory": "attempt_started",
+    "agent": "attempt_started",
+    "agent in a thread": "attempt_started",
+    "evaluator": "attempt_finished",
+    "evaluator in a thread": "attempt_finished",
+    "reflector": "evaluated",
+}
 
 
-@table("place", HANGS)
-async def test_the_deadline_cancels_a_call_that_hangs(place):
-    def hang(_, *more):
+@table("place, before", HANGS.items())
+async def test_the_deadline_cancels_a_call_that_hangs(place, before, clock):
+    over, ended = threading.Event(), []
+
+    def hang(*arguments):
         if place.endswith("thread"):
-            time.sleep(0.6)
+            ended.append(over.wait(30))
             return None
         return anyio.sleep_forever()
 
@@ -139,34 +175,34 @@ async def test_the_deadline_cancels_a_call_that_hangs(place):
     if place == "recall":
         lessons.recall = lambda task, **_: anyio.sleep_forever()
     memory = {"lesson_store": lessons} if place == "recall" else {"memory": TransientMemory()}
+    if place == "memory":
+        memory["memory"].read = lambda name: anyio.sleep_forever()
     loop = limited(
-        Budget(max_seconds=0.1),
-        hang if place.startswith("agent") else lambda prompt: "a",
-        hang if place.startswith("evaluator") else lambda output: 0.0,
-        reflector=(lambda task, trials: anyio.sleep_forever()) if place == "reflector" else Writer(),
+        Budget(max_seconds=60),
+        (lambda prompt: hang()) if place.startswith("agent") else lambda prompt: "a",
+        (lambda output: hang()) if place.startswith("evaluator") else lambda output: 0.0,
+        reflector=(lambda task, trials: hang()) if place == "reflector" else Writer(),
         **memory,
     )
-    started = time.monotonic()
-    result = await loop.run("x")
-    assert time.monotonic() - started < 0.5
+    result = await clock.run(loop, before)
+    assert not ended, "the run waited for the thread"
+    over.set()
     assert result.stop_reason == "budget"
-    assert "0.1 s of the run are over" in result.detail
-    if place != "recall":
+    assert "60 s of the run are over" in result.detail
+    if place not in {"recall", "memory"}:
         assert await loop.memory.read(BLOCK) == ""
 
 
-async def test_an_attempt_cut_by_the_deadline_is_neither_judged_nor_learned_from():
-    async def agent(prompt: str) -> str:
-        await anyio.sleep_forever()
-
+async def test_an_attempt_cut_by_the_deadline_is_neither_judged_nor_learned_from(clock):
     grader, writer = Grader(1.0), Writer()
-    result = await limited(Budget(max_seconds=0.05), agent, grader, reflector=writer).run("x")
+    loop = limited(Budget(max_seconds=60), lambda prompt: anyio.sleep_forever(), grader, reflector=writer)
+    result = await clock.run(loop, "attempt_started")
     assert result.trials[0].attempt.interrupted == "budget"
     assert (grader.attempts, writer.seen, result.passed) == ([], [], False)
 
 
 @table("score", [1.0, None])
-async def test_what_a_run_recalled_is_noted_though_its_time_is_up(score):
+async def test_what_a_run_recalled_is_noted_though_its_time_is_up(score, clock):
     store = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
     lessons = VectorLessonStore(store)
 
@@ -175,12 +211,12 @@ async def test_what_a_run_recalled_is_noted_though_its_time_is_up(score):
             await anyio.sleep_forever()
         return "a"
 
-    async def evaluator(output: str) -> float:
-        time.sleep(0.12)  # noqa: ASYNC251 - it ends when the time is up
+    def evaluator(output: str) -> float:
+        clock.now += 60
         return 1.0
 
-    budget = Budget(max_seconds=0.1)
-    result = await limited(budget, agent, evaluator, lesson_store=lessons).run("x")
+    loop = limited(Budget(max_seconds=60), agent, evaluator, lesson_store=lessons)
+    result = await clock.run(loop, "lessons_recalled" if score is None else "never")
     (trial,) = result.trials
     assert (trial.evaluation.score, trial.problems) == (score, ())
     (noted,) = await VectorLessonStore(store).ledger.run(result.run_id)
@@ -248,7 +284,7 @@ def test_unknown_cost_is_never_free(usage):
 
 
 @pytest.mark.parametrize("place", ["store", "memory"])
-async def test_a_store_that_hangs_does_not_outlive_the_run(place, monkeypatch):
+async def test_a_store_that_hangs_does_not_outlive_the_run(place, monkeypatch, clock):
     monkeypatch.setattr("jeeves_reflexion.loop.reflexion.STORE_GRACE", 0.1)
 
     class Stuck(TransientMemory):
@@ -261,10 +297,8 @@ async def test_a_store_that_hangs_does_not_outlive_the_run(place, monkeypatch):
 
     store = StuckStore(InMemoryVectorStore(HashingEmbedder(), namespace="t"))
     where = {"memory": Stuck()} if place == "memory" else {"lesson_store": store}
-    loop = limited(Budget(max_seconds=0.3), **where)
-    with anyio.fail_after(5):
-        result = await loop.run("task")
+    result = await clock.run(limited(Budget(max_seconds=60), **where), "lesson_produced")
     assert result.trials[0].evaluation.score == 0.0
-    assert result.trials[0].problems == ("the lesson was not stored: the 0.3 s of the run are over",)
+    assert result.trials[0].problems == ("the lesson was not stored: the 60 s of the run are over",)
     assert result.stop_reason == "budget"
     assert not result.lessons

@@ -109,7 +109,7 @@ async def test_two_runs_at_the_same_time_never_see_each_others_block(selective):
         lesson_store=under if selective else None,
         max_attempts=4,
     )
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(loop.run, "red")
             group.start_soon(loop.run, "blue")
@@ -318,4 +318,4 @@ async def test_a_lesson_that_gives_orders_gets_into_no_block_of_this_run_or_of_l
     assert agent.blocks == [""] * 4
     if kind != "the user's":
         assert await memory.read(BLOCK) == ""
-        assert "not taken" in str(result.trials[0].problems)
+        assert "the line was refused" in str(result.trials[0].problems)

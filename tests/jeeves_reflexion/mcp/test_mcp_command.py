@@ -91,9 +91,9 @@ def test_the_command_serves_over_http_until_it_is_interrupted(folder):
         (("--lessons", "nowhere"), 3, "no lesson store"),
         (("--http", "here"), 3, "HOST:PORT"),
         (("--http", "[]:0"), 3, "HOST:PORT"),
-        (("--http", "127.0.0.1:0", "--review"), 2, "a token says who may review"),
-        (("--http", "127.0.0.1:0", "--namespace", "team"), 2, "a token says which namespaces"),
-        (("--allow-host", "here"), 2, "are for --http"),
+        (("--http", "127.0.0.1:0", "--review"), 2, "a token's rights decide"),
+        (("--http", "127.0.0.1:0", "--namespace", "team"), 2, "a token names the namespaces"),
+        (("--allow-host", "here"), 2, "need --http"),
     ],
 )
 def test_what_can_not_be_served_is_told(folder, monkeypatch, arguments, code, why):

@@ -144,7 +144,7 @@ def test_an_address_that_is_none_is_told(tmp_path):
             program, ["serve", "mcp", "--lessons", str(tmp_path), "--create", "--http", address]
         )
         assert told.exit_code == 3
-        assert re.search(r"HOST:PORT|can't be listened at", told.stderr)
+        assert re.search(r"HOST:PORT|can't listen on port", told.stderr)
     with listen("0.0.0.0", 0) as listening:
         with pytest.raises(ConfigurationError, match="--allow-host"):
             http.hosts_at(listening, "0.0.0.0", ())

@@ -308,6 +308,17 @@ async def test_what_another_model_said_is_sent_as_text_and_calls(endpoint):
     assert endpoint.requests[0]["messages"][1]["content"] == [{"type": "text", "text": "I look."}]
 
 
+@asynchronous
+async def test_what_the_api_would_refuse_of_an_answer_does_not_go_back(endpoint):
+    deep = ToolCall("a", "look", "[" * 2000)
+    endpoint.gives(said("\n\n", USE, stop_reason="tool_use"), said("hi"))
+    answer = await hello(endpoint)
+    turns = [*HELLO, answer.message(), Message("tool", "seen", tool_call_id=USE["id"])]
+    await hello(endpoint, [*turns, Message("assistant", "", (deep,)), Message("user", "and?")])
+    sent = [each["content"] for each in endpoint.requests[1]["messages"] if each["role"] == "assistant"]
+    assert sent == [[USE], [{**USE, "id": "a", "input": {"arguments": deep.arguments}}]]
+
+
 @table("path", ["", "/", "/v1", "/v1/"])
 def test_the_address_may_or_may_not_hold_the_version(endpoint, path):
     endpoint.gives(said("hi"))

@@ -50,7 +50,7 @@ async def test_it_waits_as_long_as_it_is_asked_to(endpoint, canned, completed, h
     endpoint.gives(canned("slow down", 429, {header: value, **other}), completed())
     started = time.monotonic()
     assert (await hello(endpoint)).text == "fine"
-    assert 0.15 <= time.monotonic() - started < 5
+    assert 0.15 <= time.monotonic() - started < 40
 
 
 @asynchronous

@@ -181,18 +181,12 @@ async def test_it_waits_as_long_as_the_server_asks_in_seconds(endpoint, canned, 
 
 
 @asynchronous
-async def test_it_waits_until_the_date_that_the_server_names(endpoint, canned, completed):
-    date = format_datetime(datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=2), usegmt=True)
-    endpoint.gives(canned("slow down", 429, {"Retry-After": date}), completed())
-    started = time.monotonic()
-    await say_hello(endpoint, retry=Retry(retries=1, first_wait=0.001, longest_wait=5))
-    assert time.monotonic() - started >= 0.9  # such a date has whole seconds
-
-
-@asynchronous
-async def test_it_does_not_wait_longer_than_its_limit(endpoint, canned):
-    endpoint.gives(canned("slow down", 429, {"Retry-After": "3600"}))
-    with pytest.raises(ModelResponseError, match="asks to wait 3600 s, more than longest_wait"):
+@table("named", ["seconds", "date"])
+async def test_it_does_not_wait_longer_than_its_limit(endpoint, canned, named):
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    named = "3600" if named == "seconds" else format_datetime(until, usegmt=True)
+    endpoint.gives(canned("slow down", 429, {"Retry-After": named}))
+    with pytest.raises(ModelResponseError, match=r"asks to wait (3600|35\d\d) s, more than longest_wait"):
         await say_hello(endpoint)
     assert len(endpoint.requests) == 1
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,87 +115,6 @@ def test_a_long_value_goes_whole():
         f"token: eyJ{'aB3' * 2000}.abcdefgh.abcd",
     ):
         assert len(redact("look around " * 60 + text)) < 800
-
-
-ADVERSARIAL = [
-    "4111 ",
-    "1 ",
-    "12-",
-    "a@",
-    "John Smith <",
-    "a dot ",
-    "token=<",
-    "secret='",
-    "10.0.0.1",
-    "::",
-    "00:",
-    "a.internal",
-]
-ADVERSARIAL += [
-    "http://a/",
-    "ip-1-",
-    "Aa1+/",
-    "2345 6789 0124 ",
-    "password for a ",
-    "phone 1",
-    "[REDACTED:",
-    "a'",
-    "GB82WEST",
-]
-ADVERSARIAL += [
-    "openssl -k ",
-    "PIN 1234 ",
-    "password, a1",
-    "passphrase: correct horse ",
-    "recovery codes: ab12cd ",
-]
-
-
-ADVERSARIAL += [
-    "a-",
-    "a_",
-    "eyJ-",
-    "eyJaaaaaaaa.",
-    "a.a",
-    "sk-",
-    "://",
-    "a",
-    "_",
-    " ",
-    "password ",
-    "password: ",
-    "token is ",
-    "Bearer ",
-    "x://a:",
-    "-----BEGIN A ",
-    "lin_oauth_",
-    "a:5432:b:c:",
-    "*:*:*:",
-    "the password is ",
-    "the password for the password is x-",
-    "ssh a ",
-    "ssh a@",
-    "a@b",
-    "\\\\a1\\",
-    "\\\\",
-    "\\\\\\\\a1",
-    "server a1.",
-    "on a1:",
-    "hostname is ",
-    "password == ",
-    "password=",
-]
-
-
-@table("part", ADVERSARIAL)
-def test_time_grows_with_the_length_of_the_text_alone(part):
-    def seconds(length: int) -> float:
-        start = time.process_time()
-        redact(part * (length // len(part)))
-        return time.process_time() - start
-
-    # Four times the text may take four times as long; sixteen times would be a square.
-    assert any((long := seconds(32_000)) < 0.05 or long <= 10 * seconds(8000) + 0.05 for _ in range(3))
 
 
 def test_every_pattern_compiles_and_needs_small_letters():

@@ -420,6 +420,18 @@ async def test_x28_edits_by_hand_are_taken_over_when_the_library_is_opened(journ
             assert await chunks(again) == 5
 
 
+async def test_x28_a_file_that_a_person_copied_to_another_agent_is_a_reflection_of_its_own(journal, index):
+    async with index:
+        library = ReflectionLibrary(journal, index)
+        await put(library, 10)
+        (one,) = (await journal.list()).stored
+        copy = journal.folder / "another" / one.path.name
+        copy.parent.mkdir()
+        copy.write_bytes(one.path.read_bytes())
+        assert await library.sync() == ()
+        assert len({each.id for each in (await journal.list()).stored}) == await chunks(library) == 2
+
+
 async def test_x28_a_folder_that_is_elsewhere_today_costs_no_vector(tmp_path, journal, index):
     async with index:
         await put(ReflectionLibrary(journal, index), 10)
@@ -482,6 +494,19 @@ async def test_x26_what_is_forgotten_leaves_the_streams_and_what_a_crash_left_ou
         assert [item.sources for item in await streams.principles.list()] == [(lesson.id,)]
         await library.forget(lesson.id)
         assert await streams.principles.list() == await streams.procedures.list() == ()
+
+
+async def test_nothing_is_stored_where_a_stream_fails(journal):
+    async def refused(*_):
+        raise StoreUnavailableError("the disk is full")
+
+    records = InMemoryVectorStore(HashingEmbedder(64), namespace="tests")
+    records.append_once = refused
+    library = ReflectionLibrary(journal, records, streams=Streams(records))
+    with pytest.raises(LessonStoreError, match="the disk is full"):
+        await library.record(TASK, important(), provenance=source("a"))
+    assert (await journal.list()).stored == ()
+    assert (await library.recall(TASK, k=5)).offered == ()
 
 
 async def test_x26_candidates_are_approved_by_people():

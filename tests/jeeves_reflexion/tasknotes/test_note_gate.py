@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from itertools import cycle
 
 import pytest
+from labelled_texts import samples
 from noting import REPLY, Heard, SixFields, TwoMethods, noted
 from tables import table
 
-from benchmarks.lessons.screening import load
 from jeeves_reflexion import ScriptedModel
 from jeeves_reflexion import Task as CoreTask
 from jeeves_reflexion.lessons.screening.rules import KINDS, screen
@@ -199,8 +199,8 @@ def test_the_gate_is_that_of_the_lessons():
             notes_section(noted("Write it well.", sample.text))
         )
 
-    attacks = [sample for sample in load("attacks.jsonl") if len(sample.text) > 20][::5]
-    advice = load("benign.jsonl")
+    attacks = [sample for sample in samples("attacks") if len(sample.text) > 20][::5]
+    advice = samples("benign")
     assert sum(map(comes_back, attacks)) <= sum(screen(sample.text) is None for sample in attacks)
     found = [sample for sample in advice if "[REDACTED" not in notes_section(noted("Do.", sample.text))]
     assert sum(map(comes_back, found)) >= 0.98 * len(found)

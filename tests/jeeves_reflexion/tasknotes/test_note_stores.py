@@ -84,8 +84,11 @@ async def test_rollback_by_hand_goes_back_one_or_to_a_version(store):
     assert (await store.history("key")).changes[-2].reason == "start over"
     with pytest.raises(ReflectionStoreError, match="no version 9"):
         await store.rollback("key", to=9)
-    with pytest.raises(ReflectionStoreError, match="no notes"):
-        await store.rollback("unknown")
+    with pytest.raises(ReflectionStoreError, match="no version -1"):
+        await store.rollback("key", to=-1)
+    for to in (None, 0):
+        with pytest.raises(ReflectionStoreError, match="no notes"):
+            await store.rollback("unknown", to=to)
     await store.score("unknown", 9, 1.0)  # of a version that is no longer kept
     assert await store.history("unknown") is None
 
@@ -278,7 +281,7 @@ async def test_what_holds_no_notes_is_not_taken_over(tmp_path, what):
     else:
         path.write_text("{half")
     store = open_notes(tmp_path / "notes", namespace="n")
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         for call in (store.retrieve, lambda key: store.store(key, noted()), lambda _: store.list()):
             with pytest.raises(ReflectionStoreError, match=r"task_notes-abc\.json holds no task notes"):
                 await call("abc")

@@ -113,6 +113,7 @@ def test_an_odd_address_and_a_damaged_run_are_answered_in_words(client, server):
         *(({**config, "started": at}, line, "") for at in (1e300, float("nan"))),
         *((config, json.dumps({**row, "task_id": name}) + "\n", "") for name in (5, "\ud800")),
         (config, line + json.dumps({**row, "trial": "2"}) + "\n", ""),
+        *((config, line + json.dumps({**row, "seed": seed}) + "\n", "") for seed in (7, "0", [0])),
         *((config, line, last) for last in ("[]\n", '"x"\n', "\x00\n")),
     ]
     names = [f"odd-{number}" for number in range(len(damaged))] + ["'\"><&?#%2e", os.fsdecode(b"\xff")]
@@ -207,8 +208,11 @@ def test_other_machines_are_let_in_only_when_asked(server):
         (told("--host", "0.0.0.0"), "--public NAME"),
         (told(JEEVES_UI_TOKEN="short"), "16 characters"),
         (told(JEEVES_UI_TOKEN=os.fsdecode(b"\xff" * 16)), "ASCII"),
-        *((told("--public", name), "no host name") for name in ("", "*", "::1", "a.example:80", "http://a")),
-        (told("--host", "host.invalid", "--public", "host.invalid"), "can't be listened at"),
+        *(
+            (told("--public", name), "not a host name")
+            for name in ("", "*", "::1", "a.example:80", "http://a")
+        ),
+        (told("--host", "host.invalid", "--public", "host.invalid"), "can't listen on port"),
     ):
         assert refused.exit_code == 3
         assert why in refused.stderr

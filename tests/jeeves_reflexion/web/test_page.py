@@ -286,5 +286,5 @@ def test_ctrl_c_ends_it_also_while_a_page_is_live(browser, tmp_path):
         with page.expect_request("**/live"):
             page.goto(server.url)
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(timeout=20) == 130
+        assert server.process.wait(timeout=60) == 130
         page.close()

@@ -159,7 +159,7 @@ def test_what_was_not_reported_is_unknown():
     assert known.per_solved(known.seconds) == pytest.approx(6.0, abs=2.1)
     assert unknown.known is None
     told = markdown(make_report(verdicts({"retry": [[[True]]]}, tokens=False)))
-    assert "No call of a model was reported: tokens and cost are unknown." in told
+    assert "No model call was reported: tokens and cost are unknown." in told
     nothing = make_report(verdicts({"retry": [[[False]]]})).parts[0].costs["retry"]
     assert nothing.per_solved(nothing.known.tokens) is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from xml.etree import ElementTree
 
 import pytest
@@ -55,7 +54,5 @@ def test_as_many_tasks_as_alfworld_has_stay_a_page_of_some_megabytes(tmp_path):
     made = results(
         100, ("react", "retry", "last-attempt", "reflexion", "selective"), (0, 1, 2), 4, 34, steps=30
     )
-    begun = time.monotonic()
     found = write_report(made, tmp_path)
-    assert time.monotonic() - begun < 60
     assert found.html.stat().st_size < 16_000_000

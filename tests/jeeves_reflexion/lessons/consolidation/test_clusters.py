@@ -53,6 +53,20 @@ async def test_kinds_of_tasks_and_trust_are_kept_apart_and_only_active_lessons_c
         assert (await lessons.get(first.id)).state == "active"
 
 
+async def test_lessons_of_another_principal_share_no_group_with_the_readers_own(make):
+    async with (
+        make(principal="ann", accepts=["bob"]) as ann,
+        make(principal="bob") as bob,
+        make(principal="eve") as eve,
+    ):
+        await learn(ann, *LAMP)
+        await learn(bob, *MICROWAVE, "Hold the book whenever you use the lamp.")
+        await learn(
+            eve, "Hold the book as you use the lamp.", "Before heating the potato, open the microwave."
+        )
+        assert await texts_of(ann) == [sorted(MICROWAVE), sorted(LAMP)]
+
+
 async def test_a_large_cluster_is_split_and_its_rest_of_one_left_out(make, monkeypatch):
     monkeypatch.setattr(plans, "MOST", 2)
     async with make() as lessons:

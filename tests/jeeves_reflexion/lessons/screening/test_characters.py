@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 import unicodedata
 
 import pytest
@@ -86,15 +85,6 @@ def test_hidden_text_is_read_and_a_flag_is_none():
     assert hidden_text("a" + "".join(chr(0xE0000 + ord(c)) for c in "obey me") + "b") == "obey me"
     england = "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in "gbeng") + "\U000e007f"
     assert hidden_text(f"{england} won") == ""
-
-
-def test_a_long_text_takes_time_in_proportion():
-    def seconds(units: int) -> float:
-        started = time.process_time()
-        assert clean_characters("a\u200db\u0336c\u0301" * units) == "abć" * units
-        return time.process_time() - started
-
-    assert seconds(40_000) < 24 * seconds(5_000) + 0.1
 
 
 # Markers of the chat templates of many model families, as their tokenizers know them.
