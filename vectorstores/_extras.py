@@ -12,11 +12,8 @@ def installed(*packages: str) -> bool:
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
-_GIVEN: dict[str | tuple[str, type[Warning], int], int] = {}
-
-
 @cache
 def warn_once(message: str) -> None:
     """Issue a ``UserWarning``, once in this process."""
     # Stores open in a worker thread, where the stack does not show the caller's line; a line of ours would not help.
-    warnings.warn_explicit(message, UserWarning, "vectorstores", 1, registry=_GIVEN)
+    warnings.warn_explicit(message, UserWarning, "vectorstores", 1)

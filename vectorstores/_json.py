@@ -68,7 +68,7 @@ def check_json(value: object, place: str, error: type[VectorStoreError], depth: 
     return _check_scalar(value, place, error)
 
 
-def _is_plain(value: Any) -> bool:  # noqa: ANN401 - it is told apart by its type
+def _is_plain(value: Any) -> bool:  # noqa: ANN401 - the type is checked first
     """Whether a value is a scalar that needs no further check, as most are."""
     kind = type(value)
     if kind is str:

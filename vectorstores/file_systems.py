@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,8 @@ def check_place(folder: Path, what: str) -> None:
         raise StoreUnavailableError(f"{folder} is a file, not the folder of {what}")
     if not _MOUNTS.exists():  # as anywhere but on Linux
         return
-    kind = file_system(folder.resolve(), _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
+    real = Path(os.path.realpath(folder))  # Path.resolve raises RuntimeError for a circle of symbolic links
+    kind = file_system(real, _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
     if kind in _NETWORK_FILE_SYSTEMS.split():
         raise StoreUnavailableError(
             f"{folder} is on a network file system ({kind}), whose locks can't protect a store;"

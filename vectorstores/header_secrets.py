@@ -36,21 +36,21 @@ def secrets_of(headers: Mapping[str, str], body: Mapping[str, JSON] | None = Non
     parts (of a cookie), and the name and password of "Basic ...". In the body, texts count whose names say that they
     are a key, token, secret or password.
     """
-    found: set[str] = set()
+    secrets: set[str] = set()
     for value in headers.values():
         words = value.split()
-        found |= {value, *words[-1:]} | {part for part in re.split(r"[\s,;=]+", value) if len(part) >= 8}
+        secrets |= {value, *words[-1:]} | {part for part in re.split(r"[\s,;=]+", value) if len(part) >= 8}
         if len(words) == 2 and words[0].lower() == "basic":
             with contextlib.suppress(ValueError):
                 pair = base64.b64decode(words[1], validate=True).decode()
-                found |= {pair, pair.partition(":")[2]}
+                secrets |= {pair, pair.partition(":")[2]}
     for name, item in (body or {}).items():
         if isinstance(item, str) and _SECRET_NAME.search(name):
-            found.add(item)
+            secrets.add(item)
     # A shorter one is a placeholder, and would match everywhere.
-    found = {text for text in found if len(text) >= 4}
-    written = {form for text in found for form in (text, json.dumps(text)[1:-1], quote(text, safe=""))}
-    return tuple(sorted(written, key=len, reverse=True))
+    secrets = {text for text in secrets if len(text) >= 4}
+    forms = {form for text in secrets for form in (text, json.dumps(text)[1:-1], quote(text, safe=""))}
+    return tuple(sorted(forms, key=len, reverse=True))
 
 
 def without(secrets: Sequence[str], text: str) -> str:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.lowlevel
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 # Up to this many chunks, a search takes less time than the switch to a worker thread and back.
 _INLINE: Final = 1000
+# How many embeddings are cached, so that another attempt at a task does not embed it again.
+_CACHED: Final = 1000
 
 
 class InMemoryVectorStore(Store):
@@ -96,6 +99,7 @@ class _MemoryEngine(Engine):
         self._opened: Opened | None = None
         self._closed = False
         self._spaces: dict[str, _Space] = {}
+        self._embeddings: dict[bytes, FloatArray] = {}
         self._next_row = 1
         self._writes = 0
         self._lock = threading.Lock()
@@ -113,6 +117,16 @@ class _MemoryEngine(Engine):
     async def close(self) -> None:
         self._closed = True
         self._spaces.clear()
+        self._embeddings.clear()
+
+    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        return {key: self._embeddings[key] for key in keys if key in self._embeddings}
+
+    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
+        # Copies, so that a single vector does not keep the array of its whole batch alive.
+        self._embeddings |= {key: vector.copy() for key, vector in islice(embeddings.items(), _CACHED)}
+        while len(self._embeddings) > _CACHED:
+            del self._embeddings[next(iter(self._embeddings))]
 
     async def _run(self, work: Callable[[], T], size: int) -> T:
         await anyio.lowlevel.checkpoint()
@@ -167,6 +181,7 @@ class _MemoryEngine(Engine):
                 self._append(space, record)
 
         await self._write(work, len(rows))
+        await self.remember(embeddings)
 
     def _take_row(self) -> int:
         row = self._next_row
@@ -213,7 +228,8 @@ class _MemoryEngine(Engine):
             mask = None
             if query.where is not None:
                 admitted = [row for row, entry in space.entries.items() if entry.admitted_by(query.where)]
-                mask = np.isin(space.matrix.rows, admitted)
+                mask = np.zeros(len(space.matrix.rows), dtype=np.bool_)
+                mask[space.matrix.find(np.array(admitted, dtype=np.int64))] = True
             hits = space.matrix.search(query, mask)
             return [SearchHit(space.entries[row].chunk(), score) for row, score in hits]
 

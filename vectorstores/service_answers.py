@@ -82,11 +82,11 @@ def check_answer(
     code = next((code for code in codes if isinstance(code, str) and not code.isdecimal()), "")
     text = content.decode(errors="replace")
     passing = status in _RETRIED or status >= 500 or (status == 200 and code in _PASSING)
-    told = headers.get("x-should-retry", "").strip().lower()
+    should_retry = headers.get("x-should-retry", "").strip().lower()
     if code in SPENT or TOO_LONG.search(text[: 20 * EXCERPT]):
         passing = False
-    elif told in {"true", "false"}:
-        passing = told == "true"
+    elif should_retry in {"true", "false"}:
+        passing = should_retry == "true"
     said = shown(text)
     raise RequestError(
         f"{url} answered {'with an error' if status == 200 else status}: {said}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from vectorstores.base import FloatArray
     from vectorstores.filters import Node
 
-T = TypeVar("T", int, float)
 R = TypeVar("R")
 
 # Checking a chunk takes about 10 microseconds, and 1 ms for 100 kB: more than this would block the event loop.
@@ -130,7 +128,9 @@ class Store:
         :class:`~vectorstores.InvalidChunkError` for a vector of another shape or without a direction.
         """
         where = await _parsed(filter)
-        k, min_score = _whole("k", k), _within("min_score", min_score, -1.0, 1.0)
+        k = _whole("k", k)
+        if not -1.0 <= min_score <= 1.0:
+            raise ValueError(f"min_score must be between -1.0 and 1.0, got {min_score!r}")
         vector = await self._query_vector(query, await self._open())
         return await self._engine.search(self._namespace, Query(vector, k, where, min_score))
 
@@ -214,8 +214,8 @@ class Store:
         """Yield at once, and then after each write to the store by any process, so that you can read it again.
 
         Writes close together count as one. In a folder and in memory, writes to other namespaces count too, and in a
-        folder embeddings that a search has cached. PostgreSQL uses a connection for each call and notifies without
-        delay; the others check ten times a second. Close the generator if you leave it early
+        folder embeddings that a search has cached. PostgreSQL uses a connection for each call and notifies within the
+        network's delay; the others check ten times a second. Close the generator if you leave it early
         (``contextlib.aclosing``). It ends with :class:`~vectorstores.StoreClosedError`, or when PostgreSQL stays
         unreachable; after a short interruption it yields.
         """
@@ -266,16 +266,11 @@ async def _parsed(filter: Filter | None) -> Node | None:
     return None if filter is None else await _checked(partial(parse, filter), filter, light=_LIGHT_LIST)
 
 
-def _within(name: str, value: T, low: float, high: float) -> T:
-    if not low <= value <= high:
-        bound = f"at least {low}" if high == math.inf else f"between {low} and {high}"
-        raise ValueError(f"{name} must be {bound}, got {value!r}")
-    return value
-
-
 def _whole(name: str, value: int) -> int:
     """Return a positive whole number, capped at what every backend accepts."""
-    return min(_within(name, _index(name, value), 1, math.inf), _MANY)
+    if _index(name, value) < 1:
+        raise ValueError(f"{name} must be at least 1, got {value!r}")
+    return min(_index(name, value), _MANY)
 
 
 def _index(name: str, value: int) -> int:

@@ -438,10 +438,13 @@ def test_metadata_that_no_store_writes_is_told_by_the_id_of_its_chunk(tmp_path, 
 
 def test_places_that_cannot_hold_a_store(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "ring").symlink_to("ring")
     cases = {
         tmp_path: "notes.txt",
         tmp_path / "notes.txt": "is a file",
         tmp_path / "notes.txt" / "below": "can't be used|is a file",
+        tmp_path / "ring": "can't be used",
+        tmp_path / "ring" / "below": "can't be used",
     }
     for place, said in cases.items():
         with pytest.raises(StoreUnavailableError, match=said):

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from vectorstores import Chunk, HashingEmbedder, InMemoryVectorStore
+from vectorstores import Chunk, HashingEmbedder, InMemoryVectorStore, memory
 
 pytestmark = pytest.mark.anyio
 
@@ -48,3 +48,19 @@ async def test_pages_of_what_was_deleted_and_added_again_have_each_once():
             ids += [each.id for each in page.chunks]
         assert keys == ["k0", "k1", "k3", "k4", "k5", "k6", "k8", "k9", "k2"]
         assert ids == [f"c{key[1:]}" for key in keys]
+
+
+async def test_a_text_is_embedded_once_while_it_is_among_the_last_ones(monkeypatch):
+    embedded: list[str] = []
+
+    class Counting(HashingEmbedder):
+        async def embed(self, texts):
+            embedded.extend(texts)
+            return await super().embed(texts)
+
+    monkeypatch.setattr(memory, "_CACHED", 2)
+    async with InMemoryVectorStore(Counting(dim=8), namespace="tests") as store:
+        await store.add([Chunk(text) for text in ("a", "b")])
+        for text in ("b", "a", "c", "b", "a"):
+            assert await store.search(text)
+    assert embedded == ["a", "b", "c", "a"]

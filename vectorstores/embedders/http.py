@@ -105,7 +105,7 @@ class HttpEmbedder:
         self._revision = revision
         self._base = str(base).rstrip("/")
         self._url = address_of(base, "/embeddings", model)
-        self._told = False
+        self._warned = False
         self._service = JsonService(
             self._url,
             key_headers(base, key, self._options.headers),
@@ -177,8 +177,8 @@ class HttpEmbedder:
             return await self._fitting(*part)
 
         parts = [*_parts(checked, self._options.batch_size)]
-        found = await in_parts(parts, ask, self._options.concurrency)
-        return np.concatenate([np.empty((0, self._dim), dtype=np.float32), *found])
+        vectors = await in_parts(parts, ask, self._options.concurrency)
+        return np.concatenate([np.empty((0, self._dim), dtype=np.float32), *vectors])
 
     async def _fitting(self, start: int, texts: Sequence[str]) -> FloatArray:
         """Request vectors, in halves if the texts together are too large, and of a prefix if a single text is.
@@ -206,8 +206,8 @@ class HttpEmbedder:
                 row = await self._ask(start, [text[:size]])
             except _TooLargeError:
                 continue
-            if not self._told:
-                self._told = True
+            if not self._warned:
+                self._warned = True
                 # Without the service's message, which may quote the text.
                 _log.warning(
                     "%s refused a text of %d characters, so only its first %d were embedded; this goes for all texts"

@@ -81,10 +81,9 @@ class LocalEmbedder(ABC):
         async def compute(part: Sequence[int]) -> FloatArray:
             return await self._in_thread(partial(self._embed, [checked[index] for index in part]))
 
-        found = await in_parts(parts, compute, _AT_ONCE)
-        if not found:
+        if not parts:
             return await self._in_thread(lambda: np.empty((0, self.dim), dtype=np.float32))
-        vectors = np.concatenate(found)
+        vectors = np.concatenate(await in_parts(parts, compute, _AT_ONCE))
         return vectors[np.argsort(order)]
 
     async def _in_thread(self, work: Callable[[], FloatArray]) -> FloatArray:

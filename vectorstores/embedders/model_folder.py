@@ -178,17 +178,12 @@ def _pooling(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
     """Return the steps of the model in their order: the kind of each, and the folder of its settings."""
-    path = folder / "modules.json"
-    modules = _load(path) if path.exists() else []
-    return [(each["type"].rsplit(".", 1)[-1], each["path"]) for each in modules]
+    return [(each["type"].rsplit(".", 1)[-1], each["path"]) for each in _read(folder / "modules.json")]
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return _load(path) if path.exists() else {}
-
-
-def _load(path: Path) -> Any:  # noqa: ANN401 - JSON
+def _read(path: Path) -> Any:  # noqa: ANN401 - JSON
+    """Return the JSON value in a file, or an empty object if the file does not exist."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (ValueError, OSError) as error:
         raise EmbeddingError(f"{os.fspath(path)} can't be read: {error}; install the model again") from error

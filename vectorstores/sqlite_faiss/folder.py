@@ -108,7 +108,7 @@ def check_log(database: Path) -> None:
 
     SQLite reads the valid frames and silently ignores the rest. Two or more ignored commits mean that changes are lost:
     each commit is on disk before the next begins, so a power cut can damage only the last. A log that was cut off can't
-    be told from one that ended there.
+    be distinguished from one that ended there.
     """
     log = Path(f"{database}-wal")
     if not log.exists():

@@ -187,8 +187,8 @@ class Namespace:
         """Read all rows, of which there are ``count``."""
         self.seq = seq
         self.matrix.reserve(count)
-        found = "WHERE row IN (SELECT row FROM chunks WHERE namespace = ?) ORDER BY row"
-        self._put(connection.execute(f"{_VECTORS} {found}", (self.name,)))
+        where = "WHERE row IN (SELECT row FROM chunks WHERE namespace = ?) ORDER BY row"
+        self._put(connection.execute(f"{_VECTORS} {where}", (self.name,)))
 
     def follow(self, connection: sqlite3.Connection, seq: int) -> None:
         """Apply the changes up to ``seq``, the newest one."""
@@ -206,10 +206,10 @@ class Namespace:
             self._read_columns(connection, self.columns, f"row IN ({_CHANGED} != ?)", (*since, DELETED))
         self.seq = seq
 
-    def _put(self, found: sqlite3.Cursor) -> Places:
+    def _put(self, cursor: sqlite3.Cursor) -> Places:
         """Add or replace the rows of a query for (row, vector, sum). Returns the positions of the replaced ones."""
         replaced = [np.empty(0, dtype=np.int64)]
-        while batch := found.fetchmany(_BATCH):
+        while batch := cursor.fetchmany(_BATCH):
             numbers = np.array([row for row, *_ in batch], dtype=np.int64)
             replaced.append(self.matrix.put(numbers, vectors_of(batch, self.matrix.dim)))
             if len(batch) == _BATCH:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -50,7 +51,6 @@ class _State(NamedTuple):
     """A namespace as of a change, without the removed rows."""
 
     moment: tuple[int, int]
-    rows: Places
     places: Places
     matrix: Matrix
     columns: dict[str, tuple[list[JSON], NDArray[np.int32]]]
@@ -129,11 +129,8 @@ class Upkeep:
 
     def _parts(self, state: _State) -> Iterator[tuple[str, Iterable[bytes | memoryview]]]:
         yield "vectors", _pieces(state)
-        yield "rows", [state.rows.astype("<i8").data]
-
-        def wanted() -> bool:
-            return self._has_time_for_codes(len(state.places))
-
+        yield "rows", [state.matrix.rows[state.places].astype("<i8").data]
+        wanted = partial(self._has_time_for_codes, len(state.places))
         if wanted():
             yield "codes", [coding.encoded(state.matrix.gather, state.places, wanted).to_bytes()]
         yield "values", [json.dumps({key: values for key, (values, _) in state.columns.items()}).encode()]
@@ -173,10 +170,9 @@ def _state(connection: sqlite3.Connection, space: Namespace) -> _State:
     if token is None:
         # The log no longer contains this change: the next search reads all rows, and requests a file again.
         raise Abandoned
-    matrix = space.matrix
-    places = np.flatnonzero(matrix.alive)
+    places = np.flatnonzero(space.matrix.alive)
     columns = {key: each.packed(places) for key, each in space.columns.items() if key in space.indexed}
-    return _State((space.seq, token), matrix.rows[places], places, matrix, columns)
+    return _State((space.seq, token), places, space.matrix, columns)
 
 
 def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, written: Snapshot) -> None:
