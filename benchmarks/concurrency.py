@@ -1,9 +1,9 @@
-"""``python -m benchmarks.concurrency``: many runs at once, one store, and a model whose endpoint fails now and then.
+"""``python -m benchmarks.concurrency``: many concurrent runs, one store, and a model whose endpoint sometimes fails.
 
 Each run fails its first attempt, writes a lesson, recalls it and passes: three calls of a model over HTTP. A share of
-the answers is spoilt: 429, 500, an HTML page, half of a body, a connection that is closed. Counted is what was lost
-(runs without a result, runs that did not pass, lessons that are not there), what was doubled (lessons, their support,
-calls that were answered and made again) and what was mixed up (the words of one run in another).
+the answers is faulty: 429, 500, an HTML page, half of a body, a closed connection. The table counts what was lost (runs
+that did not end or pass, missing lessons), what was doubled (lessons, their support, calls made again although they
+were answered) and what was mixed up (the words of one run in another).
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -27,6 +26,7 @@ import anyio.abc
 import click
 
 from benchmarks.report import machine, table
+from benchmarks.servers import embedded_postgres
 from jeeves_reflexion import (
     Attempt,
     HashingEmbedder,
@@ -47,15 +47,15 @@ _LESSON: Final = "Open the file {name} at its last page before you add up its ro
 
 @dataclass
 class Endpoint:
-    """Answers chat completions, and spoils a share of the answers."""
+    """An endpoint for chat completions; a share of its answers is faulty."""
 
     share: float
     seed: int
     delay: float = 0.0
     """Seconds before each answer."""
     answered: Counter[str] = field(default_factory=Counter)
-    """By the name of the task and what it was asked for: the answers that were sent whole."""
-    spoilt: Counter[str] = field(default_factory=Counter)
+    """The complete answers, by the name of the task and the purpose of the call."""
+    faults: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
@@ -79,7 +79,7 @@ class Endpoint:
                     return
 
     async def _answer(self, stream: anyio.abc.SocketStream, body: dict[str, Any]) -> bool:
-        """Answer a request; false where the connection ends with it."""
+        """Answer a request. Returns False if the connection must be closed after it."""
         await anyio.sleep(self.delay)
         kind, text = _reply(body["messages"])
         message = {"role": "assistant", "content": text}
@@ -91,7 +91,7 @@ class Endpoint:
             await stream.send(whole)
             return True
         fault = self._chance.choice(["429", "500", "HTML", "half a body", "closed"])
-        self.spoilt[fault] += 1
+        self.faults[fault] += 1
         if fault == "429":
             await stream.send(_http("429 Too Many Requests", "{}", "retry-after-ms: 50\r\n"))
         elif fault == "500":
@@ -110,18 +110,18 @@ def _http(status: str, body: str, more: str = "") -> bytes:
 
 
 def _reply(messages: list[dict[str, Any]]) -> tuple[str, str]:
-    """Return what a call is for, and the answer: right where the task's own lesson stands in the instructions."""
-    asked = "\n".join(str(each["content"]) for each in messages)
+    """Return the purpose of a call, and the answer: the right one if the instructions hold the task's own lesson."""
+    prompt = "\n".join(str(each["content"]) for each in messages)
     name = _NAME.findall(str(messages[-1]["content"]))[0]
     if str(messages[0]["content"]).startswith("You write lessons"):
         return f"{name} lesson", _LESSON.format(name=name)
-    known = _LESSON.format(name=name) in asked
+    known = _LESSON.format(name=name) in prompt
     return f"{name} {'second' if known else 'first'}", f"{name}: {'forty-two' if known else 'unknown'}"
 
 
 @dataclass
 class Count:
-    """What has come of the runs."""
+    """What became of the runs."""
 
     runs: int
     ended: int = 0
@@ -130,7 +130,7 @@ class Count:
     lessons: int = 0
     supported: int = 0
     again: int = 0
-    spoilt: int = 0
+    faults: int = 0
     seconds: float = 0.0
     peak: float = 0.0
 
@@ -142,7 +142,7 @@ class Count:
 
 
 async def measure(runs: int, share: float, seed: int, address: str, delay: float = 0.0) -> Count:
-    """Do the runs at once, with a model that takes ``delay`` seconds for each answer."""
+    """Make all runs concurrently, with a model that takes ``delay`` seconds for each answer."""
     count, endpoint = Count(runs), Endpoint(share, seed, delay)
     chance = random.Random(seed)
     names = [f"report-{chance.getrandbits(48):012x}" for _ in range(runs)]
@@ -162,8 +162,8 @@ async def measure(runs: int, share: float, seed: int, address: str, delay: float
             result: RunResult[Any] = await loop.run(f"What is the total of {name}?")
             count.ended += 1
             count.passed += result.passed
-            said = {found for trial in result.trials for found in _NAME.findall(trial.attempt.output)}
-            count.mixed += said != {name}
+            named = {found for trial in result.trials for found in _NAME.findall(trial.attempt.output)}
+            count.mixed += named != {name}
 
         started = time.monotonic()
         async with anyio.create_task_group() as group:
@@ -175,7 +175,7 @@ async def measure(runs: int, share: float, seed: int, address: str, delay: float
         count.supported = sum(each.support for each in lessons)
         await model.aclose()
     count.again = sum(times - 1 for times in endpoint.answered.values())
-    count.spoilt = endpoint.spoilt.total()
+    count.faults = endpoint.faults.total()
     scale = 2**20 if sys.platform == "darwin" else 2**10
     count.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
     return count
@@ -191,48 +191,35 @@ async def _listening(endpoint: Endpoint) -> AsyncIterator[str]:
         group.cancel_scope.cancel()
 
 
-@contextmanager
-def _place(store: str) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="concurrency-") as folder:
-        if store == "folder":
-            yield folder
-            return
-        from vectorstores.postgres.embedded import leave  # noqa: PLC0415 - for those with the extra
-
-        try:
-            yield f"postgresql+embedded://{folder}"
-        finally:
-            leave(Path(folder))
-
-
 @click.command()
 @click.option("--runs", type=click.IntRange(min=1), default=200, show_default=True)
-@click.option("--faults", type=click.FloatRange(0, 1), default=0.05, show_default=True, help="Share spoilt.")
+@click.option(
+    "--faults", type=click.FloatRange(0, 1), default=0.05, show_default=True, help="Share of faulty answers."
+)
 @click.option("--store", type=click.Choice(["folder", "postgres"]), default="folder", show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--delay", default=0.0, show_default=True, help="Seconds that the model takes for an answer.")
 def main(runs: int, faults: float, store: str, seed: int, delay: float) -> None:
-    """Do many runs at once, and count what was lost, doubled or mixed up."""
-    with _place(store) as address:
+    """Make many runs concurrently, and count what was lost, doubled or mixed up."""
+    place = embedded_postgres() if store == "postgres" else tempfile.TemporaryDirectory()
+    with place as address:
         count = anyio.run(measure, runs, faults, seed, address, delay)
-    lost = [count.runs - count.passed, count.runs - count.lessons]
-    click.echo(f"{machine()}; {store}, {faults:.0%} of the answers spoilt, seed {seed}\n")
-    heads = [
-        "runs",
-        "ended",
-        "passed",
-        "lessons",
-        "doubled",
-        "calls made again",
-        "mixed up",
-        "spoilt",
-        "s",
-        "peak, MiB",
-    ]
-    row = [count.runs, count.ended, count.passed, count.lessons, count.supported - count.lessons, count.again]
-    click.echo(table(heads, [[*row, count.mixed, count.spoilt, f"{count.seconds:.1f}", f"{count.peak:.0f}"]]))
+    click.echo(f"{machine()}; {store}, {faults:.0%} of the answers faulty, seed {seed}\n")
+    cells = {
+        "runs": count.runs,
+        "ended": count.ended,
+        "passed": count.passed,
+        "lessons": count.lessons,
+        "doubled": count.supported - count.lessons,
+        "calls made again": count.again,
+        "mixed up": count.mixed,
+        "faulty answers": count.faults,
+        "s": f"{count.seconds:.1f}",
+        "peak, MiB": f"{count.peak:.0f}",
+    }
+    click.echo(table(list(cells), [list(cells.values())]))
     if not count.right:
-        raise click.ClickException(f"{lost[0]} runs and {lost[1]} lessons were lost, or some were doubled")
+        raise click.ClickException("runs or lessons were lost, doubled or mixed up: see the table")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.costs``: what the framework's own work costs, beside the bare thing that it stands around.
+"""``python -m benchmarks.costs``: what the framework's own work costs, compared with the bare operation inside it.
 
-Four parts, each of which may be run alone: ``attempt`` (the loop beside bare model calls), ``lessons`` (recall and
-record beside a plain search and a plain add) and, only where asked for, ``embed`` (sentences in one call beside a call
-for each, by a model that has to be there) and ``peer`` (the loop beside that of a named peer, which has to be
+There are four parts: ``attempt`` compares the loop with bare model calls, ``lessons`` compares recall and record with a
+plain search and a plain add. Two more run only on request: ``embed`` compares one call for many sentences with a call
+for each (it needs the model's files), and ``peer`` compares the loop with that of a named peer (which must be
 installed). All sides of a part take turns in one process.
 """
 
@@ -52,7 +52,7 @@ from vectorstores import (
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: calls in a repetition, repetitions, and lessons in the store."""
+    """How much is measured: repetitions, calls in each, lessons in the store, and scored recalls of them."""
 
     repetitions: int = 15
     calls: int = 40
@@ -62,7 +62,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of a call of ours and of what it is held against, and ours as a multiple of that."""
+    """Seconds of one of our calls and of the call it is compared with, and their ratio."""
 
     part: str
     ours: str
@@ -73,7 +73,7 @@ class Cost:
 
 
 async def compare(part: str, sides: Mapping[str, Side], size: Size, *, first: int = 0) -> list[Cost]:
-    """Time the sides in turn; the first is what the others are held against."""
+    """Time the sides in turn, and compare each with the first."""
     taken = await in_turn(sides, repetitions=size.repetitions, calls=size.calls, first=first)
     yardstick, *others = taken
     held = taken[yardstick]
@@ -84,14 +84,14 @@ async def compare(part: str, sides: Mapping[str, Side], size: Size, *, first: in
 
 
 REPLIES: Final = ("The answer is forty-two.", "score: 0.1", "Count once more before you answer.")
-"""What the instant model says in turn: the agent's answer, the verdict on it, and the lesson from it."""
+"""The replies of the instant model, in turn: the agent's answer, the verdict on it, and the lesson."""
 ASKED: Final = "What is six times seven?"
 COMMITS: Final = 6
-"""How many a run of three failing attempts with a lesson each makes in a folder."""
+"""The commits that a run of three failing attempts with a lesson each makes in a folder."""
 
 
 class InstantModel:
-    """The least that ``ChatModel`` allows: it gives its replies in turn, over and over."""
+    """The smallest possible ``ChatModel``: it cycles through its replies."""
 
     name = "instant"
     supports_tools = False
@@ -107,7 +107,7 @@ class InstantModel:
 
 
 def failing_loop(*, learn: bool) -> tuple[Reflexion, InstantModel]:
-    """Return a loop of which every attempt fails, one attempt a run, or three with a lesson after each."""
+    """Return a loop whose attempts all fail: one attempt per run, or three with a lesson after each."""
     model = InstantModel(REPLIES if learn else REPLIES[:2])
     loop = Reflexion(
         ReAct(model), model=model, max_attempts=3 if learn else 1, options=LoopOptions(learn=learn)
@@ -116,7 +116,7 @@ def failing_loop(*, learn: bool) -> tuple[Reflexion, InstantModel]:
 
 
 async def attempts(size: Size) -> list[Cost]:
-    """The loop over ReAct, the model as judge and reflector, beside as many calls of the model by themselves."""
+    """Compare the loop over ReAct, with the model as judge and reflector, with as many bare calls of the model."""
     costs: list[Cost] = []
     for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
 
@@ -137,17 +137,17 @@ async def attempts(size: Size) -> list[Cost]:
 
 
 def stored_loop(store: VectorStore | None = None) -> Reflexion:
-    """Return a loop of three failing attempts with a lesson each, over a store, or one of its own in memory."""
+    """Return a loop of three failing attempts with a lesson each, over ``store`` or a new store in memory."""
     model = InstantModel(REPLIES)
     return Reflexion(ReAct(model), model=model, lesson_store=store or InMemoryVectorStore(HashingEmbedder()))
 
 
 async def peers(size: Size) -> list[Cost]:
-    """The loop beside the named peer's (``benchmarks/peer.py``), which redacts nothing; each loop is made once.
+    """Compare the loop with the peer's (``benchmarks/peer.py``), which redacts nothing; each loop is made once.
 
-    Those over a store in memory, which grows with each run, are made for each run: both store equal lessons, ours as
-    one. The one over a folder is made once, and the peer's over its FAISS store, which keeps nothing on a disk. Beside
-    the folder stands what its disk allows: as many bare durable commits as a run of ours makes.
+    With a store in memory, both loops are made anew for each run, because the store grows with each run: both store
+    equal lessons, ours as one. Our loop over a folder is made once, and so is the peer's over its FAISS store, which
+    keeps nothing on disk. A third side shows what the disk allows: as many bare durable commits as our run makes.
     """
     costs: list[Cost] = []
     for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
@@ -196,7 +196,7 @@ async def peers(size: Size) -> list[Cost]:
 
 
 async def embeddings(size: Size) -> list[Cost]:
-    """A new sentence by itself, and 32 of them in one call, beside 32 calls one after the other; all-MiniLM-L6-v2."""
+    """Compare one new sentence, and 32 sentences in one call, with 32 calls one after the other (all-MiniLM-L6-v2)."""
     embedder, few = OnnxEmbedder(), replace(size, calls=4)
     texts = [task.prompt for task, _ in tasks(32 * few.calls * (few.repetitions + 1), seed=2)]
 
@@ -221,7 +221,7 @@ _PLACES: Final = ("fridge", "cabinet", "drawer", "shelf", "desk", "side table", 
 
 
 def tasks(number: int, seed: int) -> list[tuple[Task, str]]:
-    """Return different tasks, each with a lesson that no other has, in the same order for the same seed."""
+    """Return different tasks, each with a lesson of its own; the seed decides their order."""
     found = list(itertools.product(_VERBS, _THINGS, _PLACES, range(1, 101)))
     random.Random(seed).shuffle(found)
     return [
@@ -234,7 +234,7 @@ def tasks(number: int, seed: int) -> list[tuple[Task, str]]:
 
 
 async def lessons(size: Size) -> list[Cost]:
-    """Recall beside a plain search, and record beside a plain add, over one folder with hashing vectors."""
+    """Compare recall with a plain search, and record with a plain add, over one folder with hashing vectors."""
     known, source = tasks(size.lessons, seed=0), Provenance("run", 1, 0.0, created_at=1.0)
     with tempfile.TemporaryDirectory() as folder:
         async with FaissVectorStore(
@@ -276,20 +276,15 @@ async def lessons(size: Size) -> list[Cost]:
             return costs + await compare("lessons", writes, size, first=size.lessons)
 
 
-PARTS: Final = {
-    "attempt": attempts,
-    "lessons": lessons,
-    "embed": embeddings,
-    "peer": peers,
-}
+PARTS: Final = {"attempt": attempts, "lessons": lessons, "embed": embeddings, "peer": peers}
 _PAGE: Final = """# What the framework's own work costs
 
 Measured by `python -m benchmarks.costs` on {machine}: {repetitions} repetitions of {calls} calls,
 the sides taking turns in one process. A time is the median over the repetitions of their median,
-with a 95 % bootstrap interval; a ratio is taken between neighbours in time. The lesson store holds {lessons:,} lessons
-in a FAISS folder with hashing vectors, and {scored:,} scored recalls. A recall looks at one candidate more than a
-plain search, with credit at four times as many, and checks each as a lesson. An outcome also writes the recall that it
-is of, durably. A record redacts, screens, looks for its equal, and writes two chunks and two records.
+with a 95 % bootstrap interval; a ratio compares calls that are neighbours in time. The lesson store holds {lessons:,}
+lessons in a FAISS folder with hashing vectors, and {scored:,} scored recalls. A recall looks at one candidate more than
+a plain search, with credit at four times as many, and checks each as a lesson. An outcome also writes its recall,
+durably. A record redacts, screens, looks for an equal lesson, and writes two chunks and two records.
 
 {table}
 """
@@ -297,15 +292,13 @@ is of, durably. A record redacts, screens, looks for its equal, and writes two c
 
 def page(costs: Sequence[Cost], size: Size) -> str:
     """Return the page in Markdown."""
+
+    def milliseconds(figure: Figure) -> str:
+        return figure_text(figure, 3, scale=1e3)
+
     rows = [
-        (
-            each.part,
-            each.ours,
-            figure_text(each.taken, 3, scale=1e3),
-            f"{figure_text(each.held, 3, scale=1e3)} ({each.beside})",
-            figure_text(each.ratio),
-        )
-        for each in costs
+        (c.part, c.ours, milliseconds(c.taken), f"{milliseconds(c.held)} ({c.beside})", figure_text(c.ratio))
+        for c in costs
     ]
     heads = ["part", "what", "ours, ms", "beside it, ms", "ours : beside"]
     return _PAGE.format(machine=machine(), table=table(heads, rows), **asdict(size))
@@ -314,7 +307,7 @@ def page(costs: Sequence[Cost], size: Size) -> str:
 @click.command()
 @click.option("--part", "parts", type=click.Choice(list(PARTS)), multiple=True, default=list(PARTS)[:2])
 @click.option("--repetitions", type=click.IntRange(min=2), default=15, show_default=True)
-@click.option("--calls", type=click.IntRange(min=1), default=40, show_default=True, help="Of a repetition.")
+@click.option("--calls", type=click.IntRange(min=1), default=40, show_default=True, help="In a repetition.")
 @click.option("--lessons", type=click.IntRange(min=10, max=40_000), default=10_000, show_default=True)
 @click.option("--scored", type=click.IntRange(min=10, max=40_000), default=2_000, show_default=True)
 @out_option("costs.json and costs.md")

@@ -1,6 +1,6 @@
-"""Options that the model-driven benchmarks share, and what they stand for.
+"""The options that the benchmarks with a model share, and the objects they describe.
 
-What ``bench my_tasks.jsonl`` has as well is declared in :mod:`jeeves_reflexion.cli.bench_options`.
+Options that ``bench my_tasks.jsonl`` has too are declared in :mod:`jeeves_reflexion.cli.bench_options`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import datetime
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import click
@@ -18,6 +18,7 @@ from jeeves_reflexion import ConfigurationError, LessonSettings, OpenAIModel, Re
 from jeeves_reflexion.cli.bench_options import check_executor, check_folder, check_prices, tracked
 from jeeves_reflexion.cli.stores import embedder_for
 from jeeves_reflexion.experiments import (
+    ARMS,
     ArmName,
     Expected,
     JudgedBy,
@@ -37,12 +38,14 @@ from .runs import RunSetting
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 T = TypeVar("T")
 
+ARMS_HELP: Final = f"Arms: {'; '.join(f'{name}: {what}' for name, what in ARMS.items())}."
+
 
 class MessageGroup(click.Group):
     """A group of commands that shows this package's errors as messages."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Invoke the command that was named."""
+        """Invoke the named command."""
         try:
             return super().invoke(ctx)
         except ReflexionError as error:
@@ -57,21 +60,22 @@ def _arms(_: click.Context, __: click.Parameter, value: str) -> tuple[ArmName, .
 
 
 def arms_option(default: str) -> Callable[[F], F]:
-    """Return what adds ``--arms``, as a tuple of names."""
-
-    def add(function: F) -> F:
-        return click.option(
-            "--arms", metavar="A,B", callback=_arms, default=default, show_default=True, help="By commas."
-        )(function)
-
-    return add
+    """Return the decorator for ``--arms``, which gives a tuple of names."""
+    return click.option(
+        "--arms",
+        metavar="A,B",
+        callback=_arms,
+        default=default,
+        show_default=True,
+        help="Names, separated by commas.",
+    )
 
 
 def endpoint_options(function: F) -> F:
     """Add ``--model`` and ``--base-url``; :func:`named_model` reads them."""
     add_url = click.option("--base-url", metavar="URL", help="That endpoint.  [default: OPENAI_BASE_URL]")
     add_model = click.option(
-        "--model", metavar="NAME", help="A language model, by its name at an OpenAI-compatible endpoint."
+        "--model", metavar="NAME", help="The name of a language model at an OpenAI-compatible endpoint."
     )
     return add_model(add_url(function))
 
@@ -83,12 +87,12 @@ def key_option(function: F) -> F:
         type=click.Choice(["task", "lesson", "both"]),
         default="task",
         show_default=True,
-        help="What a lesson is found by.",
+        help="The text by which a lesson is found.",
     )(function)
 
 
 def named_model(options: Mapping[str, Any]) -> OpenAIModel | None:
-    """Return the model that the options name, with its prices where they are given; None for none.
+    """Return the model that the options name, with its prices if they are given; None if no model is named.
 
     Raises ``click.UsageError`` for options that don't go together.
     """
@@ -103,7 +107,7 @@ def named_model(options: Mapping[str, Any]) -> OpenAIModel | None:
 
 
 def required_model(options: Mapping[str, Any], missing: str) -> OpenAIModel:
-    """Return the model that the options name. Raises ``ConfigurationError`` for none, with what is ``missing``."""
+    """Return the model that the options name. Without one, raises ``ConfigurationError``: ``missing`` says why."""
     model = named_model(options)
     if model is None:
         raise ConfigurationError(f"{missing}: name a --model")
@@ -111,13 +115,13 @@ def required_model(options: Mapping[str, Any], missing: str) -> OpenAIModel:
 
 
 def prices_of(options: Mapping[str, Any]) -> Prices | None:
-    """Return the prices that the options give; None for unknown ones."""
+    """Return the prices that the options give, or None."""
     found = check_prices(options)
     return None if found is None else Prices(*found)
 
 
 def setting_of(options: Mapping[str, Any], name: str, *, judged_by: JudgedBy = "oracle") -> dict[str, Any]:
-    """Return the arguments of a :class:`~benchmarks.runs.RunSetting` that the options give, all but the model."""
+    """Return the arguments of :class:`~benchmarks.runs.RunSetting` that the options give, all but the model."""
     check_executor(options)
     tokens, lessons = options["expected_tokens"], LessonSettings()
     if "order" in options:
@@ -158,7 +162,7 @@ def run_folder(options: Mapping[str, Any], name: str) -> Path:
 
 
 def embedder_called(name: str) -> Embedder:
-    """Return the embedder of that name or address; ``auto`` is the best that is installed."""
+    """Return the embedder with that name or address; ``auto`` is the best one installed."""
     return embedder_for(name, None, "")
 
 
@@ -169,7 +173,7 @@ def run_command(
     run: Callable[[], Awaitable[Results]],
     shown: tuple[Callable[[Results], str], Callable[[Results], dict[str, JSON]]],
 ) -> None:
-    """Run, track and show: as the text of the first of ``shown``, or as JSON with the figures of the second added."""
+    """Run, track, and print the results: the text of the first function of ``shown``, or JSON with the second's."""
     track = tracked(options["track"], name)
     results = anyio.run(closing, setting.model, run)
     track(results, setting.out)
@@ -185,7 +189,7 @@ def run_command(
 
 
 async def closing(model: object, run: Callable[[], Awaitable[T]]) -> T:
-    """Run, and close the model in the end, where it is one at an endpoint."""
+    """Run, and close the model at the end if it has a connection."""
     try:
         return await run()
     finally:

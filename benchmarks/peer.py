@@ -1,4 +1,4 @@
-"""The named peer of the loop's costs: jeevesagent's Agent with its Reflexion over its ReAct, the same replies."""
+"""The peer that :mod:`benchmarks.costs` compares the loop with: jeevesagent's Reflexion over its ReAct."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PEER_VERSION: Final = "0.9.7"
 def peer_loop(
     replies: Sequence[str], attempts: int, *, store: str | None = None
 ) -> Callable[[], Awaitable[object]]:
-    """Make the peer's loop, and return a function that runs it once, every attempt failing.
+    """Make the peer's loop, and return a function that runs it once; every attempt fails.
 
-    Its lessons go into the peer's ``store`` of that name, if there is one, with its hashing embedder.
-    Raises ``click.ClickException`` saying how to install the peer.
+    ``store`` is the name of the peer's class for its lessons, which it fills with its hashing embedder. Raises
+    ``click.ClickException``, with the command to install the peer, if it is missing or of another version.
     """
     try:
         import jeevesagent as peer  # noqa: PLC0415 - optional: this benchmark alone uses it
@@ -36,7 +36,7 @@ def peer_loop(
     end = peer.ModelChunk(kind="finish", finish_reason="stop", usage=usage)
 
     class InstantModel:
-        """The least that the peer's ``Model`` allows: one piece of text, then the end."""
+        """The smallest ``Model`` that the peer allows: one piece of text, then the end."""
 
         name = "instant"
 

@@ -1,4 +1,4 @@
-"""Rows of JSON from files of others: read, checked against a form, and refused with the place where they are wrong."""
+"""Reads rows of JSON from other people's files, checks them against a form, and says where they are wrong."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 
 
 def read_rows(path: Path, form: type[M], expected: str) -> list[tuple[int, M]]:
-    """Return the rows of a JSON list or of JSON lines, perhaps compressed, with their numbers (of lines or elements).
+    """Return the rows of a JSON list or of JSON lines, with the numbers of their elements or lines.
 
-    Raises :class:`ConfigurationError` that names the file, the row, the field and what was ``expected``. Blocking.
+    The file may be compressed by gzip. Blocking. Raises :class:`ConfigurationError`, which names the file, the row, the
+    field and what was ``expected``.
     """
     rows = []
     for number, text in _texts(path):
@@ -48,5 +49,5 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
         except ValueError as error:
             raise ConfigurationError(f"{path} is no JSON list: {error}") from error
         return
-    # A text in JSON has other ends of lines than this one.
+    # Not splitlines(): a string in JSON may contain the other line separators of Unicode.
     yield from ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())

@@ -1,4 +1,4 @@
-"""How benchmarks write down what they found: Markdown tables, figures with intervals, the machine, the files."""
+"""How benchmarks write their results: Markdown tables, figures with intervals, the machine, the files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from jeeves_reflexion.types import JSON
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 Scores: TypeAlias = dict[str, list[float]]
-"""The scores of each task by its id, such as one for each seed that tried it."""
+"""The scores of each task by its id, for example one for each seed."""
 
 
 class Interval(Protocol):
-    """A figure with the bounds of an interval for the true one."""
+    """A figure with the bounds of its interval."""
 
     @property
     def value(self) -> float:
@@ -45,7 +45,7 @@ class Interval(Protocol):
 
 
 def out_option(files: str) -> Callable[[F], F]:
-    """Return what adds ``--out`` to a command, the folder that ``files`` are written to."""
+    """Return the decorator for ``--out``, the folder that ``files`` are written to."""
     return click.option(
         "--out",
         type=click.Path(file_okay=False, path_type=Path),
@@ -56,7 +56,7 @@ def out_option(files: str) -> Callable[[F], F]:
 
 
 def write_result(folder: Path, name: str, figures: object, page: str) -> None:
-    """Write a page, and what it was made of as JSON beside it; the folder is made."""
+    """Write a page as ``name.md`` and its figures as ``name.json``; makes the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     (folder / f"{name}.md").write_text(page, encoding="utf-8")
@@ -69,13 +69,13 @@ async def write_run_report(results: Results, folder: Path, *, title: str) -> Wri
 
 
 def tell_quarters(say: Callable[[str], None], what: str, done: int, total: int) -> None:
-    """Say how far something is, at each quarter."""
+    """Report progress at each quarter."""
     if done == total or done * 4 // total > (done - 1) * 4 // total:
         say(f"{what}: {done} of {total}")
 
 
 def machine() -> str:
-    """Describe the machine in a few words: Python, system, processor, cores."""
+    """Describe the machine: Python, system, processor, cores."""
     return (
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}{_processor()}, "
         f"{os.cpu_count()} cores"
@@ -91,30 +91,25 @@ def _processor() -> str:
     return f" ({names[0]})" if names else ""
 
 
-def row(*cells: object) -> str:
-    """Return one line of a Markdown table."""
-    return f"| {' | '.join(map(str, cells))} |"
-
-
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table."""
-    return "\n".join([row(*heads), "| --- " * len(heads) + "|", *(row(*cells) for cells in rows)])
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in (heads, ["---"] * len(heads), *rows))
 
 
 def percent(figure: Interval, digits: int = 0) -> str:
-    """Write a share from 0 to 1 in per cent, with its interval."""
+    """Write a share from 0 to 1 as a percentage, with its interval."""
     return f"{figure.value:.{digits}%} ({figure.low:.{digits}%} to {figure.high:.{digits}%})"
 
 
 def counted_share(found: Share | None, digits: int = 0) -> str:
-    """Write a share with what it was counted from, and its interval."""
+    """Write a share with its counts and its interval."""
     return "none" if found is None else f"{found.successes}/{found.n} = {percent(found, digits)}"
 
 
 def level(scores: Scores) -> Difference:
-    """Return the mean over tasks, with the 95 % Wilson interval of that number; it is wide for graded scores.
+    """Return the mean over tasks with its 95 % Wilson interval, which is too wide for graded scores.
 
-    Several scores of a task (seeds, programs) add no tasks, so they narrow nothing. Raises ``ValueError`` for none.
+    Several scores of one task (seeds, programs) do not narrow the interval. Raises ``ValueError`` if there is no task.
     """
     if not scores:
         raise ValueError("no task was tried")
@@ -125,31 +120,32 @@ def level(scores: Scores) -> Difference:
 
 
 def share_of(flags: Iterable[bool]) -> Share | None:
-    """Return the share of what is true, with its Wilson interval; None of nothing."""
+    """Return the share of true flags with its Wilson interval, or None if there are no flags."""
     found = list(flags)
     return wilson(sum(found), len(found)) if found else None
 
 
 def points(figure: Interval, digits: int = 1) -> str:
-    """Write a difference of shares in points of per cent, with its interval."""
+    """Write a difference of shares in percentage points, with its interval."""
     value, low, high = (f"{100 * each:+.{digits}f}" for each in (figure.value, figure.low, figure.high))
     return f"{value} points ({low} to {high})"
 
 
 def figure_text(figure: Interval, digits: int = 2, *, scale: float = 1.0, sign: bool = False) -> str:
-    """Write any figure with its interval, times ``scale``."""
+    """Write a figure with its interval, multiplied by ``scale``."""
     form = f"{'+' if sign else ''}.{digits}f"
     value, low, high = (f"{scale * each:{form}}" for each in (figure.value, figure.low, figure.high))
     return f"{value} ({low} to {high})"
 
 
-def share_json(found: Share | None, name: str = "successes") -> dict[str, JSON] | None:
-    """Return a share as JSON; ``name`` is what its successes are called."""
-    if found is None:
+def share_json(share: Share | None) -> dict[str, JSON] | None:
+    """Return a share as JSON."""
+    if share is None:
         return None
-    return {name: found.successes, "n": found.n, "low": round(found.low, 4), "high": round(found.high, 4)}
+    low, high = round(share.low, 4), round(share.high, 4)
+    return {"successes": share.successes, "n": share.n, "low": low, "high": high}
 
 
 def three_of(texts: Sequence[str]) -> list[str]:
-    """Return the first, the middle and the last."""
+    """Return the first text, the middle one and the last."""
     return [texts[i] for i in sorted({0, len(texts) // 2, len(texts) - 1})]

@@ -1,14 +1,18 @@
-"""One run of a benchmark's experiment: its setting, and what makes its tries, here and in worker processes on Ray."""
+"""One run of a benchmark's experiment: its setting, and the tools for its tries, here and in Ray's worker processes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
+
+import anyio
 
 from jeeves_reflexion import ChatModel, LessonSettings, ScriptedModel, Task
+from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.experiments import (
     Expected,
     Plan,
@@ -26,18 +30,33 @@ from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
 
 from .report import write_run_report
 
+T = TypeVar("T")
 MODEL: Final = "model"
 
 OpenTools: TypeAlias = Callable[[Any, LessonLocation, VectorStore], AbstractAsyncContextManager[Tools]]
-"""Opens what tries are made with, from a setting, where its lessons are, and their store."""
+"""Opens the tools for tries, given a setting, the location of its lessons, and their store."""
+
+
+async def some_at_a_time(calls: Sequence[Callable[[], Awaitable[T]]], workers: int) -> list[T]:
+    """Make the calls, at most ``workers`` at a time, and return their results in order.
+
+    The first error cancels the other calls and is raised.
+    """
+    limiter = anyio.CapacityLimiter(workers)
+
+    async def limited(call: Callable[[], Awaitable[T]]) -> T:
+        async with limiter:
+            return await call()
+
+    return await side_by_side([partial(limited, call) for call in calls])
 
 
 @dataclass(frozen=True, slots=True)
 class RunSetting:
-    """What the runs of all benchmarks are made with; each adds its tasks and how they are tried.
+    """What the settings of all benchmarks share; each benchmark adds its tasks and how they are tried.
 
-    ``resume`` goes on with the run in ``out``. ``prices`` and ``expected`` are for the estimate of what a run with a
-    model costs; ``runs_on`` says where the tries are made.
+    ``resume`` continues the run in ``out``. ``prices`` and ``expected`` serve to estimate the cost of a run with a
+    model; ``runs_on`` says where the tries are made.
     """
 
     plan: Plan
@@ -56,10 +75,7 @@ class RunSetting:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What makes the tries of a run in other processes.
-
-    ``setting`` has stand-ins for model and embedder on its way.
-    """
+    """Opens the tools for a run's tries in other processes; ``setting`` has stand-ins for model and embedder."""
 
     setting: RunSetting
     place: LessonLocation
@@ -68,14 +84,14 @@ class Setup:
 
     @classmethod
     def of(cls, setting: RunSetting, place: LessonLocation, open_tools: OpenTools) -> Setup:
-        """Return the setup of a run."""
+        """Make the setup of a run."""
         model = None if setting.model is None else ScriptedModel((), name=setting.model.name)
         bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
         return cls(bare, place, open_tools, embedder_factory(setting.embedder))
 
     @asynccontextmanager
     async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
-        """Open the lessons, and what else tries are made with."""
+        """Open the lessons and the tools."""
         model = None if self.setting.model is None else models(MODEL)
         setting = replace(self.setting, model=model, embedder=self.make_embedder())
         async with (
@@ -95,10 +111,10 @@ async def play(
     say: Callable[[str], None],
     watcher: Watcher | None = None,
 ) -> Results:
-    """Say what a run takes at most, play it where the setting says, and write its report.
+    """Print an estimate of a run, play it where the setting says, and write its report.
 
-    ``config`` is what must be the same to go on with it; its name of the benchmark is that of the lessons' namespace.
-    The model's replies are recorded in the run's log.
+    A run can be resumed only with the same ``config``, whose ``benchmark`` is also the namespace of the lessons. The
+    model's replies are recorded in the run's log.
     """
     plan = setting.plan
     log = RunLog(setting.out)

@@ -1,4 +1,4 @@
-"""Clocks: several sides in turn, and medians with intervals."""
+"""Times several sides in turn; medians with intervals, and the memory of this process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 import anyio
@@ -17,7 +18,7 @@ _RESAMPLES: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A median over repetitions with the bounds of a 95 % interval for it, and each repetition's value."""
+    """A median over repetitions, the bounds of its 95 % interval, and the value of each repetition."""
 
     value: float
     low: float
@@ -26,9 +27,9 @@ class Figure:
 
 
 def median(values: Sequence[float]) -> Figure:
-    """Return the median with its percentile-bootstrap interval (Efron 1979).
+    """Return the median with its percentile-bootstrap interval (Efron 1979), the same for the same values.
 
-    Always the same for the same values. Raises ``ValueError`` for no values.
+    Raises ``ValueError`` if there are no values.
     """
     if not values:
         raise ValueError("no repetitions to take the median of")
@@ -38,15 +39,15 @@ def median(values: Sequence[float]) -> Figure:
 
 
 class Side(Protocol):
-    """One of those that take turns."""
+    """One of the sides that take turns."""
 
     async def burst(self, calls: Sequence[int]) -> Sequence[float]:
-        """Make the calls, one after the other, and return the seconds of each."""
+        """Make the calls and return the seconds of each."""
         ...
 
 
 class Here:
-    """A side in this process: an awaitable call, given its number."""
+    """A side that makes its calls one after the other in this process; a call gets its number."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -62,7 +63,7 @@ class Here:
 
 
 class Together:
-    """A side that makes its calls ``width`` at a time; its seconds are those of the whole, shared out."""
+    """A side that makes its calls ``width`` at a time; each counts an equal part of the total time."""
 
     def __init__(self, call: Call, width: int) -> None:
         self._call = call
@@ -88,8 +89,8 @@ async def in_turn(
 ) -> dict[str, tuple[float, ...]]:
     """Return the median seconds of a call, by side and repetition.
 
-    Each repetition makes the same ``calls`` calls with every side, each side going first in turn; one more at the
-    start is not counted. Calls are numbered on from ``first``, so no number comes twice.
+    Each repetition makes the same ``calls`` calls with every side; the sides take turns at going first. One repetition
+    at the start is not counted. Calls are numbered from ``first`` on, so that no number occurs twice.
     """
     taken: dict[str, list[float]] = {name: [] for name in sides}
     names = list(sides)
@@ -105,10 +106,24 @@ async def in_turn(
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> Figure:
-    """Return the median ratio of neighbours in time, which share the machine's mood."""
+    """Return the median ratio of neighbours in time, which the machine's load affects alike."""
     return median([a / b for a, b in zip(above, below, strict=True)])
 
 
 def differences(of: Sequence[float], less: Sequence[float]) -> Figure:
     """Return the median difference of neighbours in time."""
     return median([a - b for a, b in zip(of, less, strict=True)])
+
+
+def resident_memory() -> dict[str, int]:
+    """Return this process's resident memory in bytes: ``private``, and ``file``, which the kernel shares and reclaims.
+
+    Raises ``OSError`` except on Linux.
+    """
+    counted = {"RssAnon": "private", "RssFile": "file", "RssShmem": "file"}
+    found = dict.fromkeys(counted.values(), 0)
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(":")
+        if name in counted:
+            found[counted[name]] += int(rest.split()[0]) * 1024
+    return found

@@ -1,4 +1,4 @@
-"""What a callable is beneath its wrappings, and how to call it: from async code, or from code that is not."""
+"""What a callable is beneath its wrappers, and how to call it, sync or async."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _THREADS: Final = 200
 _limiters: RunVar[anyio.CapacityLimiter] = RunVar("jeeves_reflexion_threads")
-LONG: Final = 65_536  # characters that take the slowest reader some tenths of a second
+LONG: Final = 65_536  # characters; the slowest function takes some tenths of a second for that many
 
 
 def innermost(function: Callable[..., object]) -> Callable[..., object]:
@@ -29,7 +29,7 @@ def innermost(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling it makes a coroutine: an async function, or an object whose ``__call__`` is one."""
+    """Whether calling it returns a coroutine: an async function, or an object whose ``__call__`` is one."""
     return inspect.iscoroutinefunction(innermost(function))
 
 
@@ -44,7 +44,7 @@ def signature_of(function: Callable[..., object], label: str) -> inspect.Signatu
 
 
 def takes(signature: inspect.Signature, count: int) -> bool:
-    """Whether a function can be called with so many arguments by place."""
+    """Whether a function can be called with ``count`` positional arguments."""
     try:
         signature.bind(*[None] * count)
     except TypeError:
@@ -53,10 +53,10 @@ def takes(signature: inspect.Signature, count: int) -> bool:
 
 
 async def run(function: Callable[..., object], call: Callable[[], object]) -> object:
-    """Return what ``call``, a call of ``function``, comes to.
+    """Return the result of ``call``, which is a call of ``function``.
 
-    A sync function runs in a worker thread, which is left behind when the caller is cancelled; the end of the process
-    waits for it.
+    A sync function runs in a worker thread. If the caller is cancelled, the thread goes on, and the process waits for
+    it before it exits.
     """
     if is_async(function):
         value = call()
@@ -67,10 +67,10 @@ async def run(function: Callable[..., object], call: Callable[[], object]) -> ob
 
 
 def _outcome(call: Callable[[], T]) -> concurrent.futures.Future[T]:
-    """Return what a call comes to, to be raised where it is waited for.
+    """Return the result or the error of a call in a future.
 
-    A ``GeneratorExit`` that the event loop threw into a task would close it; and trio refuses a coroutine as the value
-    of a thread, as that of a lambda may be.
+    If a thread raised ``GeneratorExit``, that would close the task that waits for it. And trio refuses a thread whose
+    result is a coroutine, as a lambda's may be.
     """
     outcome = concurrent.futures.Future[T]()
     try:
@@ -81,19 +81,19 @@ def _outcome(call: Callable[[], T]) -> concurrent.futures.Future[T]:
 
 
 def _limiter() -> anyio.CapacityLimiter:
-    """The threads for callables of users: those that hang must leave the stores theirs."""
+    """Return the limiter of threads for users' callables, so that hanging ones leave the stores their threads."""
     try:
         return _limiters.get()
     except LookupError:
-        _limiters.set(found := anyio.CapacityLimiter(_THREADS))
-        return found
+        _limiters.set(limiter := anyio.CapacityLimiter(_THREADS))
+        return limiter
 
 
 async def side_by_side(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Make calls concurrently and return what they return, in their order.
+    """Make calls concurrently and return their results in order.
 
-    The first that raises cancels the others. Its error is raised as itself, outside of the task group's own group;
-    where several raise, one that no retry would mend (``HOPELESS``) comes before the others.
+    The first error cancels the other calls, and is raised by itself rather than in an exception group. If several calls
+    raise, an error that no retry can fix (``HOPELESS``) is preferred.
     """
     results: dict[int, T] = {}
     errors: list[BaseException] = []
@@ -103,7 +103,7 @@ async def side_by_side(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
             results[place] = await calls[place]()
         except anyio.get_cancelled_exc_class():
             raise
-        except BaseException as error:  # noqa: BLE001 - raised below, outside of the task group's own group
+        except BaseException as error:  # noqa: BLE001 - raised below, outside of the task group
             errors.append(error)
             tasks.cancel_scope.cancel()
 
@@ -117,14 +117,14 @@ async def side_by_side(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
 
 
 async def aside(work: Callable[[str], T], text: str) -> T:
-    """Return what ``work`` makes of a text: off the event loop where it is long, for its time grows with it."""
+    """Return ``work(text)``, in a thread if the text is long, since the time grows with its length."""
     return await anyio.to_thread.run_sync(work, text) if len(text) > LONG else work(text)
 
 
 def run_alone(call: Callable[[], Awaitable[T]], instead: str) -> T:
-    """Run in an event loop of its own.
+    """Run a call in a new event loop.
 
-    Raises :class:`~jeeves_reflexion.errors.SessionError` where one runs already: ``instead`` is to be awaited there.
+    Raises :class:`~jeeves_reflexion.errors.SessionError` if one runs already; its message says to await ``instead``.
     """
     if _in_event_loop():
         raise SessionError(f"a sync call can't be used within an event loop: write `await {instead}` there")

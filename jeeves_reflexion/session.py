@@ -1,7 +1,7 @@
-"""What one run carries down to everything it calls: its id, memory blocks, budget, deadline and event sink.
+"""What a run passes to everything it calls: its id, memory blocks, budget, deadline and event listener.
 
-A session is frozen; each attempt gets its own with :meth:`Session.for_attempt`, so two runs, or two attempts, never
-see each other's blocks. The one thing that they share is :class:`Spend`, which only grows.
+A session is frozen. Each attempt gets its own with :meth:`Session.for_attempt`, so runs and attempts never see each
+other's blocks. The attempts of a run share one :class:`Spend`, which only grows.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from jeeves_reflexion.values import is_number, plain_number
 T = TypeVar("T")
 
 STORE_GRACE = 10.0
-"""Seconds beyond the deadline that storing a lesson may take: what was learned is worth a moment."""
+"""How many seconds beyond the deadline storing a lesson may take, so that it is not lost."""
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
-# No NullHandler: where nobody set up logging, warnings go to stderr, for a mistake that is not shown is not found.
+# No NullHandler: if logging is not set up, warnings go to stderr, where someone sees them.
 logger = logging.getLogger("jeeves_reflexion")
 
 
@@ -43,12 +43,12 @@ logger = logging.getLogger("jeeves_reflexion")
 class Budget:
     """What one run may use: tokens, US dollars, seconds of wall clock. ``None`` is no limit.
 
-    Attempts are limited by ``max_attempts`` of the loop. The limits are checked before each model call, so the call
-    that crosses one is the last; the time limit also cancels a call that hangs. A call that may pass the cost is not
-    made: what it may cost is known of models with prices, by its texts and its ``max_tokens``, and without a bound of
-    tokens by its texts alone. A limit on what an endpoint does not
-    report (tokens, or a price) can't be kept and ends the run with a :class:`ConfigurationError`; nor do a text that a
-    wrapped function returns without asking a model of this package.
+    The loop's ``max_attempts`` limits attempts. The limits are checked before each model call, so the call that crosses
+    one is the last; the time limit also cancels a call that hangs. A call that could exceed the cost limit is not made:
+    for a model with prices, its cost is estimated from its texts and its ``max_tokens``, if given. If an endpoint does
+    not report tokens, or a model has no price, a limit on it can't be kept, and the run ends with a
+    :class:`ConfigurationError`. The same holds for a wrapped function that returns a text without asking a model of
+    this package.
     """
 
     max_tokens: int | None = None
@@ -71,7 +71,7 @@ _UNUSED: Mapping[Role, Usage] = dict.fromkeys(get_args(Role), NO_USAGE)
 class Spend:
     """What a run has used so far, by role; grows as models answer."""
 
-    # Of all spends together: a sync agent asks models in its own thread, and an experiment adds up several runs.
+    # One lock for all: a sync agent asks models in its own thread, and an experiment adds up several runs.
     lock = threading.RLock()
 
     def __init__(self, budget: Budget | None = None) -> None:
@@ -87,16 +87,16 @@ class Spend:
 
     @contextlib.contextmanager
     def reserving(self, cost: float) -> Iterator[None]:
-        """Set aside what a call may cost in US dollars while it is made.
+        """Reserve the US dollars that a call may cost while it is made, so that concurrent calls keep the budget.
 
-        So calls at the same time can't pass the budget together. Raises :class:`BudgetExceededError` if this one may.
+        Raises :class:`BudgetExceededError` if the call could exceed the budget.
         """
         limit = self.budget.max_cost_usd
         with self.lock:
             used = self.total.cost_usd
             if cost > 0 and limit is not None and used is not None and used + self._reserved + cost > limit:
                 under_way = (
-                    f", {self._reserved:.4f} are set aside for calls under way" if self._reserved else ""
+                    f", {self._reserved:.4f} are reserved for calls under way" if self._reserved else ""
                 )
                 raise BudgetExceededError(
                     "cost",
@@ -111,7 +111,7 @@ class Spend:
                 self._reserved -= cost
 
     def of(self, role: Role) -> Usage:
-        """Return what was used on behalf of ``role``."""
+        """Return the usage of ``role``."""
         return self._by_role[role]
 
     def by_role(self) -> Mapping[Role, Usage]:
@@ -129,7 +129,7 @@ class Spend:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the deadline, or None where there is none."""
+        """Seconds until the deadline, or None if there is none."""
         if self.budget.max_seconds is None:
             return None
         return self.budget.max_seconds - (time.monotonic() - self._started)
@@ -164,7 +164,7 @@ class Spend:
             raise self.too_late()
 
     def over(self) -> str:
-        """Return which limit is reached, in words; empty where none is."""
+        """Return which limit is reached, in words; empty if none is."""
         try:
             self.check()
         except BudgetExceededError as error:
@@ -172,12 +172,12 @@ class Spend:
         return ""
 
     def too_late(self) -> BudgetExceededError:
-        """Return the error that says that the time is over."""
+        """Return the error for a run whose time is over."""
         return BudgetExceededError("time", f"the {self.budget.max_seconds} s of the run are over")
 
 
 class Inbox:
-    """Advice to an agent at work, from whoever watches its steps."""
+    """Advice for a running agent, from whoever watches its steps."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -187,18 +187,17 @@ class Inbox:
         self._texts.append(text)
 
     def take(self) -> str:
-        """Return what was left since the last call, and forget it."""
+        """Return the texts left since the last call, and remove them."""
         texts, self._texts = self._texts, []
         return "\n".join(texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a run hands to its agent.
+    """What a run passes to its agent.
 
-    ``blocks`` are the named memory blocks of this attempt, the recalled lessons among them. ``inbox`` is where the
-    inner loop leaves its critique of the steps so far: an agent takes it before each of its steps and shows it to its
-    model as data.
+    ``blocks`` are the named memory blocks of this attempt, which include the recalled lessons. The inner loop leaves
+    its critique of the steps so far in ``inbox``; an agent takes it before each step and shows it to its model as data.
     """
 
     id: str = field(default_factory=lambda: os.urandom(16).hex())
@@ -209,7 +208,7 @@ class Session:
     inbox: Inbox = field(default_factory=Inbox, repr=False)
 
     def for_attempt(self, number: int, blocks: Mapping[str, str]) -> Session:
-        """Return the session of one attempt, with blocks of its own beside those of the run."""
+        """Return the session of one attempt, with its own blocks added to those of the run."""
         merged = MappingProxyType({**self.blocks, **blocks})
         return Session(self.id, number, merged, self.spend, self.listener)
 
@@ -223,21 +222,21 @@ class Session:
 
     @property
     def heard(self) -> bool:
-        """Whether anybody listens to the session, or exports spans."""
+        """Whether there is a listener, or the program exports spans."""
         return self.listener is not None or telemetry.tracer() is not None
 
     async def tell(self, kind: Callable[..., Event], **values: object) -> None:
-        """Emit an event of this run and attempt; it is made only where somebody listens."""
+        """Emit an event of this run and attempt; it is only made if somebody listens."""
         if self.heard:
             await self.emit(kind(**{"run_id": self.id, "attempt": self.attempt, **values}))
 
     async def emit(self, event: Event) -> None:
-        """Hand an event to the listener. A listener that raises is reported in the log and loses nothing."""
+        """Pass an event to the listener. If the listener raises, the error is logged and the run goes on."""
         telemetry.told(event)
         await relay(self, event)
 
     async def in_time(self, call: Callable[[], Awaitable[T]], *, grace: float = 0.0) -> T:
-        """Make a call that the run's deadline, ``grace`` seconds later, cancels.
+        """Make a call, which is cancelled ``grace`` seconds after the run's deadline.
 
         Raises :class:`BudgetExceededError` then.
         """
@@ -249,7 +248,7 @@ class Session:
         raise self.spend.too_late()
 
     async def spending(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call on behalf of ``role`` in time, and charge the usage it reports beyond what was metered."""
+        """Make a call in time on behalf of ``role``, and charge the usage that it reports beyond what was metered."""
         return await self.in_time(lambda: self._metered(role, call))
 
     async def _metered(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
@@ -262,10 +261,10 @@ class Session:
                     raise
                 raise RuntimeError("a cancellation that nobody asked for came out of the call") from error
             except ExceptionGroup as group:
-                # Tasks side by side raise in a group: what ends the run must be seen as itself.
-                if (found := hopeless(group)) is None:
+                # Concurrent tasks raise in a group; an error that ends the run is raised as itself.
+                if (ending := hopeless(group)) is None:
                     raise
-                raise found from group
+                raise ending from group
         reported: Usage = getattr(value, "usage", NO_USAGE)
         beyond = reported.beyond(self.spend.of(role).beyond(before))
         if beyond is not NO_USAGE:
@@ -274,7 +273,7 @@ class Session:
 
     @contextlib.contextmanager
     def acting_as(self, role: Role) -> Iterator[None]:
-        """Have model calls within the block checked against this run's budget and charged to ``role``."""
+        """Within the block, check model calls against this run's budget and charge them to ``role``."""
         token = _scope.set((self, role, threading.get_ident()))
         try:
             yield
@@ -283,7 +282,7 @@ class Session:
 
 
 async def relay(session: Session, event: Event) -> None:
-    """Hand an event to a session's listener that another session has emitted: spans have been told of it."""
+    """Pass on an event that another session has emitted, and has added to its span already."""
     if session.listener is None:
         return
     try:
@@ -295,7 +294,7 @@ async def relay(session: Session, event: Event) -> None:
 
 
 def is_cancelled() -> bool:
-    """Whether the current task is being cancelled: by a scope around it, or by asyncio's own ``cancel``."""
+    """Whether the current task is being cancelled, by a cancel scope or by asyncio's own ``cancel``."""
     if anyio.current_effective_deadline() == -math.inf:
         return True
     try:
@@ -311,7 +310,7 @@ _scope: ContextVar[tuple[Session, Role, int] | None] = ContextVar("jeeves_reflex
 def current_scope() -> tuple[Session, Role] | None:
     """Return the session and the role on whose behalf the caller acts, or None outside of a run.
 
-    In another thread, where a sync agent may have an event loop of its own, nobody listens to the session.
+    In another thread, where a sync agent may run its own event loop, the session has no listener.
     """
     scope = _scope.get()
     if scope is None:
@@ -321,7 +320,7 @@ def current_scope() -> tuple[Session, Role] | None:
 
 
 class Meter:
-    """What the caller's role uses up in the current run from now on, by models that are metered."""
+    """Measures what the caller's role uses in the current run from now on, with metered models."""
 
     def __init__(self) -> None:
         self._scope = current_scope()
@@ -331,12 +330,12 @@ class Meter:
         return NO_USAGE if self._scope is None else self._scope[0].spend.of(self._scope[1])
 
     def usage(self) -> Usage:
-        """Return what was used, which is unknown where no call was metered: a callable may have asked elsewhere."""
+        """Return what was used. Without a metered call it is unknown: a callable may have asked other models."""
         used = self._spent().beyond(self._before)
         return used if used.calls else UNKNOWN_USAGE
 
     def charge_unknown(self) -> None:
-        """Charge a call of unknown usage, for a callable that failed, unless its calls were metered."""
+        """Charge a call of unknown usage for a callable that failed, unless its calls were metered."""
         if self._scope is not None and not self._spent().beyond(self._before).calls:
             session, role = self._scope
             session.spend.charge(role, UNKNOWN_USAGE)

@@ -1,8 +1,8 @@
-"""Spans of OpenTelemetry, where its API is installed (the extra ``otel``) and the program exports them.
+"""OpenTelemetry spans, if its API is installed (the extra ``otel``) and the program exports spans.
 
-Names follow the semantic conventions for generative AI; what those lack is called ``jeeves.*``. Spans are current while
-their work is done, so those of a wrapped framework nest within. Texts (tasks, outputs, lessons) are left out, but where
-the variable that the conventions name asks for them (:func:`captured`); then they come without secrets.
+Names follow the semantic conventions for generative AI; names that these lack start with ``jeeves.``. A span is current
+during its work, so the spans of a wrapped framework nest within it. Texts (tasks, outputs, lessons) are left out unless
+the variable of the conventions asks for them (:func:`captured`); then they are redacted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _span(operation: str, name: str, attributes: Mapping[str, Value]) -> Abstrac
 @contextmanager
 def _seen(tracer: Tracer, operation: str, name: str, attributes: Mapping[str, Value]) -> Iterator[Span]:
     given = {"gen_ai.operation.name": operation, **attributes}
-    # The text of an exception may hold what a model or a tool said: its type must do.
+    # The text of an exception may quote a model or a tool, so only its type is recorded.
     with tracer.start_as_current_span(
         f"{operation} {name}", attributes=given, record_exception=False, set_status_on_exception=False
     ) as span:
@@ -74,7 +74,7 @@ def _seen(tracer: Tracer, operation: str, name: str, attributes: Mapping[str, Va
 
 
 def workflow(function: Run[P, R]) -> Run[P, R]:
-    """Have a run of the loop be a span; the first argument is the loop."""
+    """Make each run of the loop a span; the first argument is the loop."""
 
     @functools.wraps(function)
     async def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -95,18 +95,18 @@ def workflow(function: Run[P, R]) -> Run[P, R]:
 
 
 def acting(role: Role, attempt: int) -> AbstractContextManager[Span | None]:
-    """Have what an agent, an evaluator or a reflector does be a span."""
+    """Return the span of the work of an agent, an evaluator or a reflector."""
     return _span("invoke_agent", role, {"gen_ai.agent.name": role, "jeeves.attempt": attempt})
 
 
 def chat(model: str, provider: str) -> AbstractContextManager[Span | None]:
-    """Have a call of a model be a span; for :func:`answered` and :func:`said`, which take None too."""
+    """Return the span of a model call, for :func:`answered` and :func:`said`; None if no spans are exported."""
     asked = {"gen_ai.provider.name": provider} if provider else {}
     return _span("chat", model, {"gen_ai.request.model": model, **asked})
 
 
 def answered(span: Span | None, model: str, usage: Usage, finish_reason: str) -> None:
-    """Say who answered, why it stopped and what it used; what was not reported is left out."""
+    """Add the model that answered, why it stopped and what it used; counts that were not reported are left out."""
     if span is None:
         return
     counts = {
@@ -120,27 +120,27 @@ def answered(span: Span | None, model: str, usage: Usage, finish_reason: str) ->
 
 
 def said(span: Span | None, asked: str, answer: str) -> None:
-    """Add what was said, of which the caller has taken out secrets."""
+    """Add the messages, which the caller has redacted."""
     if span is not None:
         span.set_attributes({"gen_ai.input.messages": asked, "gen_ai.output.messages": answer})
 
 
 @contextmanager
 def tool(name: str) -> Iterator[Callable[[str, str], None]]:
-    """Have a call of a tool be a span; hand arguments and result to what this yields, without secrets."""
+    """Make a tool call a span, and yield a function that takes its arguments and result, redacted."""
     with _span("execute_tool", name, {"gen_ai.tool.name": name}) as span:
 
-        def told(arguments: str, result: str) -> None:
+        def add(arguments: str, result: str) -> None:
             if span is not None:
                 span.set_attributes(
                     {"gen_ai.tool.call.arguments": arguments, "gen_ai.tool.call.result": result}
                 )
 
-        yield told
+        yield add
 
 
 def memory(operation: Literal["search_memory", "upsert_memory"]) -> Callable[[Run[P, R]], Run[P, R]]:
-    """Have a method of a lesson store be a span, with the count of the lessons that it gives or takes."""
+    """Make each call of a lesson store's method a span, with the number of lessons returned or stored."""
 
     def decorate(function: Run[P, R]) -> Run[P, R]:
         @functools.wraps(function)
@@ -160,7 +160,7 @@ def memory(operation: Literal["search_memory", "upsert_memory"]) -> Callable[[Ru
 
 
 def _of_recall(recall: Recall) -> dict[str, Value]:
-    """Say what a recall gave and withheld; ``jeeves.lift`` has the lifts that are known, by ``jeeves.lift.ids``."""
+    """Return the ids that a recall offered and withheld, and known lifts with their ids in ``jeeves.lift.ids``."""
     lifts = {item.lesson.id: item.lift.value for item in (*recall.offered, *recall.withheld) if item.lift}
     known = {id: lift for id, lift in lifts.items() if lift is not None}
     return {
@@ -171,7 +171,7 @@ def _of_recall(recall: Recall) -> dict[str, Value]:
 
 
 def told(event: Event) -> None:
-    """Add what an event of a run says to the current span, without its texts."""
+    """Add an event of a run to the current span, without its texts."""
     if tracer() is None:
         return
     from opentelemetry.trace import get_current_span  # noqa: PLC0415 - optional dependency
@@ -201,4 +201,4 @@ def told(event: Event) -> None:
         case LessonDropped():
             span.add_event("jeeves.lesson_dropped")
         case _:
-            pass  # the run's own spans say it
+            pass  # the spans show it

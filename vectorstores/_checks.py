@@ -1,4 +1,4 @@
-"""What a caller hands in, checked before anything is written, and made ready for it."""
+"""Checks of what a caller passes in, before anything is written."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 NO_VECTOR: Final[FloatArray] = np.empty(0, dtype=np.float32)
-# As near to 1 as the square of a unit vector in float32.
+# How far the squared length of a float32 unit vector may be from 1.
 _UNIT: Final = 2.0**-22
 
 
 @dataclass(slots=True)
 class Row:
-    """A checked chunk: metadata as JSON text, a unit vector (of no length until it is embedded)."""
+    """A checked chunk: its metadata as JSON text, its unit vector, or ``NO_VECTOR`` until it is embedded."""
 
     id: str
     content: str
@@ -35,7 +35,7 @@ class Row:
 
     @property
     def searched_text(self) -> str:
-        """The text that the vector stands for."""
+        """The text that is embedded."""
         return self.content if self.embed_text is None else self.embed_text
 
 
@@ -50,7 +50,7 @@ class RecordRow:
 
 
 def check_namespace(namespace: object) -> str:
-    """Return the namespace, or raise: a store without a scope would show everything to everyone."""
+    """Return the namespace, or raise: without one, a store would show everything to everyone."""
     if not isinstance(namespace, str):
         kind = type(namespace).__name__
         raise TypeError(f"namespace must be a string, got {kind}; there is no default scope")
@@ -61,7 +61,7 @@ def check_namespace(namespace: object) -> str:
 
 
 def check_indexed(indexed: Sequence[str]) -> tuple[str, ...]:
-    """Return the metadata keys that get an index, without repetitions."""
+    """Return the metadata keys to index, without duplicates."""
     if isinstance(indexed, str):
         raise TypeError("indexed must be a sequence of metadata keys, not one string")
     for index, key in enumerate(indexed):
@@ -71,7 +71,7 @@ def check_indexed(indexed: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_chunks(chunks: Sequence[Chunk], dim: int) -> list[Row]:
-    """Check chunks for a store of this dimension; the error names the index and id of the offender."""
+    """Check chunks for a store of this dimension; an error names the index and id of the chunk."""
     seen: dict[str, int] = {}
     return [_checked(chunk, index, seen, dim) for index, chunk in enumerate(chunks)]
 
@@ -97,7 +97,7 @@ def _checked(chunk: object, index: int, seen: dict[str, int], dim: int) -> Row:
 
 
 def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:
-    """Return the ids without repetitions, in their order."""
+    """Return the ids without duplicates, in their order."""
     if isinstance(ids, str):
         raise TypeError(f"{name} must be a sequence of strings, not one string")
     ids = list(ids)
@@ -107,7 +107,7 @@ def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:
 
 
 def check_records(records: Iterable[RecordWrite]) -> list[RecordRow]:
-    """Check the records that go with a write."""
+    """Check the records of a write."""
     rows: list[RecordRow] = []
     for index, given in enumerate(records):
         place = f"records[{index}]"
@@ -138,7 +138,7 @@ def unit_vector(vector: object, dim: int, place: str) -> FloatArray:
     except ValueError as error:
         raise InvalidChunkError(f"{place}: expected a row of numbers: {error}") from error
     if array.dtype == np.float32 and array.shape == (dim,):
-        # The same steps as for many, at a fiftieth of the cost: most calls bring one vector.
+        # The steps of unit_rows for a single vector, at a fiftieth of the cost: most calls bring one.
         wide = array.astype(np.float64)
         square = float(wide.dot(wide))
         if 0.0 < square < math.inf:
@@ -158,23 +158,23 @@ def unit_rows(vectors: object, dim: int, place: Callable[[int], str]) -> FloatAr
         raise InvalidChunkError(f"{place(0)}: expected numbers, got dtype {array.dtype}")
     if array.ndim != 2 or array.shape[1] != dim:
         raise InvalidChunkError(f"{place(0)}: expected shape ({dim},), got {array.shape[1:]}")
-    # Rows that lie in one piece, whatever the order of the array: they are written as bytes.
+    # In C order, so that each row is contiguous: rows are written as bytes.
     wide = array.astype(np.float64, order="C")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         squares = np.einsum("ij,ij->i", wide, wide)
     for index in np.flatnonzero(~(np.isfinite(squares) & (squares > 0.0)))[:1]:
         found = "all zeros" if squares[index] == 0.0 else "NaN, infinity or a number beyond 1e150 in it"
         raise InvalidChunkError(f"{place(int(index))}: a vector must have a direction, this one has {found}")
-    # What is of unit length already stays as it is, to the bit.
+    # A vector that has unit length already stays the same to the bit.
     squares[np.abs(squares - 1.0) < _UNIT] = 1.0
     wide /= np.sqrt(squares)[:, np.newaxis]
     return wide.astype(np.float32)
 
 
 def cache_key(embedder_id: str, text: str) -> bytes:
-    """Return the key of an embedding: a digest, so that a cache holds no text.
+    """Return the key of a cached embedding: a digest, so that the cache contains no text.
 
-    Raises :class:`EmbeddingError` for a text that is no Unicode, which no embedder takes.
+    Raises :class:`EmbeddingError` for invalid Unicode, which no embedder takes.
     """
     check_text(text, "text to embed", EmbeddingError)
     return hashlib.sha256(f"{len(embedder_id)}:{embedder_id}{text}".encode()).digest()

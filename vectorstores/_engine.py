@@ -1,4 +1,4 @@
-"""What a backend has to do, so that :class:`~vectorstores.store.Store` can do the rest."""
+"""The protocol of a backend, on which :class:`~vectorstores.store.Store` builds, and what all backends share."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 FORMAT: Final = 1
-"""How rows lie in a folder, and in PostgreSQL."""
-# More vectors than this would be felt on the event loop while they are normalised.
+"""Version of the tables, in a folder and in PostgreSQL."""
+# More vectors than this are normalised in a thread: they would block the event loop.
 _INLINE: Final = 256
-# How often, in seconds, a store that can't be told of writes looks for some.
+# Seconds between two looks for new writes, in a store that is not notified of them.
 _LOOK_EVERY: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A checked search: a unit vector, what may be found and how it is ranked."""
+    """A checked search for the ``k`` rows nearest to a unit vector."""
 
     vector: FloatArray
     k: int
@@ -47,7 +47,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The embedder of a store, and what was read of it."""
+    """The embedder of an open store, with the values read from it once."""
 
     embedder: Embedder
     embedder_id: str
@@ -55,12 +55,12 @@ class Opened:
 
     @classmethod
     def by(cls, embedder: Embedder) -> Opened:
-        """Read what an embedder says of itself, of files perhaps."""
+        """Read the id and dimension of an embedder, which may read files."""
         return cls(embedder, embedder.id, embedder.dim)
 
     @property
     def about(self) -> dict[str, str]:
-        """What a store writes down of it."""
+        """What a store writes down about its embedder."""
         return {
             "embedder": self.embedder_id,
             "embedder_name": repr(self.embedder),
@@ -68,7 +68,7 @@ class Opened:
         }
 
     def check(self, said: Mapping[str, str], place: object) -> None:
-        """Raise :class:`EmbedderMismatchError` unless this is the embedder that a store says it was made with."""
+        """Raise :class:`EmbedderMismatchError` unless the store was made with this embedder."""
         if (said["embedder"], said["dim"]) != (self.embedder_id, str(self.dim)):
             made, given = (
                 f"{each['embedder_name']} ({each['embedder']}, dim {each['dim']})"
@@ -82,7 +82,7 @@ class Opened:
 
 
 def check_format(version: int | None, place: object) -> None:
-    """Raise :class:`FormatVersionError` for a store of another format than this version's."""
+    """Raise :class:`FormatVersionError` unless a store has the format of this version."""
     if version != FORMAT:
         newer = version is not None and version > FORMAT
         advice = "update this package" if newer else "open it once with the version that wrote it, and export"
@@ -92,7 +92,7 @@ def check_format(version: int | None, place: object) -> None:
 
 
 def check_said(said: Mapping[str, str], place: object, *also: str) -> None:
-    """Raise :class:`StoreCorruptError` unless a store says its id, its embedder and ``also``."""
+    """Raise :class:`StoreCorruptError` unless a store states its id, its embedder and ``also``."""
     missing = {"store", "embedder", "embedder_name", "dim", *also} - said.keys()
     if missing or not said["dim"].isdecimal():
         raise StoreCorruptError(
@@ -101,19 +101,19 @@ def check_said(said: Mapping[str, str], place: object, *also: str) -> None:
 
 
 class Engine(Protocol):
-    """Rows of all namespaces. Arguments have been checked; every call works whole or not at all."""
+    """Stores the rows of all namespaces. Arguments have been checked; a call takes effect whole or not at all."""
 
     async def open(self) -> Opened:
-        """Open what is not open yet; cheap when it is."""
+        """Open the store unless it is open already."""
 
     async def close(self) -> None: ...
 
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        """Return embeddings that are remembered; none, unless a backend remembers some."""
+        """Return cached embeddings by their keys; a backend without a cache returns none."""
         return {}
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        """Keep embeddings, as far as there is room for them; none, unless a backend remembers some."""
+        """Cache embeddings, in a backend that has a cache."""
         await anyio.lowlevel.checkpoint()
 
     async def write(
@@ -123,16 +123,16 @@ class Engine(Protocol):
         records: Sequence[RecordRow],
         embeddings: Mapping[bytes, FloatArray],
     ) -> None:
-        """Store rows that have their vectors, records, and embeddings to remember."""
+        """Store rows with their vectors, records, and embeddings for the cache."""
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
-        """Delete rows and append records; return how many rows there were."""
+        """Delete rows and append records; return how many rows existed."""
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
-        """Return what is nearest to the query."""
+        """Return the rows nearest to the query."""
 
     async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
-        """Return chunks in the order of the ids, with their vectors where these are asked for."""
+        """Return chunks in the order of the ids, with their vectors if asked."""
 
     async def count(self, namespace: str, where: Node | None) -> int: ...
 
@@ -152,11 +152,11 @@ class Engine(Protocol):
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int: ...
 
     def changes(self, namespace: str) -> AsyncGenerator[None, None]:
-        """Yield once writes are noticed, and then after each, those of other namespaces perhaps among them."""
+        """Yield once listening has begun, and then after each write, perhaps also those to other namespaces."""
 
 
 async def polled(mark: Callable[[], Awaitable[object]]) -> AsyncGenerator[None, None]:
-    """Yield at once, and then whenever ``mark`` says something else than before."""
+    """Yield at once, and then whenever ``mark`` returns another value than before."""
     seen = await mark()
     yield
     while True:
@@ -168,19 +168,19 @@ async def polled(mark: Callable[[], Awaitable[object]]) -> AsyncGenerator[None, 
 
 
 def taken_message(record: RecordRow) -> str:
-    """Say that a record that must be new is there already."""
+    """Return the message for a record that must be new and exists."""
     return f"record {record.collection}/{record.key} was to be new and exists: another writer was faster"
 
 
 def conflict_message(record: RecordRow, expected: int | None, found: int | None) -> str:
-    """Say what compare_and_swap met."""
+    """Return the message for a record at another version than compare_and_swap expected."""
     names = [("no record" if version is None else f"version {version}") for version in (expected, found)]
     place = f"record {record.collection}/{record.key}"
     return f"{place}: expected {names[0]}, found {names[1]}; read it and try again"
 
 
 async def embed_checked(opened: Opened, texts: Sequence[str]) -> FloatArray:
-    """Ask the embedder, and make sure that what comes back is an embedding of each text."""
+    """Embed texts, and check that the result is an embedding of each text."""
     try:
         result = await opened.embedder.embed(texts)
     except VectorStoreError:

@@ -1,4 +1,4 @@
-"""Packages that are optional: whether they are there, and one warning of what is done without them."""
+"""Optional packages: whether they are installed, and a warning about what happens without them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 
 def installed(*packages: str) -> bool:
-    """Whether these packages can be imported; loads none of them."""
+    """Whether these packages can be imported. Loads none of them."""
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
@@ -17,7 +17,6 @@ _GIVEN: dict[str | tuple[str, type[Warning], int], int] = {}
 
 @cache
 def warn_once(message: str) -> None:
-    """Give a ``UserWarning``, once in this process."""
-    # What opens a store runs in a thread of its own, from which no line of the caller can be named, nor is one of ours
-    # of use to a reader.
+    """Issue a ``UserWarning``, once in this process."""
+    # Stores open in a worker thread, where the stack does not show the caller's line; a line of ours would not help.
     warnings.warn_explicit(message, UserWarning, "vectorstores", 1, registry=_GIVEN)

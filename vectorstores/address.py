@@ -1,4 +1,4 @@
-"""A store by its address, and what made it, read without its embedder."""
+"""Opening a store by its address, and reading which embedder it was made with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
 _KINDS: Final = "a folder, memory://, postgresql://… or postgresql+embedded:///folder"
-# A slip that would else name a folder. One of that name, if there is one, is ./memory:
+# Mistyped addresses that would otherwise name a folder. A folder of such a name is written ./memory:
 _HALF: Final = re.compile(r"(memory|postgres(ql)?(\+embedded)?|file):")
 _PAIRS: Final = re.compile(r"(^|\s)(dbname|password)\s*=")
 
@@ -38,16 +38,16 @@ def open_store(
     a path                              a folder of this machine; ``~`` is the user's home
     ``postgresql://user@host/db``       PostgreSQL with pgvector (``postgres://`` too); the parameter ``schema``
                                         names another schema than ``vectorstores``: ``…/db?schema=lessons``
-    ``postgresql+embedded:///folder``   PostgreSQL in a folder of this machine, started when it is needed
+    ``postgresql+embedded:///folder``   PostgreSQL in a folder of this machine, started when needed
     ==================================  ======================================================================
 
-    ``indexed`` names the metadata keys whose filters are made quick; ``memory://`` has no use for it, and in
-    PostgreSQL they are fixed when the store is made. The store opens at its first call or by ``async with``, and
-    raises then what :class:`~vectorstores.Store` says. Raises :class:`~vectorstores.StoreUnavailableError` for an
-    address of another kind, and :class:`~vectorstores.MissingDependencyError`.
+    ``indexed`` names the metadata keys by which filters are quick; ``memory://`` ignores it, and in PostgreSQL it is
+    fixed when the store is made. The store opens at its first call or by ``async with``; :class:`~vectorstores.Store`
+    lists what that raises. Raises :class:`~vectorstores.StoreUnavailableError` for an address of another kind, and
+    :class:`~vectorstores.MissingDependencyError`.
     """
     address = os.fspath(url)
-    # One backend does not load the other's library.
+    # Each backend loads its own libraries only.
     if is_postgres(address):
         from vectorstores.postgres import PostgresVectorStore  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
     if scheme == "memory":
         return None
     if is_postgres(address):
-        raise StoreUnavailableError("a PostgreSQL store is in no folder; this needs the path of one")
+        raise StoreUnavailableError("a PostgreSQL store has no folder; name the path of a folder")
     raise StoreUnavailableError(f"unknown kind of store {scheme}://; expected {_KINDS}")
 
 
@@ -88,7 +88,7 @@ def _folder(path: str) -> Path:
         raise StoreUnavailableError(f"{path!r} is no address of a store; expected {_KINDS}")
     found = _HALF.match(path)
     if found:
-        # Not the address: a password may be in it.
+        # Without the address, which may contain a password.
         raise StoreUnavailableError(f"{found[0]} begins no address of a store; expected {_KINDS}")
     if _PAIRS.search(path):
         raise StoreUnavailableError(f"key=value pairs are for PostgresVectorStore alone; expected {_KINDS}")
@@ -100,7 +100,7 @@ def _folder(path: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The embedder that a store was made with: its id, how it called itself, the length of its vectors."""
+    """The embedder that a store was made with: its id, its name, and the length of its vectors."""
 
     embedder_id: str
     embedder_name: str
@@ -108,10 +108,9 @@ class Origin:
 
 
 def origin_of(url: str | os.PathLike[str]) -> Origin | None:
-    """Return what made the store at an address; None where there is no store, and for ``memory://``.
+    """Return the embedder of the store at an address; None if there is no store, and for ``memory://``.
 
-    Creates nothing, and loads no library but PostgreSQL's driver for a store there; blocks while it reads.
-    Raises :class:`~vectorstores.StoreCorruptError`,
+    Creates nothing, loads no embedder, and blocks while it reads. Raises :class:`~vectorstores.StoreCorruptError`,
     :class:`~vectorstores.FormatVersionError` and :class:`~vectorstores.StoreUnavailableError`.
     """
     address = os.fspath(url)
@@ -124,7 +123,7 @@ def origin_of(url: str | os.PathLike[str]) -> Origin | None:
     folder = folder_of(address)
     if folder is None:
         return None
-    from vectorstores.sqlite_faiss import schema  # noqa: PLC0415 - one backend does not load the other's library
+    from vectorstores.sqlite_faiss import schema  # noqa: PLC0415 - each backend loads its own libraries only
     from vectorstores.sqlite_faiss.database import Database  # noqa: PLC0415
     from vectorstores.sqlite_faiss.folder import DATABASE, check_log  # noqa: PLC0415
 
@@ -133,15 +132,15 @@ def origin_of(url: str | os.PathLike[str]) -> Origin | None:
         return None
     check_log(path)
     with closing(Database(path)) as database:
-        said = database.read(lambda connection: schema.about(connection, path))
-    return Origin(said["embedder"], said["embedder_name"], int(said["dim"]))
+        about = database.read(lambda connection: schema.about(connection, path))
+    return Origin(about["embedder"], about["embedder_name"], int(about["dim"]))
 
 
 class AbsentEmbedder:
-    """Stands for the embedder that a store was made with, where nothing will be embedded.
+    """A stand-in for the embedder that a store was made with.
 
-    With it a store can be listed, counted and weeded on a machine that doesn't have the embedder. Embedding
-    a text raises :class:`~vectorstores.EmbeddingError`.
+    With it a store can be listed, counted and pruned on a machine that doesn't have the embedder. Embedding a text
+    raises :class:`~vectorstores.EmbeddingError`.
     """
 
     def __init__(self, origin: Origin) -> None:
@@ -152,12 +151,12 @@ class AbsentEmbedder:
 
     @property
     def id(self) -> str:
-        """The id that the store names."""
+        """The id of the store's embedder."""
         return self._origin.embedder_id
 
     @property
     def dim(self) -> int:
-        """The length of a vector that the store names."""
+        """The length of the store's vectors."""
         return self._origin.dim
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:

@@ -1,7 +1,6 @@
-"""The protocols and value types that every store and embedder of this package shares, and its errors.
+"""Protocols, value types and errors shared by every store and embedder of this package.
 
-``vectorstores`` knows nothing of agents or lessons: it keeps texts with metadata and finds them again by
-meaning.
+``vectorstores`` knows nothing of agents or lessons: it stores texts with metadata and searches them by meaning.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     FloatArray: TypeAlias = NDArray[np.float32]
 
 DEFAULT_INDEXED: Final = ("kind", "tool", "agent", "state")
-"""Metadata keys that stores are quick at filtering by, unless others are declared."""
+"""Metadata keys by which stores filter quickly, unless others are declared."""
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Filter: TypeAlias = Mapping[str, JSON]
@@ -33,11 +32,11 @@ class StoreClosedError(VectorStoreError):
 
 
 class StoreUnavailableError(VectorStoreError):
-    """The place of the store can't be opened, read or written; what was stored before is untouched."""
+    """The store can't be opened, read or written; what was stored before is untouched."""
 
 
 class StoreCorruptError(VectorStoreError):
-    """What lies at the place of the store is not a store, or its rows are damaged."""
+    """The file, folder or database is not a store, or its rows are damaged."""
 
 
 class EmbedderMismatchError(VectorStoreError):
@@ -45,15 +44,15 @@ class EmbedderMismatchError(VectorStoreError):
 
 
 class FormatVersionError(VectorStoreError):
-    """The store was written by a version of the format that this version can't read."""
+    """The store has a format that this version can't read."""
 
 
 class InvalidChunkError(VectorStoreError):
-    """A chunk, vector or metadata that can't be stored. Nothing of the call was stored."""
+    """A chunk, vector, record or metadata can't be stored. The call stored nothing."""
 
 
 class InvalidFilterError(VectorStoreError):
-    """A metadata filter that can't be read; the message says where."""
+    """A metadata filter is invalid; the message says where."""
 
 
 class ConflictError(VectorStoreError):
@@ -65,11 +64,11 @@ class MissingDependencyError(VectorStoreError):
 
 
 class EmbeddingError(VectorStoreError):
-    """The embedder failed, or returned something that is no embedding."""
+    """The embedder failed, or returned something that is not an embedding."""
 
 
 def new_id() -> str:
-    """Return a fresh random id: 32 hexadecimal digits."""
+    """Return a random id of 32 hexadecimal digits."""
     return uuid.uuid4().hex
 
 
@@ -77,9 +76,9 @@ def new_id() -> str:
 class Chunk:
     """A text with metadata, as it is stored.
 
-    ``content`` is what a reader gets back. ``embed_text`` is what is embedded and searched by; ``None`` means
-    the content itself. ``vector`` may carry an embedding that the caller already has, of shape ``(dim,)``;
-    stores normalise it and don't return it unless asked. ``metadata`` is a JSON object.
+    ``content`` is what a reader gets back. ``embed_text`` is embedded and searched; ``None`` means the content itself.
+    ``vector`` may hold an embedding that the caller already has, of shape ``(dim,)``; stores normalise it and return it
+    only when asked. ``metadata`` is a JSON object.
     """
 
     content: str
@@ -99,7 +98,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Part of a scan. ``next`` is handed to the next call as ``after``; ``None`` means there is no more."""
+    """Part of a scan. Pass ``next`` to the next call as ``after``; it is ``None`` on the last page."""
 
     chunks: tuple[Chunk, ...]
     next: str | None
@@ -117,7 +116,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Part of a scan over records, ordered by first write. ``next`` goes to the next call as ``after``."""
+    """Part of a scan over records, ordered by first write. Pass ``next`` to the next call as ``after``."""
 
     records: tuple[Record, ...]
     next: str | None
@@ -125,10 +124,10 @@ class RecordPage:
 
 @dataclass(frozen=True, slots=True)
 class RecordWrite:
-    """A record to append once, in the same transaction as the vectors that it goes with.
+    """A record to append once, in the same transaction as the chunks of the call.
 
-    One that ``must_be_new`` and whose key exists is a :class:`ConflictError`; nothing of the call is stored then. So
-    of several writers that number their changes, one is first, and the others read again.
+    A record whose key exists is left as it is. If it ``must_be_new``, the call raises :class:`ConflictError` instead
+    and stores nothing, so that of several writers that number their changes one wins and the others read again.
     """
 
     collection: str
@@ -141,43 +140,42 @@ class RecordWrite:
 class Embedder(Protocol):
     """Turns texts into unit vectors.
 
-    ``id`` is a digest of what decides the vectors (weights, pooling, prompts), not of the runtime that
-    computes them. Reading ``id`` or ``dim`` may read files; stores do it off the event loop and never load a
-    model for it.
+    ``id`` is a digest of what determines the vectors (weights, pooling, prompts), not of the runtime that computes
+    them. Reading ``id`` or ``dim`` may read files but loads no model; stores do it off the event loop.
     """
 
     @property
     def id(self) -> str:
-        """Identity of the vectors that this embedder makes."""
+        """Identifies the vectors that this embedder makes."""
 
     @property
     def dim(self) -> int:
         """Length of a vector."""
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Return a float32 array of shape ``(len(texts), dim)``, rows of unit length in the texts' order."""
+        """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length, in the order of the texts."""
 
 
 @runtime_checkable
 class VectorStore(Protocol):
-    """Keeps chunks and finds them by meaning, within one namespace.
+    """Stores chunks and searches them by meaning, within one namespace.
 
-    A call works whole or not at all, is durable when it returns, and may be made from many tasks at once. Records are
-    apart, in :class:`RecordStore`.
+    A call takes effect as a whole or not at all, is durable when it returns, and may run beside others. Records have a
+    protocol of their own, :class:`RecordStore`.
     """
 
     @property
     def namespace(self) -> str:
-        """The scope that every call of this object is held to."""
+        """The namespace in which every call of this object works."""
 
     def scoped(self, namespace: str) -> VectorStore:
         """Return a view of the same store in another namespace; closing the view leaves the store open."""
 
     async def add(self, chunks: Sequence[Chunk], *, records: Sequence[RecordWrite] = ()) -> list[str]:
-        """Store chunks, replacing those of the same id, and ``records`` with them; return the ids."""
+        """Store chunks, replacing those with the same ids, and ``records`` with them. Returns the chunks' ids."""
 
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
-        """Delete chunks by id and return how many there were; unknown ids are passed over."""
+        """Delete chunks by id and return how many existed. Unknown ids are ignored."""
 
     async def search(
         self,
@@ -187,21 +185,22 @@ class VectorStore(Protocol):
         filter: Filter | None = None,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
-        """Return the ``k`` chunks nearest to a text, or to an embedding of shape ``(dim,)``, best first, among those
-        that the filter admits.
+        """Return the ``k`` chunks that are nearest to a text, or to an embedding of shape ``(dim,)``, best first.
+
+        ``filter`` narrows the search to the chunks that it admits.
         """
 
     async def get_by_ids(self, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
-        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out.
+        """Return the chunks with these ids, in the order of the ids. Unknown ids are left out.
 
-        With their ``vectors``, if asked: those of one embedder are compared by their inner product.
+        ``vectors`` asks for their unit vectors too.
         """
 
     async def count(self, *, filter: Filter | None = None) -> int:
         """Count the chunks that the filter admits."""
 
     async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:
-        """Return chunks in the order of their first insertion, a page at a time."""
+        """Return a page of chunks in the order of their first insertion."""
 
     async def close(self) -> None:
         """Release files, connections and memory. Closing twice is fine."""
@@ -209,13 +208,13 @@ class VectorStore(Protocol):
 
 @runtime_checkable
 class RecordStore(Protocol):
-    """Versioned JSON records by collection and key, within one namespace: ledgers, notes, histories."""
+    """Stores versioned JSON records by collection and key, within one namespace: ledgers, notes, histories."""
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
-        """Write a record unless the key exists; return whether it was written. Never replaces."""
+        """Write a record unless the key exists. Returns whether it was written."""
 
     async def get(self, collection: str, key: str) -> Record | None:
-        """Return a record, or None."""
+        """Return a record, or None if it does not exist."""
 
     async def compare_and_swap(
         self, collection: str, key: str, value: JSON, *, version: int | None
@@ -228,15 +227,15 @@ class RecordStore(Protocol):
     async def scan_records(
         self, collection: str, *, after: str | None = None, limit: int = 100
     ) -> RecordPage:
-        """Return the records of a collection in the order of their first write, a page at a time."""
+        """Return a page of the records of a collection, in the order of their first write."""
 
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
-        """Delete records by key and return how many there were."""
+        """Delete records by key and return how many existed."""
 
 
 @runtime_checkable
 class ChangeFeed(Protocol):
-    """A store that tells of writes, whichever process made them."""
+    """A store that announces writes by any process."""
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """Yield as soon as writes are told, and then after each, several that come close together once."""
+        """Yield once listening has begun, and then after each write; writes close together count as one."""

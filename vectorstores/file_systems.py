@@ -1,4 +1,4 @@
-"""Where a folder of a store or cache may lie."""
+"""Checks of the folder of a store or cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from vectorstores.base import StoreUnavailableError
 
 _MOUNTS: Final = Path("/proc/self/mounts")
-# Their locks and shared memory don't hold between machines, and SQLite's write-ahead log needs both.
+# Their locks and shared memory don't work between machines, and SQLite's write-ahead log needs both.
 _NETWORK_FILE_SYSTEMS: Final = (
     "9p afs ceph cifs coda davfs glusterfs gpfs lustre ncpfs nfs nfs4 smb2 smb3 smbfs fuse.ceph fuse.davfs fuse.gcsfuse"
     " fuse.glusterfs fuse.juicefs fuse.rclone fuse.s3fs fuse.sshfs"
@@ -17,36 +17,31 @@ _NETWORK_FILE_SYSTEMS: Final = (
 
 
 def check_place(folder: Path, what: str) -> None:
-    """Raise where the folder of a store, which may be made yet, can't be: it is a file, or on a network file system."""
+    """Raise if ``folder``, which need not exist yet, is a file or on a network file system."""
     if folder.exists() and not folder.is_dir():
         raise StoreUnavailableError(f"{folder} is a file, not the folder of {what}")
-    _refuse_network(folder)
-
-
-def refuse_strangers(folder: Path, what: str, ours: Callable[[str], bool]) -> None:
-    """Raise for a folder of other things."""
-    found = [each.name for each in folder.iterdir() if not ours(each.name)] if folder.exists() else []
-    if found:
-        raise StoreUnavailableError(
-            f"{folder} is not the folder of {what}: it holds other files, such as {min(found)!r}; name an empty or a"
-            " new folder"
-        )
-
-
-def _refuse_network(place: Path) -> None:
-    # Known on Linux only.
-    if not _MOUNTS.exists():
+    if not _MOUNTS.exists():  # as anywhere but on Linux
         return
-    kind = file_system(place.resolve(), _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
+    kind = file_system(folder.resolve(), _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
     if kind in _NETWORK_FILE_SYSTEMS.split():
         raise StoreUnavailableError(
-            f"{place} is on a network file system ({kind}), whose locks can't keep a store whole;"
+            f"{folder} is on a network file system ({kind}), whose locks can't protect a store;"
             " use a local folder, or PostgreSQL to share between machines"
         )
 
 
+def refuse_strangers(folder: Path, what: str, ours: Callable[[str], bool]) -> None:
+    """Raise if a folder contains files that are not ``ours``."""
+    others = [each.name for each in folder.iterdir() if not ours(each.name)] if folder.exists() else []
+    if others:
+        raise StoreUnavailableError(
+            f"{folder} is not the folder of {what}: it holds other files, such as {min(others)!r}; name an empty or a"
+            " new folder"
+        )
+
+
 def file_system(place: Path, mounts: str) -> str | None:
-    """Return the type of the file system that holds a path, by the text of ``/proc/self/mounts``."""
+    """Return the type of the file system that contains a path, from the text of ``/proc/self/mounts``."""
     best, kind = -1, None
     for line in mounts.splitlines():
         fields = line.split(" ")

@@ -1,8 +1,7 @@
 """The metadata-filter language: parsed once into a small tree, then evaluated here or compiled by a store.
 
-A filter is a mapping. Its keys are metadata keys, taken literally (a dot is no path), or ``$and``, ``$or``,
-``$not``;
-several keys must all hold, and an empty filter admits everything::
+A filter is a mapping. Its keys are metadata keys, taken literally (a dot is not a path), or ``$and``, ``$or``,
+``$not``. Several keys must all hold, and an empty filter admits everything::
 
     {"kind": "lesson", "score": {"$gte": 0.5, "$lt": 1}, "$or": [{"tool": "search"}, {"tool": {"$exists":
     False}}]}
@@ -12,14 +11,14 @@ several keys must all hold, and an empty filter admits everything::
 ``{"$eq": v}``, ``{"$ne": v}``  equal, and its negation
 ``{"$in": [...]}``, ``$nin``    equal to one of the values, and its negation; an empty ``$in`` admits nothing
 ``$gt $gte $lt $lte``           order, of numbers among numbers and of strings among strings (by code point)
-``{"$exists": true}``           the key is there, also when its value is null
+``{"$exists": true}``           the key exists, even with the value null
 ``{"$and": [...]}``, ``$or``    all, any of the filters; an empty ``$and`` holds, an empty ``$or`` does not
 ``{"$not": {...}}``             the filter does not hold
 ==============================  ============================================================================
 
-Values are compared as types: ``true`` is not 1, ``"1"`` is not 1, while ``1`` and ``1.0`` are one number.
-Lists and objects are equal when their parts are. A missing key is not null: ``{"$eq": None}`` wants a null
-that is there. ``$ne`` and ``$nin`` are plain negations, so they admit a missing key; every order comparison
+Comparisons respect types: ``true`` is not 1, ``"1"`` is not 1, while ``1`` and ``1.0`` are one number.
+Lists and objects are equal when their parts are. A missing key is not null: ``{"$eq": None}`` needs a null
+value. ``$ne`` and ``$nin`` are plain negations, so they admit a missing key; every order comparison
 refuses one, as it refuses a value of another type.
 """
 
@@ -46,7 +45,7 @@ _ORDERS: Final[Mapping[Order, Callable[[float | str, float | str], bool]]] = {
 
 
 class Missing:
-    """The type of :data:`MISSING`: what a key that is not there has instead of a value."""
+    """The type of :data:`MISSING`, which stands for the value of a key that does not exist."""
 
     __slots__ = ()
 
@@ -55,7 +54,7 @@ MISSING: Final = Missing()
 
 
 def canonical(value: JSON | Missing) -> Hashable:
-    """Return a hashable form of a JSON value; two values are equal for a filter when their forms are."""
+    """Return a hashable form of a JSON value. A filter takes two values as equal if their forms are."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, int | float):
@@ -90,24 +89,20 @@ class OneOf(Leaf):
 
     values: tuple[JSON, ...]
     negated: bool = False
-    _forms: frozenset[Hashable] = field(init=False, repr=False, compare=False)
+    forms: frozenset[Hashable] = field(init=False, repr=False, compare=False)
+    """The canonical forms of ``values``."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_forms", frozenset(canonical(value) for value in self.values))
-
-    @property
-    def forms(self) -> frozenset[Hashable]:
-        """The canonical forms of ``values``: what :func:`canonical` says of a value that is one of them."""
-        return self._forms
+        object.__setattr__(self, "forms", frozenset(canonical(value) for value in self.values))
 
     def admits(self, value: JSON | Missing) -> bool:
         """Decide about one value of the key, or about its absence."""
-        return (canonical(value) in self._forms) is not self.negated
+        return (canonical(value) in self.forms) is not self.negated
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered(Leaf):
-    """The value of ``key`` has the type of ``bound`` and stands in this order to it."""
+    """The value of ``key`` has the type of ``bound`` and compares to it in this order."""
 
     order: Order
     bound: float | str
@@ -123,7 +118,7 @@ class Ordered(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class Exists(Leaf):
-    """``key`` is there, with any value; or it is not, when ``present`` is false."""
+    """``key`` exists, with any value; or it does not, if ``present`` is false."""
 
     present: bool = True
 
@@ -134,7 +129,7 @@ class Exists(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All parts hold; true when there are none."""
+    """All parts hold. True without parts."""
 
     parts: tuple[Node, ...]
 
@@ -145,7 +140,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one part holds; false when there are none."""
+    """At least one part holds. False without parts."""
 
     parts: tuple[Node, ...]
 
@@ -169,10 +164,9 @@ Node: TypeAlias = OneOf | Ordered | Exists | And | Or | Not
 
 
 def parse(filter: Filter) -> Node:
-    """Read a filter into its tree.
+    """Parse a filter into its tree.
 
-    Raises :class:`~vectorstores.InvalidFilterError`, which names the place, as in
-    ``filter.$or[1].score.$gt``.
+    Raises :class:`~vectorstores.InvalidFilterError`, which names the place, such as ``filter.$or[1].score.$gt``.
     """
     return _parse_filter(filter, "filter", 0)
 

@@ -1,4 +1,4 @@
-"""What headers hold that no error may show, and how it is taken out of texts."""
+"""Finds the secrets in request headers, and removes them from error texts."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from vectorstores.base import JSON
 
 _SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
-_TOLD_BY: Final = 8
+_PREFIX: Final = 8
 _REST_OF_WORD: Final = r"""[^\s"'<>,;)]*"""
-# Addresses begin alike, and so do values of several words ("Bearer ..."): these count as a whole, with their words.
+# Many addresses begin alike, and so do values of several words ("Bearer ..."): these are matched as a whole only.
 _COMMON_BEGINNING: Final = re.compile(r"\s|%20|://|%3A%2F%2F")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for a header that can't be sent; its value, which may be a key, is not shown."""
+    """Raise ``ValueError`` for a header that can't be sent, without its value, which may be a key."""
     for name, value in headers.items():
         if not (isinstance(name, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)):
-            raise ValueError(f"{name!r:.80} can't be the name of a header")
+            raise ValueError(f"{name!r:.80} is not a valid name of a header")
         if not (isinstance(value, str) and value.isascii() and value.isprintable()):
             raise ValueError(f"the header {name} must be text of printable ASCII: was it copied whole?")
 
 
 def secrets_of(headers: Mapping[str, str], body: Mapping[str, JSON] | None = None) -> tuple[str, ...]:
-    """Return what errors must not show of the headers that are sent, and of what is added to the body.
+    """Return what errors must not show of the headers, and of the fields that are added to the body.
 
-    All that a header says counts, since a key may stand in any: its whole value, the last word of it (the key of
-    "Bearer ..."), its longer parts (a cookie's), and the name and password of "Basic ...". Of the body's, texts count
-    that are called a key, token, secret or password.
+    Any header may contain a key, so these count: its whole value, the last word (the key of "Bearer ..."), the longer
+    parts (of a cookie), and the name and password of "Basic ...". In the body, texts count whose names say that they
+    are a key, token, secret or password.
     """
     found: set[str] = set()
     for value in headers.values():
@@ -47,20 +47,20 @@ def secrets_of(headers: Mapping[str, str], body: Mapping[str, JSON] | None = Non
     for name, item in (body or {}).items():
         if isinstance(item, str) and _SECRET_NAME.search(name):
             found.add(item)
-    # A shorter one is a placeholder, and its letters are everywhere.
+    # A shorter one is a placeholder, and would match everywhere.
     found = {text for text in found if len(text) >= 4}
     written = {form for text in found for form in (text, json.dumps(text)[1:-1], quote(text, safe=""))}
     return tuple(sorted(written, key=len, reverse=True))
 
 
 def without(secrets: Sequence[str], text: str) -> str:
-    """Return a text without secrets, the longest first, in capitals or small letters.
+    """Return a text without secrets, which must be sorted with the longest first. Case is ignored.
 
-    A word that begins like one counts too, by eight characters: services cut the key that they show.
+    A word with the first eight characters of a secret is removed too, because services shorten the key that they show.
     """
     for secret in secrets:
         pattern = re.escape(secret)
-        if len(secret) > _TOLD_BY and not _COMMON_BEGINNING.search(secret):
-            pattern += "|" + re.escape(secret[:_TOLD_BY]) + _REST_OF_WORD
+        if len(secret) > _PREFIX and not _COMMON_BEGINNING.search(secret):
+            pattern += "|" + re.escape(secret[:_PREFIX]) + _REST_OF_WORD
         text = re.sub(pattern, "[REDACTED:api_key]", text, flags=re.IGNORECASE)
     return text

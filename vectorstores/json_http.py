@@ -1,6 +1,6 @@
-"""The one HTTP client: it posts JSON to a service, over connections that are kept, again where that may help.
+"""The HTTP client: posts JSON to a service over persistent connections, and retries where that may help.
 
-The embedders here and the chat models above them share it; each makes errors of its own of :class:`RequestError`.
+The embedders here and the chat models share it; each turns :class:`RequestError` into errors of its own.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 _MOVED: Final = frozenset({301, 302, 307, 308})
 _MOST_REDIRECTS: Final = 5
 _AFTER_END: Final = 2.0
-# Bytes of an answer, such as the vectors of many texts, that take a moment to read.
+# Longer answers, such as the vectors of many texts, are parsed in a thread.
 _LONG: Final = 50_000
 
 
 class AnswerStream(ABC):
-    """Takes the events of one answer as they come, and puts them together to ``body``, the answer as an object.
+    """Takes the events of one answer as they arrive, and assembles them into ``body``, the answer as an object.
 
-    ``ended`` says that it is whole, ``handed_on`` that a part of it is in use, so that it must not be asked for again.
+    ``ended`` says that the answer is complete, ``handed_on`` that a part of it is in use, so that it can't be retried.
     """
 
     handed_on = False
 
     def begin(self) -> None:
-        """Forget what came of an answer that broke off."""
+        """Discard what arrived of an answer that broke off."""
         self.ended = False
         self.body: dict[str, Any] = {}
 
@@ -54,27 +54,27 @@ class AnswerStream(ABC):
 
 
 class Timeouts(NamedTuple):
-    """Seconds for a request as a whole, for its connection, and for a silence within a streamed answer."""
+    """Seconds for a whole request, for connecting, and for a silence within a streamed answer."""
 
     total: float
     connect: float
     idle: float | None = None
 
     def of(self, *, streaming: bool) -> httpx.Timeout:
-        """Return them as httpx has them, each at most the whole."""
+        """Return them for httpx, each at most the total."""
         idle = self.total if self.idle is None or not streaming else self.idle
         return httpx.Timeout(self.total, connect=min(self.connect, self.total), read=min(idle, self.total))
 
 
 class Waits(NamedTuple):
-    """How often a request is repeated, and the seconds before the first time and before any time at most."""
+    """How often a request is retried, and the seconds before the first retry and at most before any."""
 
     retries: int
     first: float = 0.5
     longest: float = 60.0
 
     def before(self, retry: int) -> float:
-        """Return the seconds to wait before a retry, counted from 1, where the service names none."""
+        """Return the seconds to wait before a retry, counted from 1, if the service does not say."""
         wait = min(self.first * 2.0 ** min(retry - 1, 1_000), self.longest)
         return wait * random.uniform(0.5, 1.0)  # noqa: S311
 
@@ -82,9 +82,9 @@ class Waits(NamedTuple):
 class JsonService:
     """One address that takes JSON objects by POST and answers with JSON objects.
 
-    What ``headers`` say, and ``secrets``, is taken out of every error, and what ``clean`` takes out. Each event loop
-    has connections of its own, closed by :meth:`aclose` or at the end of the loop; ``concurrency`` requests at once use
-    them.
+    Error messages never contain the values of ``headers`` or ``secrets``, and pass through ``clean``. Each event loop
+    has its own connections, which :meth:`aclose` or the end of the loop closes; at most ``concurrency`` requests use
+    them at once.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class JsonService:
     ) -> None:
         self.url = url
         self._headers = httpx.Headers(headers)
-        self._headers["Content-Type"] = "application/json"  # once, also where a user names it
+        self._headers["Content-Type"] = "application/json"  # replaces a user's own
         self._secrets = (*secrets, *secrets_of(headers))
         self._timeouts = timeouts
         self._waits = waits
@@ -109,11 +109,11 @@ class JsonService:
         self._connections: RunVar[_Connections | None] = RunVar(f"jeeves-{uuid.uuid4()}", None)
 
     async def post(self, body: Mapping[str, JSON], stream: AnswerStream | None = None) -> dict[str, Any]:
-        """Post an object, again where that may help, and return the one that answers, or that ``stream`` comes to.
+        """Post an object and return the answer, or the ``body`` of ``stream`` if the service streams it.
 
-        Raises :class:`RequestError`, also for an error in an answer with status 200. Asked again is what is passing,
-        as ``waits`` say, and not once its stream has handed something on. Redirects are followed on the same host
-        alone. A stream that stops before its end is an error; an answer that is none is not the stream's business.
+        Raises :class:`RequestError`, also for an error in an answer with status 200. Passing errors are retried as
+        ``waits`` says, unless the stream has handed something on. Redirects are followed on the same host only. A
+        stream that stops before its end is an error; an answer that is not streamed does not reach ``stream``.
         """
         asked = 0
         while True:
@@ -157,9 +157,9 @@ class JsonService:
                 f"can't talk to {self.url} ({reason}): is the address right, is it running?",
                 "unreachable",
                 passing=not isinstance(error, httpx.UnsupportedProtocol),
-            ) from (error if reason == excerpt(said) else None)  # a traceback shows it as it is
+            ) from (error if reason == excerpt(said) else None)  # a traceback would show the secret
         if response is None or (stream is not None and stream.ended):
-            assert stream is not None  # noqa: S101 - it has ended
+            assert stream is not None  # noqa: S101 - the stream has ended
             return stream.body
         return await self._object(response)
 
@@ -177,13 +177,13 @@ class JsonService:
     async def _followed(
         self, client: httpx.AsyncClient, body: Mapping[str, JSON], stream: AnswerStream | None
     ) -> httpx.Response:
-        """Post to the address, and on to where it has moved on its host: the key goes to no other one."""
+        """Post to the address, and follow redirects on the same host: no other host may receive the key."""
         url = self.url
         content, limits = json.dumps(body), self._timeouts.of(streaming=bool(body.get("stream")))
         for _ in range(_MOST_REDIRECTS):
             async with client.stream("POST", url, content=content, timeout=limits) as response:
-                # JSON is UTF-8, and a byte order mark is no part of it. A charset that a service names is no help:
-                # Python's "hex" is one, and none of texts.
+                # JSON is UTF-8, perhaps after a byte order mark. The charset that a service names can't be trusted: it
+                # may be one of Python's codecs that don't decode to text, such as "hex".
                 response.encoding = "utf-8-sig"
                 kind = response.headers.get("content-type", "")
                 if stream is not None and response.is_success and kind.startswith("text/event-stream"):
@@ -198,7 +198,7 @@ class JsonService:
         return response
 
     async def _read(self, response: httpx.Response, stream: AnswerStream) -> None:
-        """Read a stream to its end; raises :class:`RequestError` where that is not the end of the answer."""
+        """Read a stream to its end. Raises :class:`RequestError` if the answer is not complete then."""
         events = EventSource(response).aiter_sse()
         try:
             with anyio.CancelScope() as rest:
@@ -206,7 +206,7 @@ class JsonService:
                     async for event in events:
                         await self._take(response, event.data, stream)
                         if stream.ended:
-                            # What still comes is usage. A server that leaves its stream open is not waited for.
+                            # Usage may follow. A server may leave its stream open, so the wait is limited.
                             rest.deadline = min(rest.deadline, anyio.current_time() + _AFTER_END)
         except (httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError) as error:
             if isinstance(error, httpx.ReadTimeout) and not stream.ended:
@@ -227,13 +227,13 @@ class JsonService:
         await stream.take(value)
 
     def at(self, url: httpx.URL) -> Self:
-        """Return the service at another address of the same host, over the same connections."""
+        """Return the service at another address of the same host, with the same connections."""
         other = copy.copy(self)
         other.url = url
         return other
 
     def shown(self, text: str) -> str:
-        """Return the beginning of a text of the service, on one line and without secrets."""
+        """Return the beginning of a service's text, on one line and without secrets."""
         return excerpt(self._clean(without(self._secrets, text)[: 20 * EXCERPT]))
 
     async def _open(self) -> _Connections:
@@ -242,7 +242,7 @@ class JsonService:
             client = httpx.AsyncClient(
                 headers=self._headers,
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-                # A proxy of the environment can't reach our own machine.
+                # A proxy from the environment can't reach this machine.
                 trust_env=not is_loopback(self.url.host),
             )
             turns = anyio.CapacityLimiter(self._concurrency)
@@ -260,7 +260,7 @@ class JsonService:
 
 
 class _Connections(NamedTuple):
-    """Those of one event loop."""
+    """The connections of one event loop."""
 
     client: httpx.AsyncClient
     holder: AsyncGenerator[None, None]
@@ -268,10 +268,9 @@ class _Connections(NamedTuple):
 
 
 async def _close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    """Close a client when the generator is closed, or when the event loop ends; begin it with ``anext``."""
-    # Both asyncio and trio close suspended async generators when their loop ends. So connections don't
-    # outlive the loop they belong to where nobody closes them: a model used in several run_sync, for
-    # instance.
+    """Close a client when the generator is closed, or when the event loop ends; start it with ``anext``."""
+    # Both asyncio and trio close suspended async generators when their loop ends. So connections that nobody closes
+    # don't outlive their loop, for example those of a model that is used in several calls of run_sync.
     try:
         yield
     finally:
@@ -279,7 +278,7 @@ async def _close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[Non
 
 
 def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
-    """Return where a request is to be sent again, if that is the same service: its host and port, or its TLS."""
+    """Return the target of a redirect if it is the same service: the same host, and the same port or its HTTPS."""
     if response.status_code not in _MOVED or "location" not in response.headers:
         return None
     try:

@@ -1,6 +1,6 @@
-"""Public names of a package, said once in its stub file ``__init__.pyi`` and imported when they are first used.
+"""Lazy imports of a package's public names, which its stub file ``__init__.pyi`` lists.
 
-A type checker reads the stub; at run time :func:`attach` reads it too, so that no name stands in two places::
+A type checker reads the stub; at run time :func:`attach` reads it too, so that each name is written once::
 
     from vectorstores.lazy import attach
 
@@ -19,15 +19,15 @@ from pathlib import Path
 def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and ``__dir__`` of a package whose stub imports its public names.
 
-    The stub consists of ``from module import Name as Name`` statements and annotated attributes that the package
-    defines itself.
+    The stub consists of ``from module import Name as Name`` statements, and of annotations for attributes that the
+    package defines itself.
     """
 
     @cache
     def homes() -> dict[str, str]:
         return _homes(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"), package)
 
-    def __getattr__(name: str) -> object:  # noqa: N807 - what it becomes in the package
+    def __getattr__(name: str) -> object:  # noqa: N807 - its name in the package
         if name == "__all__":
             return sorted(homes(), key=lambda name: (not name.isupper(), name))
         module = homes().get(name)
@@ -37,14 +37,14 @@ def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
         setattr(sys.modules[package], name, value)
         return value
 
-    def __dir__() -> list[str]:  # noqa: N807 - what it becomes in the package
+    def __dir__() -> list[str]:  # noqa: N807 - its name in the package
         return sorted(homes())
 
     return __getattr__, __dir__
 
 
 def _homes(stub: str, package: str) -> dict[str, str]:
-    import ast  # noqa: PLC0415 - a third of the time of importing a package that uses no name of it
+    import ast  # noqa: PLC0415 - slow, and not needed to import the package alone
 
     found: dict[str, str] = {}
     for node in ast.parse(stub).body:

@@ -1,4 +1,4 @@
-"""Vectors of one namespace by the numbers of their rows, searched exactly."""
+"""The vectors of one namespace by row number, with exact search."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     Mask: TypeAlias = NDArray[np.bool_]
     Proposal: TypeAlias = Callable[[FloatArray, int, Mask | None], Places | None]
 
-# OpenBLAS gives a product with more numbers than this to several threads, which then wait for each other on a busy
+# OpenBLAS splits a product of more numbers than this among several threads, which wait for each other on a busy
 # machine.
 _PRODUCT: Final = 384 * 1024
-# Products of float32 rows depend on their place in the matrix in the last digits. Candidates within this distance of
+# The last digits of a float32 product depend on the row's position in the matrix. Candidates within this distance of
 # the k-th are scored again in float64, so that equal vectors get equal scores and the earlier one wins.
 SLACK: Final = 1e-5
-# Above this share of the rows, copying them for a product costs more than it saves.
+# Above this share of the rows, computing all products is quicker than copying those rows first.
 _GATHER_SHARE: Final = 0.3
 
 
 class _Growing:
-    """An array that rows are appended to, in amortised constant time."""
+    """An array to which rows are appended in amortised constant time."""
 
     def __init__(self, *shape: int, dtype: DTypeLike) -> None:
         self._array: NDArray[Any] = np.empty((0, *shape), dtype=dtype)
         self.view = self._array
-        """What has been appended; valid for writing until the next append."""
+        """The rows appended so far. Write to it only before the next append."""
 
     @property
     def nbytes(self) -> int:
@@ -54,10 +54,10 @@ class _Growing:
 
 
 class Matrix:
-    """Rows and their unit vectors, at positions in the order of the rows, which only grow.
+    """Row numbers and their unit vectors, at positions that ascend with the row number.
 
-    The vectors of the first rows may be given, such as those of a mapped file; they are written to when one of them is
-    replaced. A removed row keeps its position, and never comes back.
+    ``vectors`` holds those of the first ``rows``, for example of a mapped file; it is written to when one is replaced.
+    A removed row keeps its position, and its number is not used again.
     """
 
     def __init__(self, dim: int, rows: Places | None = None, vectors: FloatArray | None = None) -> None:
@@ -82,7 +82,7 @@ class Matrix:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that it takes, but for the vectors that were given."""
+        """The bytes of memory that it takes, without the vectors that were passed in."""
         return self._rest.nbytes + self._rows.nbytes + self._alive.nbytes
 
     def __len__(self) -> int:
@@ -90,21 +90,21 @@ class Matrix:
         return len(self.rows) - self.dead
 
     def reserve(self, size: int) -> None:
-        """Make room for so many rows in all."""
+        """Make room for ``size`` rows in all."""
         self._rest.reserve(size - len(self.first))
 
     def find(self, rows: Places) -> Places:
-        """Return the positions of those rows that are there."""
+        """Return the positions of those of these rows that exist."""
         if not len(self.rows):
             return np.empty(0, dtype=np.int64)
         places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        found: Places = places[(self.rows[places] == rows) & self.alive[places]]
-        return found
+        existing: Places = places[(self.rows[places] == rows) & self.alive[places]]
+        return existing
 
     def put(self, rows: Places, vectors: FloatArray) -> Places:
-        """Add rows, or replace the vectors of those that are there; return the positions whose vector is another now.
+        """Add rows, or replace the vectors of existing ones. Returns the positions whose vector has changed.
 
-        ``rows`` ascends; new ones come last.
+        ``rows`` must ascend; new rows come last.
         """
         last = self.rows[-1] if len(self.rows) else np.int64(-1)
         fresh = rows > last
@@ -123,7 +123,7 @@ class Matrix:
         return places
 
     def remove(self, rows: Places) -> Places:
-        """Remove rows that are there and return their positions; their vectors are overwritten."""
+        """Remove those of these rows that exist and return their positions. Their vectors are overwritten."""
         places = np.unique(self.find(rows))
         self._set(places, np.zeros((len(places), self.dim), dtype=np.float32))
         self.alive[places] = False
@@ -138,7 +138,7 @@ class Matrix:
         self._rest.view[places[~early] - split] = vectors[~early]
 
     def packed(self) -> Matrix:
-        """Return a copy in memory without the positions of removed rows."""
+        """Return a copy in memory without the removed rows."""
         copy = Matrix(self.dim)
         places = np.flatnonzero(self.alive)
         copy.put(self.rows[places], self.gather(places))
@@ -147,7 +147,7 @@ class Matrix:
     def gather(self, places: Places) -> FloatArray:
         """Return a copy of the vectors at these positions.
 
-        May be called without the lock under which they change; one that changes meanwhile may be half old, half new.
+        May be called without the lock of writers; a vector that is replaced meanwhile may be half old, half new.
         """
         split, rest = len(self.first), self._rest.view
         early = places < split
@@ -161,7 +161,7 @@ class Matrix:
         return copied
 
     def products(self, vector: FloatArray, start: int = 0) -> NDArray[np.float32]:
-        """Return the products of a vector with all rows from ``start`` on, in one thread."""
+        """Return the products of a vector with all rows from position ``start``, in one thread."""
         split, rest = len(self.first), self._rest.view
         scores = np.empty(split + len(rest) - start, dtype=np.float32)
         step = max(1, _PRODUCT // max(1, len(vector)))
@@ -187,7 +187,7 @@ class Matrix:
     ) -> list[tuple[int, float]]:
         """Return rows with their scores, best first. ``mask`` says which positions the filter admits.
 
-        ``proposal`` may name the positions that are worth a comparison, or None where all are.
+        ``proposal`` returns the positions to compare, or None to compare all.
         """
         usable = self.alive if self.dead else None
         if mask is not None:
@@ -198,7 +198,7 @@ class Matrix:
         vectors = self.gather(places)
         scores = vectors.astype(np.float64) @ query.vector.astype(np.float64)
         np.minimum(np.maximum(scores, -1.0, out=scores), 1.0, out=scores)
-        # Equal rows may still differ in the last bit: rounded away, far below the precision of float32.
+        # Scores of equal rows may differ in the last bit; rounding removes that, far below float32's precision.
         scores.round(9, out=scores)
         order = np.lexsort((places, -scores))[: query.k]
         if query.min_score > -1.0:
@@ -216,12 +216,12 @@ class Matrix:
 
 
 def best_places(scores: NDArray[np.float32], k: int) -> Places:
-    """Return the positions of the ``k`` highest scores and of those that can't be told from the ``k``-th."""
+    """Return the positions of the ``k`` highest scores and of those too close to the ``k``-th to order."""
     if k >= len(scores):
         return np.flatnonzero(scores > -np.inf)
     bound = np.partition(scores, len(scores) - k)[len(scores) - k]
     if bound == -np.inf:
         return np.flatnonzero(scores > -np.inf)
-    # Called for every search: half the time of flatnonzero.
+    # Runs in every search; np.flatnonzero takes twice as long.
     places: Places = (scores >= bound - SLACK).nonzero()[0]
     return places

@@ -1,4 +1,4 @@
-"""A store in memory, exact and plain: the reference that the other stores are held against."""
+"""A store in memory with exact search: the reference for the tests of the other stores."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Up to this many chunks in a namespace, a search is quicker than the way to a worker thread and back.
+# Up to this many chunks, a search takes less time than the switch to a worker thread and back.
 _INLINE: Final = 1000
 
 
 class InMemoryVectorStore(Store):
-    """Chunks and records in the memory of this process, searched exactly; gone when it is closed.
+    """Chunks and records in the memory of this process, searched exactly, and lost when the store is closed.
 
-    ``embedder=None`` takes all-MiniLM-L6-v2, and :class:`~vectorstores.HashingEmbedder`, with a warning, where no
-    extra that can run it is installed. ``namespace=None`` is one of the store's own, under a random name.
+    ``embedder=None`` means all-MiniLM-L6-v2 or, with a warning, :class:`~vectorstores.HashingEmbedder` where no extra
+    that can run it is installed. ``namespace=None`` makes a namespace with a random name.
     """
 
     def __init__(self, embedder: Embedder | None = None, *, namespace: str | None = None) -> None:
@@ -57,7 +57,7 @@ class _Entry:
     content: str
     embed_text: str | None
     metadata: str
-    # Parsed once for all filters; what a reader gets is parsed anew, so that it is the reader's own.
+    # Parsed once for all filters. A reader gets its own copy, which it may change.
     known: Mapping[str, JSON] | None = None
 
     def admitted_by(self, where: Node) -> bool:
@@ -66,8 +66,8 @@ class _Entry:
         return where.matches(self.known)
 
     def metadata_object(self) -> dict[str, JSON]:
-        found: dict[str, JSON] = json.loads(self.metadata)
-        return found
+        metadata: dict[str, JSON] = json.loads(self.metadata)
+        return metadata
 
     def chunk(self) -> Chunk:
         return Chunk(self.content, self.id, self.metadata_object(), self.embed_text)
@@ -82,7 +82,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Space:
-    """One namespace. ``entries`` and ``records`` are in the order of the rows, because rows only grow."""
+    """One namespace. ``entries`` and ``records`` are in the order of the rows, because row numbers only grow."""
 
     matrix: Matrix
     entries: dict[int, _Entry] = field(default_factory=dict)
@@ -104,11 +104,11 @@ class _MemoryEngine(Engine):
         if self._closed:
             raise StoreClosedError("the store in memory was closed; what it held is gone")
         if self._opened is None:
-            self._opened = await anyio.to_thread.run_sync(self._resolve)
+            # Both may read files.
+            self._opened = await anyio.to_thread.run_sync(
+                lambda: Opened.by(embedder_or_default(self._embedder))
+            )
         return self._opened
-
-    def _resolve(self) -> Opened:
-        return Opened.by(embedder_or_default(self._embedder))
 
     async def close(self) -> None:
         self._closed = True
@@ -116,7 +116,7 @@ class _MemoryEngine(Engine):
 
     async def _run(self, work: Callable[[], T], size: int) -> T:
         await anyio.lowlevel.checkpoint()
-        # Where a worker thread has the lock, its work would be waited for by the whole event loop.
+        # If a worker thread holds the lock, waiting for it here would block the event loop.
         if size <= _INLINE and self._lock.acquire(blocking=False):
             try:
                 return work()
@@ -195,15 +195,15 @@ class _MemoryEngine(Engine):
         def work() -> int:
             space = self._space(namespace)
             self._check_new(space, records)
-            gone = [space.rows.pop(id) for id in ids if id in space.rows]
-            for row in gone:
+            deleted = [space.rows.pop(id) for id in ids if id in space.rows]
+            for row in deleted:
                 del space.entries[row]
-            space.matrix.remove(np.array(gone, dtype=np.int64))
+            space.matrix.remove(np.array(deleted, dtype=np.int64))
             if space.matrix.dead > len(space.matrix):
                 space.matrix = space.matrix.packed()
             for record in records:
                 self._append(space, record)
-            return len(gone)
+            return len(deleted)
 
         return await self._write(work, len(ids))
 
@@ -299,7 +299,7 @@ class _MemoryEngine(Engine):
 
     def changes(self, namespace: str) -> AsyncGenerator[None, None]:
         async def mark() -> int:
-            self._space(namespace)  # raises where the store was closed
+            self._space(namespace)  # raises if the store was closed
             return self._writes
 
         return polled(mark)

@@ -1,8 +1,8 @@
-"""Moves a store to another embedder: old vectors serve until all the new ones are there.
+"""Moves a store to another embedder. Searches use the old vectors until all new ones are written.
 
-Then both change places in one transaction; stores that are open say so at their next call and have to be opened anew.
-A folder is moved in one transaction, for which writers wait. In PostgreSQL the new vectors are kept beside the old
-ones, so others write meanwhile, and a move that was stopped goes on where it was.
+Then the new vectors replace the old ones in one transaction. A store that is open elsewhere raises an error at its
+next call and must be opened again. A folder is moved in one transaction, for which other writers wait. In PostgreSQL
+the new vectors are stored beside the old ones, so others can write meanwhile, and an interrupted move can be resumed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vectorstores.postgres.address import is_postgres, require_psycopg
 
 @dataclass(frozen=True, slots=True)
 class Reembedding:
-    """How far a move is: ``done`` of ``total`` chunks have their new vector, in all namespaces."""
+    """The progress of a move: ``done`` of ``total`` chunks, in all namespaces, have their new vector."""
 
     done: int
     total: int
@@ -34,36 +34,35 @@ async def reembed(
     batch: int = 256,
     on_progress: Callable[[Reembedding], None] | None = None,
 ) -> Reembedding:
-    """Embed everything in the store at ``url`` with another embedder, and make it the store's own.
+    """Embed everything in the store at ``url`` with another embedder, and make that the store's embedder.
 
-    Searches of others go on with the old one meanwhile. In a folder, writes of others wait up to 30 seconds and then
-    raise :class:`~vectorstores.StoreUnavailableError`, and a move that was stopped leaves everything as it was. In
-    PostgreSQL writes go on, a stopped move is taken up where it was, and one to another embedder is given up for this
-    one. ``batch`` texts are embedded at a time;
-    ``on_progress`` is called after each. What is embedded is each chunk's ``embed_text``, else its content, also
-    where the old vector had been supplied by a caller.
+    Other searches use the old embedder meanwhile. In a folder, other writes wait up to 30 seconds and then raise
+    :class:`~vectorstores.StoreUnavailableError`, and an interrupted move changes nothing. In PostgreSQL other writes
+    go on, an interrupted move is resumed, and an unfinished move to another embedder is given up for this one.
+    ``batch`` texts are embedded at a time; ``on_progress`` is called after each batch. Each chunk's ``embed_text``,
+    or else its content, is embedded, even where a caller had supplied the old vector.
 
-    Raises :class:`~vectorstores.StoreUnavailableError` where there is no store, or when another process moves it
-    to a third embedder at the same time, :class:`~vectorstores.EmbeddingError`, and what opening a store raises.
+    Raises :class:`~vectorstores.StoreUnavailableError` if there is no store, or if another process is moving it to a
+    third embedder, :class:`~vectorstores.EmbeddingError`, and what opening a store raises.
     """
     if isinstance(batch, bool) or not isinstance(batch, int):
         raise TypeError(f"batch must be a whole number, got {batch!r}")
     if batch < 1:
         raise ValueError(f"batch must be at least 1, got {batch}")
-    told = on_progress or (lambda progress: None)
+    report = on_progress or (lambda progress: None)
     address = os.fspath(url)
     target = await anyio.to_thread.run_sync(Opened.by, embedder)
-    # One backend does not load the other's library; both have their results from here.
+    # Each backend loads its own libraries only, and imports its result type from here.
     if is_postgres(address):
         require_psycopg()
         from vectorstores.postgres.move import move_database  # noqa: PLC0415
 
-        return await move_database(address, target, batch, told)
+        return await move_database(address, target, batch, report)
     folder = folder_of(url)
     if folder is None:
         raise StoreUnavailableError(
-            f"{address} is no store that can be re-embedded; name a folder or a PostgreSQL database"
+            f"{address} is not a store that can be re-embedded; name a folder or a PostgreSQL database"
         )
     from vectorstores.sqlite_faiss.move import move_folder  # noqa: PLC0415
 
-    return await move_folder(folder, target, batch, told)
+    return await move_folder(folder, target, batch, report)

@@ -1,4 +1,4 @@
-"""Addresses of services, and the headers by which they know a key."""
+"""Addresses of services, and the headers that carry their keys."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import httpx
 
 
 class MissingKeyError(ValueError):
-    """A service needs a key, and none was given."""
+    """A service needs a key, but none was given."""
 
 
 def address_and_key(
     base_url: str, given: str | None, variable: str, headers: Mapping[str, str]
 ) -> tuple[httpx.URL, str]:
-    """Return the address of a service and the key for it, which is the environment's unless one is given.
+    """Return the address of a service and its key: the given one, or that of the environment variable ``variable``.
 
-    ``variable`` is where the environment has it; a key among the headers will do, and this machine needs none. Raises
-    ``ValueError`` for either that can't be used, and :class:`MissingKeyError`. Credentials and queries of an address
-    are refused, since it appears in errors and in logs; Azure's ``?api-version=`` is none.
+    No key is needed on this machine, or if ``headers`` contains one. Raises ``ValueError`` for an invalid address or
+    key, and :class:`MissingKeyError`. An address must not contain credentials or a query, since it appears in errors
+    and logs; Azure's ``?api-version=`` is allowed.
     """
     try:
         base = httpx.URL(base_url.strip())
@@ -32,7 +32,7 @@ def address_and_key(
             "base_url must hold neither credentials nor a query but ?api-version=: pass api_key instead"
         )
     if base.scheme not in {"http", "https"} or not base.host:
-        # Without the text: it may be a key, or have one in it.
+        # Without the text, which may be or contain a key.
         raise ValueError("base_url must begin with http:// or https:// and name a host")
     key = (os.environ.get(variable, "") if given is None else given).strip()
     brings_key = not {"authorization", "api-key", "x-api-key"}.isdisjoint(map(str.lower, headers))
@@ -41,12 +41,12 @@ def address_and_key(
             f"{base} needs a key: set {variable} or pass api_key ('' for a service without keys)"
         )
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise ValueError("the API key holds characters that a key can't have: was it copied whole?")
+        raise ValueError("the API key contains characters that a key can't have: was it copied whole?")
     return base, key
 
 
 def address_of(base: httpx.URL, path: str, name: str) -> httpx.URL:
-    """Return the address of a service's path; for Azure's resource as a whole, that of the deployment ``name``."""
+    """Return the address of a service's path; for the address of a whole Azure resource, in its deployment ``name``."""
     within = base.raw_path.partition(b"?")[0].decode().rstrip("/")
     if not within and _is_azure(base):
         within = f"/openai/deployments/{quote(name, safe='')}"
@@ -58,9 +58,10 @@ def _is_azure(base: httpx.URL) -> bool:
 
 
 def key_headers(base: httpx.URL, key: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that are given and that of a key, unless it is given, too.
+    """Return the given headers, and the key's header unless it is among them.
 
-    It is a bearer's, or on Azure its own, but for a token of Entra ID.
+    The key is a bearer token, except on Azure, whose keys have their own header (a token of Entra ID is a bearer token
+    there too).
     """
     own: dict[str, str] = {}
     if key and _is_azure(base) and not (key.startswith("eyJ") and key.count(".") == 2):

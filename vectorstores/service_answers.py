@@ -1,4 +1,4 @@
-"""What the answer of a service comes to: an error, whether asking again may help, and after how long."""
+"""Reads a service's answer: whether it is an error, whether a retry may help, and after how long."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ EXCERPT: Final = 300
 
 _RETRIED: Final = frozenset({408, 409, 429})
 SPENT: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
-"""Codes of refusals that last until somebody pays."""
+"""Codes of refusals that last until somebody pays the bill."""
 _PASSING: Final = frozenset(
     {"rate_limit_exceeded", "rate_limit_error", "server_error", "api_error", "overloaded_error"}
 )
-# Services say so with 429 and 500, too; it is no less long a moment later.
+# Services report this with 429 and 500 too, although a retry can't help.
 TOO_LONG: Final = re.compile(
     r"context.?(?:length|size|window)|prompt is too long|input is too long|request too large for",
     re.IGNORECASE,
 )
-"""What services say of a text that is too long."""
+"""Matches what services say about a text that is too long."""
 
 
 class RequestError(Exception):
-    """A request that came to nothing: the answer was a refusal or garbled, came too late, or nobody could be reached.
+    """A request failed: it was refused, the answer was garbled or too late, or the service was unreachable.
 
-    ``status`` is that of a refusal, else 0, ``said`` what it said, and ``code`` the word that it has for it, if any.
-    ``passing`` says that the same may fare better later, ``after`` so many seconds if the service said so.
+    ``status`` is the status of a refusal, else 0, ``said`` its text, and ``code`` the service's name for the error, if
+    any. ``passing`` says that a retry may succeed, ``after`` how many seconds the service asks to wait.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RequestError(Exception):
         self.after = after
 
     def noted(self, note: str) -> Self:
-        """Return the error with a note behind what it says."""
+        """Return the error with a note added to its message."""
         self.args = (f"{self} ({note})",)
         return self
 
@@ -65,13 +65,13 @@ class RequestError(Exception):
 def check_answer(
     url: httpx.URL, response: httpx.Response, content: bytes, shown: Callable[[str], str]
 ) -> None:
-    """Raise :class:`RequestError` for an answer, or an event of one, that tells of an error; ``shown`` cleans texts.
+    """Raise :class:`RequestError` for an answer, or an event of one, that reports an error; ``shown`` cleans texts.
 
-    Routers put an error of the service behind them into a 200, with its status as the code. The same may fare better
-    later after 408, 409, 429 and 5xx, or as the service says.
+    Routers report an error of the service behind them with status 200 and its status as the code. A retry may help
+    after 408, 409, 429 and 5xx, or if the service says so.
     """
     status, headers = response.status_code, response.headers
-    # Answers may be long (vectors), and few of them hold the word.
+    # Answers may be long (vectors), and few contain the word.
     value = parsed(content) if b'"error"' in content or not response.is_success else None
     error = _error_in(value)
     if response.is_success and not error:
@@ -100,7 +100,7 @@ def check_answer(
 
 
 def _error_in(value: object) -> object:
-    """Return the error that an answer or an event of one tells of: its own, or of what it brings."""
+    """Return the error in an answer or an event, at the top or nested in it; None if there is none."""
     if not isinstance(value, dict):
         return None
     choices = value.get("choices")
@@ -113,7 +113,7 @@ def _error_in(value: object) -> object:
 
 
 def parsed(content: bytes) -> object:
-    """Return the JSON value of an answer, or ``None`` where it is none."""
+    """Return the JSON value of an answer, or ``None`` if it is not JSON."""
     try:
         value: object = json.loads(content)
     except (ValueError, RecursionError):
@@ -122,7 +122,7 @@ def parsed(content: bytes) -> object:
 
 
 def _asked_wait(headers: httpx.Headers) -> float | None:
-    """Return the seconds that a service asks to wait, in milliseconds, seconds or until a date; None if unreadable."""
+    """Return the seconds that a service asks to wait, by milliseconds, seconds or a date; None if it can't be read."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return max(milliseconds / 1000, 0.0)

@@ -1,4 +1,4 @@
-"""The store that callers see: checks what comes in, embeds what has no vector, and hands it to a backend."""
+"""The public store: checks arguments, embeds texts that have no vector, and calls a backend."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 T = TypeVar("T", int, float)
 R = TypeVar("R")
 
-# Checking a chunk takes some 10 microseconds, and a millisecond for 100 kB of it: more would be felt on the event loop.
+# Checking a chunk takes about 10 microseconds, and 1 ms for 100 kB: more than this would block the event loop.
 _INLINE: Final = 32
 _LIGHT: Final = 64 * 1024
-# Values of a filter, and ids, take some microseconds each.
+# Ids and the values of a filter take some microseconds each.
 _LIGHT_LIST: Final = 8 * 1024
-# More than any store holds, and a number that every one of them can take.
+# More rows than any store holds; every backend accepts this number.
 _MANY: Final = 2**31 - 1
 
 
 class Store:
     """A :class:`~vectorstores.VectorStore` and :class:`~vectorstores.RecordStore` over one backend.
 
-    Not made directly: use :class:`~vectorstores.InMemoryVectorStore`, :class:`~vectorstores.FaissVectorStore`
+    Don't create it directly: use :class:`~vectorstores.InMemoryVectorStore`, :class:`~vectorstores.FaissVectorStore`
     or :func:`~vectorstores.open_store`. It opens at the first call, or by ``async with``, which also closes
     it. Every method may raise :class:`~vectorstores.StoreClosedError`,
     :class:`~vectorstores.StoreUnavailableError`, :class:`~vectorstores.StoreCorruptError` and, when it opens,
@@ -72,7 +72,7 @@ class Store:
 
     @property
     def namespace(self) -> str:
-        """The scope that every call of this object is held to."""
+        """The namespace in which every call of this object works."""
         return self._namespace
 
     def scoped(self, namespace: str) -> Store:
@@ -89,12 +89,11 @@ class Store:
         await self.close()
 
     async def add(self, chunks: Sequence[Chunk], *, records: Sequence[RecordWrite] = ()) -> list[str]:
-        """Store chunks, replacing those of the same id, and ``records`` in the same transaction; return the
-        ids.
+        """Store chunks, replacing those with the same ids, and ``records`` in the same transaction. Returns the ids.
 
-        Chunks without a vector are embedded. A record whose key exists already is left as it is. Raises
-        :class:`~vectorstores.InvalidChunkError` naming the first chunk or record that can't be stored, and
-        :class:`~vectorstores.EmbeddingError`; nothing of the call is stored then.
+        Chunks without a vector are embedded. A record whose key exists is left as it is. Raises
+        :class:`~vectorstores.InvalidChunkError`, which names the first chunk or record that can't be stored, and
+        :class:`~vectorstores.EmbeddingError`; the call stores nothing then.
         """
         chunks, records = list(chunks), list(records)
         opened = await self._open()
@@ -109,7 +108,7 @@ class Store:
         return [row.id for row in rows]
 
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
-        """Delete chunks by id and return how many there were; unknown ids are passed over."""
+        """Delete chunks by id and return how many existed. Unknown ids are ignored."""
         records = list(records)
         await self._open()
         wanted = await _checked(partial(check_ids, ids), ids, light=_LIGHT_LIST)
@@ -124,12 +123,11 @@ class Store:
         filter: Filter | None = None,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
-        """Return the ``k`` chunks nearest to a text, or to an embedding of shape ``(dim,)``, best first, among those
-        that the filter admits.
+        """Return the ``k`` chunks that are nearest to a text, or to an embedding of shape ``(dim,)``, best first.
 
-        ``min_score`` is a cosine similarity. Raises :class:`~vectorstores.InvalidFilterError`,
-        :class:`~vectorstores.EmbeddingError`, and :class:`~vectorstores.InvalidChunkError` for a vector of another
-        shape or without a direction.
+        ``filter`` narrows the search to the chunks that it admits, ``min_score`` to those of at least that cosine
+        similarity. Raises :class:`~vectorstores.InvalidFilterError`, :class:`~vectorstores.EmbeddingError`, and
+        :class:`~vectorstores.InvalidChunkError` for a vector of another shape or without a direction.
         """
         where = await _parsed(filter)
         k, min_score = _whole("k", k), _within("min_score", min_score, -1.0, 1.0)
@@ -141,15 +139,15 @@ class Store:
             return unit_vector(query, opened.dim, "query vector")
         vectors, fresh = await self._embed(opened, [query])
         if fresh:
-            # What can't be remembered costs a repetition later; it is no reason to withhold an answer now.
+            # The cache is only for speed: a failure to write it must not fail the search.
             with suppress(StoreUnavailableError):
                 await self._engine.remember(fresh)
         return vectors[0]
 
     async def get_by_ids(self, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
-        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out.
+        """Return the chunks with these ids, in the order of the ids. Unknown ids are left out.
 
-        With their ``vectors``, if asked: those of one embedder are compared by their inner product.
+        ``vectors`` asks for their unit vectors too.
         """
         wanted = await _checked(partial(check_ids, ids), ids, light=_LIGHT_LIST)
         await self._open()
@@ -162,9 +160,9 @@ class Store:
         return await self._engine.count(self._namespace, where)
 
     async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:
-        """Return chunks in the order of their first insertion, a page at a time.
+        """Return a page of chunks in the order of their first insertion.
 
-        A page may be empty and still have a ``next``, when the filter admitted nothing of a long stretch.
+        A page may be empty and still have a ``next``, when the filter admits none of many chunks.
         """
         where = await _parsed(filter)
         cursor, limit = _cursor(after), _whole("limit", limit)
@@ -172,13 +170,13 @@ class Store:
         return await self._engine.scan(self._namespace, where, cursor, limit)
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
-        """Write a record unless the key exists; return whether it was written. Never replaces."""
+        """Write a record unless the key exists. Returns whether it was written."""
         row = await _checked(partial(record_row, collection, key, value), value)
         await self._open()
         return await self._engine.append_once(self._namespace, row)
 
     async def get(self, collection: str, key: str) -> Record | None:
-        """Return a record, or None."""
+        """Return a record, or None if it does not exist."""
         check_ids([collection, key], "collection and key")
         await self._open()
         return await self._engine.get_record(self._namespace, collection, key)
@@ -199,27 +197,27 @@ class Store:
     async def scan_records(
         self, collection: str, *, after: str | None = None, limit: int = 100
     ) -> RecordPage:
-        """Return the records of a collection in the order of their first write, a page at a time."""
+        """Return a page of the records of a collection, in the order of their first write."""
         check_ids([collection], "collection")
         cursor, limit = _cursor(after), _whole("limit", limit)
         await self._open()
         return await self._engine.scan_records(self._namespace, collection, cursor, limit)
 
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
-        """Delete records by key and return how many there were."""
+        """Delete records by key and return how many existed."""
         check_ids([collection], "collection")
         wanted = await _checked(partial(check_ids, keys, "keys"), keys, light=_LIGHT_LIST)
         await self._open()
         return await self._engine.delete_records(self._namespace, collection, wanted) if wanted else 0
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Yield at once, and then after each write to the store by any process; read again what you show or keep.
+        """Yield at once, and then after each write to the store by any process, so that you can read it again.
 
-        Writes that come close together are told once. In a folder and in memory those to other namespaces are told as
-        well, and a folder tells of embeddings that a search had made. PostgreSQL has a connection for each call of
-        this, and tells within a network's delay; the others look ten times a second.
-        Close it where you leave it early (``contextlib.aclosing``). It ends with
-        :class:`~vectorstores.StoreClosedError`, or when PostgreSQL stays away; after a shorter absence it yields.
+        Writes close together count as one. In a folder and in memory, writes to other namespaces count too, and in a
+        folder embeddings that a search has cached. PostgreSQL uses a connection for each call and notifies without
+        delay; the others check ten times a second. Close the generator if you leave it early
+        (``contextlib.aclosing``). It ends with :class:`~vectorstores.StoreClosedError`, or when PostgreSQL stays
+        unreachable; after a short interruption it yields.
         """
         await self._open()
         async with aclosing(self._engine.changes(self._namespace)) as changes:
@@ -243,7 +241,7 @@ class Store:
     async def _embed(
         self, opened: Opened, texts: Sequence[str]
     ) -> tuple[list[FloatArray], dict[bytes, FloatArray]]:
-        """Return the embeddings of the texts, and by key those that the embedder was asked for."""
+        """Return the embeddings of the texts, and by key those that were not cached."""
         if not texts:
             return [], {}
         keys = await _checked(lambda: [cache_key(opened.embedder_id, text) for text in texts], *texts)
@@ -257,14 +255,14 @@ class Store:
 
 
 async def _checked(work: Callable[[], R], *items: object, light: int = _LIGHT) -> R:
-    """Do work over these items; off the event loop where it would be felt there."""
+    """Do work on these items: here if they are few and short, else in a thread, so as not to block the event loop."""
     if len(items) > _INLINE or is_heavy(items, light):
         return await anyio.to_thread.run_sync(work)
     return work()
 
 
 async def _parsed(filter: Filter | None) -> Node | None:
-    """Read a filter, of thousands of values perhaps."""
+    """Parse a filter, which may have thousands of values."""
     return None if filter is None else await _checked(partial(parse, filter), filter, light=_LIGHT_LIST)
 
 
@@ -276,7 +274,7 @@ def _within(name: str, value: T, low: float, high: float) -> T:
 
 
 def _whole(name: str, value: int) -> int:
-    """Return a whole number from 1 on, no larger than any store can take."""
+    """Return a positive whole number, capped at what every backend accepts."""
     return min(_within(name, _index(name, value), 1, math.inf), _MANY)
 
 

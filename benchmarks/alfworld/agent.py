@@ -1,19 +1,20 @@
-"""Plays an ALFWorld game as an agent of the framework: a player decides, the engine answers."""
+"""An agent of the framework that plays an ALFWorld game: a player decides, the engine answers."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Protocol, TypeAlias
 
-import anyio
 import anyio.to_thread
 
 from jeeves_reflexion import Attempt, ConfigurationError, ModelError, Reflection, Session, Step, Task, Trial
 from jeeves_reflexion.events import StepTaken
-from vectorstores import JSON
 
+from ..runs import some_at_a_time
 from .dialect import dialect_of
 from .failures import EngineError
 from .games import Game
@@ -26,21 +27,20 @@ from .rules_reflector import reflect
 LESSONS_BLOCK = "reflexion_lessons"
 WON = "won"
 DIALECT = "dialect"
-"""In a task's metadata: how its game calls putting a thing somewhere (:mod:`benchmarks.alfworld.dialect`)."""
+"""The key in a task's metadata for the dialect of its game (:mod:`benchmarks.alfworld.dialect`)."""
 
 ROOM = "room"
-"""In a task's metadata, where games are held out by it: the floor plan of its game."""
+"""The key in a task's metadata for the floor plan of its game, if games are held out by room."""
 
 THINK = "think: "
-"""Begins a turn that is a thought: it goes to no game, and is answered with :data:`HEARD`."""
+"""Begins a turn that is a thought. It does not go to the game, and is answered with :data:`HEARD`."""
 
 HEARD = "OK."
-
 REPEATED = "repeated_action"
 
 
 class Player(Protocol):
-    """Decides the next move from what the game said last."""
+    """Decides on the next move from the game's last answer."""
 
     async def next(self, observation: str) -> Move:
         """Return a thought and a command."""
@@ -51,15 +51,14 @@ PlayerFactory: TypeAlias = Callable[[Task, Session], Player]
 
 
 class GameAgent:
-    """Plays the game of a task for at most ``step_limit`` turns: commands, and thoughts that a player takes a turn for.
+    """Plays the game of a task for at most ``step_limit`` turns, which are commands and the thoughts of a model.
 
-    The player gets the opening, the lessons of the session and each observation, all as text; nothing else of the game
-    reaches it.
-    ``Attempt.metadata["won"]`` is the environment's own flag.
+    The player gets the opening, the lessons of the session and each observation, all as text, and nothing else of the
+    game. ``Attempt.metadata["won"]`` is the environment's own flag.
 
-    ``repeats`` ends an attempt once a command was given that often again in a row and got the same answer each
-    time. With 3 it is the heuristic of Shinn et al. 2023, section 4.1 ("executes the same action and receives the
-    same response for more than 3 cycles"); the code that they published ends at the first, whatever the answer.
+    ``repeats`` ends an attempt when the same command was repeated that many times in a row with the same answer. The
+    value 3 is the heuristic of Shinn et al. 2023, section 4.1 ("executes the same action and receives the same response
+    for more than 3 cycles"); their published code ends at the first repetition, whatever the answer.
     """
 
     name = "alfworld"
@@ -85,7 +84,7 @@ class GameAgent:
         self._repeats = repeats
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Play once; an engine or a model that fails after the first command leaves the steps up to there."""
+        """Play once. If engine or model fail after the first command, the attempt has the steps up to there."""
         steps: list[Step] = []
         player = self._player(task, session)
         error: str | None = None
@@ -127,16 +126,16 @@ class GameAgent:
 
 
 async def _answered(episode: Episode, move: Move, last: Observation) -> Observation:
-    # The game would say "Nothing happens." to a thought, and stay as it is.
+    # A thought does not go to the game, which would answer "Nothing happens.".
     if move.command.startswith(THINK):
         return replace(last, text=HEARD)
     return await episode.step(move.command)
 
 
 class OfflinePlayer:
-    """The rule-based explorer as a player; the order of its search is drawn anew for each attempt.
+    """The rule-based explorer as a player, with a new random order of search for each attempt.
 
-    It reads the block of lessons as sentences of advice, and steps in it as the record of its earlier attempts.
+    It reads the block of lessons as sentences of advice, or as the record of earlier attempts if it contains steps.
     """
 
     def __init__(self, task: Task, session: Session, *, seed: int) -> None:
@@ -156,12 +155,12 @@ class OfflinePlayer:
 
 
 def lessons_in(block: str) -> list[str]:
-    """Return the sentences of a block of bullets."""
+    """Return the lines of a list with bullets."""
     return [line.removeprefix("- ") for line in block.splitlines() if line.strip()]
 
 
 def write_lesson(task: Task, trials: Sequence[Trial]) -> Reflection:
-    """Reflect on the last trial by rules, from the opening and the trajectory alone; no model is asked."""
+    """Reflect on the last trial by rules, from the opening and the trajectory alone."""
     last = trials[-1]
     steps = [(step.thought, step.action, step.observation) for step in last.attempt.steps]
     lesson = reflect(task.prompt, steps, won=last.passed)
@@ -171,29 +170,21 @@ def write_lesson(task: Task, trials: Sequence[Trial]) -> Reflection:
 async def tasks_for(
     pool: EnginePool, games: Sequence[Game], *, workers: int, progress: Progress | None = None
 ) -> list[Task]:
-    """Return a task for each game, in order; its prompt is what the game says at its opening."""
-    openings: dict[str, str] = {}
-    dialects: dict[str, JSON] = {}
-    limiter = anyio.CapacityLimiter(workers)
+    """Return a task for each game, in order; its prompt is the opening of the game."""
+    opened = count(1)
 
-    async def open_one(game: Game) -> None:
-        async with limiter, pool.episode(game) as episode:
-            openings[game.id] = episode.opening
-            dialects[game.id] = await anyio.to_thread.run_sync(dialect_of, game)
+    async def open_one(game: Game) -> Task:
+        async with pool.episode(game) as episode:
+            dialect = await anyio.to_thread.run_sync(dialect_of, game)
         if progress is not None:
-            progress(len(openings), len(games))
+            progress(next(opened), len(games))
+        return Task(episode.opening, id=game.id, kind=game.kind, metadata={DIALECT: dialect})
 
-    async with anyio.create_task_group() as group:
-        for game in games:
-            group.start_soon(open_one, game)
-    return [
-        Task(openings[game.id], id=game.id, kind=game.kind, metadata={DIALECT: dialects[game.id]})
-        for game in games
-    ]
+    return await some_at_a_time([partial(open_one, game) for game in games], workers)
 
 
 def with_rooms(tasks: Sequence[Task], games: Sequence[Game]) -> list[Task]:
-    """Return the tasks of games with the room of each in their metadata."""
+    """Return the tasks with the room of each game in their metadata."""
     return [
         replace(task, metadata={**task.metadata, ROOM: game.room})
         for task, game in zip(tasks, games, strict=True)

@@ -24,38 +24,34 @@ from jeeves_reflexion.cli.bench_options import (
     tracked,
 )
 from jeeves_reflexion.cli.options import COUNT, embedder
-from jeeves_reflexion.experiments import ARMS, PlainProgress, figures
+from jeeves_reflexion.experiments import PlainProgress, figures
 
-from ..options import arms_option, closing, endpoint_options, key_option, named_model, setting_of
+from ..options import ARMS_HELP, arms_option, closing, endpoint_options, key_option, named_model, setting_of
 from .agent import ROOM
 from .dry_run import dry_run_model
-from .experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Setting, lessons_at, run
+from .experiment import lessons_at, run
 from .report import summary
+from .setting import MODEL_STEP_LIMIT, STEP_LIMIT, Setting
 
 REPEATS: Final = 3
 """How often a model may repeat a command that gets the same answer, as in the paper."""
 
-_ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
-
-@click.command("alfworld", epilog=f"Arms: {_ARMS_HELP}.")
+@click.command("alfworld", epilog=ARMS_HELP)
 @click.option(
-    "--games", type=click.Path(path_type=Path), help="A folder of games as alfworld-download writes it."
+    "--games", type=click.Path(path_type=Path), help="A folder of games, as alfworld-download writes it."
 )
 @click.option(
-    "--limit",
-    metavar="N",
-    type=COUNT,
-    help="How many games; by default 134, or all of --games.",
+    "--limit", metavar="N", type=COUNT, help="The number of games; by default 134, or all of --games."
 )
-@click.option("--game-seed", type=int, default=0, show_default=True, help="Seed of the games that are made.")
+@click.option("--game-seed", type=int, default=0, show_default=True, help="Seed of the generated games.")
 @arms_option("retry,selective")
 @plan_options("game", k=3, workers=cores)
 @holdout_option("game")
 @click.option(
     "--step-limit",
     type=click.IntRange(min=1),
-    help=f"Commands per try; {STEP_LIMIT}, with a model {MODEL_STEP_LIMIT}, its thoughts among them.",
+    help=f"Commands per try; by default {STEP_LIMIT}, with a model {MODEL_STEP_LIMIT}, including its thoughts.",
 )
 @key_option
 @recall_options
@@ -64,13 +60,13 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="A scripted model in the place of --model: no key and no cost; its figures mean nothing.",
+    help="Use a scripted model instead of --model: no key and no cost; its figures mean nothing.",
 )
 @click.option(
     "--repeats",
     type=click.IntRange(min=0),
-    help=f"With a model, end a try when a command was repeated this often in a row with the same answer; "
-    f"{REPEATS} by default, as in the paper, 0 for never.",
+    help="With a model, end a try when a command was repeated this many times in a row with the same answer; "
+    f"by default {REPEATS}, as in the paper; 0 for never.",
 )
 @cluster_options
 @click.option(
@@ -78,15 +74,15 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
     metavar="PLACE",
     envvar="JEEVES_BENCH_LESSONS",
     show_envvar=True,
-    help="A folder: a lesson store to start from and to leave behind. Or a database for this run's lessons:"
-    " postgresql://...  [default: the run's folder]",
+    help="A folder with the lessons to start from, which keeps the new ones too. Or a database for this run's"
+    " lessons: postgresql://...  [default: the run's folder]",
 )
 @click.option(
     "--made-games",
     type=click.Path(path_type=Path),
     default=Path("runs/games"),
     show_default=True,
-    help="Where made games are kept.",
+    help="The folder of generated games.",
 )
 @folder_options
 @track_option
@@ -95,7 +91,7 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Household tasks in the real ALFWorld engine, with memory and without.
 
-    Without --model a rule-based player plays: it needs no model, and learns by reading recalled lessons.
+    Without --model, a rule-based player plays; it learns by reading recalled lessons.
     """
     setting = _setting(options)
     track = tracked(options["track"], "alfworld")
@@ -110,7 +106,7 @@ def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
     results = finished.results
     track(results, setting.out)
     if options["as_json"]:
-        found = {
+        result = {
             "run": str(setting.out),
             "report": str(finished.report),
             "picture": str(finished.picture) if finished.picture else None,
@@ -120,7 +116,7 @@ def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
             "lessons": {arm: results.lessons(arm) for arm in results.arms},
             **figures(results),
         }
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(result, indent=2))
     else:
         click.echo("\n" + summary(finished, setting))
     if results.interrupted:
@@ -147,10 +143,10 @@ def _setting(options: dict[str, Any]) -> Setting:
 
 
 def _model(options: dict[str, Any]) -> ChatModel | None:
-    """Return the model that the options name; None for the offline player. Raises for what can't go together."""
+    """Return the model that the options name; None for the offline player. Raises if options don't go together."""
     if options["dry_run"]:
         if options["model"] or options["base_url"]:
-            raise ConfigurationError("--dry-run plays a scripted model: leave --model and --base-url out")
+            raise ConfigurationError("--dry-run uses a scripted model: leave --model and --base-url out")
         return dry_run_model()
     model = named_model(options)
     if model is None and options["repeats"] is not None:

@@ -1,6 +1,6 @@
 """``python -m benchmarks.alfworld.curves``: learning curves of all arms at several limits of commands.
 
-A run for each limit and arm lies below ``--work`` and is gone on with by the same command.
+``--work`` holds a run for each limit and arm; the same command resumes them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import anyio
 import click
@@ -28,12 +28,14 @@ from jeeves_reflexion.experiments import (
     run_experiment,
 )
 from jeeves_reflexion.experiments.comparisons import PairedDifference, paired_difference
+from jeeves_reflexion.experiments.results import Split
 from jeeves_reflexion.statistics import Share, clustered_share
 from jeeves_reflexion.types import JSON
 from vectorstores import InMemoryVectorStore
 
-from ..options import arms_option, embedder_called
+from ..options import F, arms_option, embedder_called
 from ..report import (
+    Scores,
     machine,
     out_option,
     percent,
@@ -44,21 +46,20 @@ from ..report import (
     write_run_report,
 )
 from .agent import LESSONS_BLOCK, WON, GameAgent, tasks_for
-from .experiment import spread
-from .games import load_games
+from .games import load_games, spread
 from .playing import Table, make_loop
 from .pool import EnginePool
 from .setting import NAMESPACE, Setting
 
 PAGE: Final = """# ALFWorld: all arms at several limits of commands
 
-{games} genuine games in {rooms} rooms and {types} types of task; seeds: {seeds_of}. A seed is
-a fresh store of lessons for each arm, a draw of the order in which a player without advice searches, for each attempt,
-and of the placebo's lessons. Games solved by each trial, with 95 % intervals clustered by room.
+{games} genuine games in {rooms} rooms and {types} types of task; seeds: {seeds_of}. Each seed has a fresh store of
+lessons for each arm, a random order of search for each attempt without advice, and a random choice of the placebo's
+lessons. Games solved by each trial, with 95 % intervals clustered by room.
 
 {solved}
 
-Differences in points, in pairs over the games, with 95 % intervals clustered by room, in brackets by type of task.
+Differences in points, paired by game, with 95 % intervals clustered by room, in brackets by type of task.
 
 {gains}
 
@@ -68,9 +69,6 @@ Made by `python -m benchmarks.alfworld.curves` on {machine}.
 NAME: Final = "alfworld_curves"
 FLOOR: Final = 0.3
 CONTROLS: Final[tuple[ArmName, ...]] = ("retry", "tabu-retry", "last-attempt", "own")
-
-Scores: TypeAlias = dict[str, list[float]]
-"""Whether a game was solved by a trial, for each seed, by the game's id."""
 
 
 def _share(each: dict[str, Any]) -> str:
@@ -83,9 +81,9 @@ def _difference(each: dict[str, Any]) -> str:
 
 
 class SharedAttempts:
-    """An agent that plays once what several arms and limits would play alike: engine and player are deterministic.
+    """An agent that plays an attempt once if several arms and limits share it: engine and player are deterministic.
 
-    An attempt without a block is played to the longest limit, and cut for the others.
+    An attempt without lessons is played to the longest limit, and cut for the others.
     """
 
     name = GameAgent.name
@@ -97,7 +95,7 @@ class SharedAttempts:
         self._agents, self._limit, self._played = agents, limit, played
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Play, or remember."""
+        """Play, or return the attempt that was played before."""
         block = session.blocks.get(LESSONS_BLOCK, "")
         limit = self._limit if block else max(self._agents)
         key = (task.id, session.attempt, block, limit)
@@ -115,7 +113,7 @@ def cut(attempt: Attempt, limit: int) -> Attempt:
 
 
 async def measure(setting: Setting, folder: Path, limits: Sequence[int]) -> dict[int, Results]:
-    """Play all arms and seeds at each limit, or what is left of it, and return the results."""
+    """Play what is missing of all arms and seeds at each limit, and return the results."""
     played: dict[int, dict[tuple[object, ...], Attempt]] = {}
     found = {}
     games = spread(await anyio.to_thread.run_sync(load_games, folder))[: setting.count]
@@ -139,7 +137,7 @@ async def measure(setting: Setting, folder: Path, limits: Sequence[int]) -> dict
         for limit in limits:
             parts = []
             for arm in setting.plan.arms:
-                # A folder each, so that an arm can be played anew, or beside the others.
+                # One folder for each arm, so that an arm can be played again, or added later.
                 log = RunLog(setting.out / f"{limit}-{arm}")
                 await log.open(_config(setting, folder, limit), resume=log.exists)
                 say(f"{limit} commands, {arm}:")
@@ -166,12 +164,13 @@ def _config(setting: Setting, folder: Path, limit: int) -> dict[str, JSON]:
     }
 
 
-def scores(results: Results, arm: ArmName, trial: int) -> Scores:
+def scores(results: Iterable[Results], arm: ArmName, trial: int, split: Split = "learning") -> Scores:
     """Return whether each game was solved by a trial, for each seed that the arm finished."""
     found: Scores = {}
-    for by_task in results.finished(arm).values():
-        for task, tries in by_task.items():
-            found.setdefault(task, []).append(float(results.solved(tries, results.judged_by)[trial - 1]))
+    for each in results:
+        for by_task in each.finished(arm, split).values():
+            for task, tries in by_task.items():
+                found.setdefault(task, []).append(float(each.solved(tries, each.judged_by)[trial - 1]))
     return found
 
 
@@ -186,7 +185,7 @@ def figures(found: Mapping[int, Results]) -> dict[str, Any]:
     shares, differences = [], []
     for limit, results in found.items():
         solved = {
-            (arm, trial): scores(results, arm, trial)
+            (arm, trial): scores([results], arm, trial)
             for arm in results.arms
             for trial in range(1, results.trials + 1)
         }
@@ -219,7 +218,7 @@ def _grouped(each: Scores, clusters: Mapping[str, str]) -> list[list[bool]]:
 
 
 def _pairs(arms: Sequence[ArmName]) -> Iterator[tuple[ArmName, ArmName]]:
-    """Each control with each arm, and controls with one another once."""
+    """Pair each control with each arm, and each two controls once."""
     controls = [arm for arm in CONTROLS if arm in arms]
     for control in controls:
         done = controls[: controls.index(control) + 1]
@@ -247,18 +246,23 @@ def _lines(
     key: Callable[[dict[str, Any]], tuple[Any, ...]],
     cell: Callable[[Any], str],
 ) -> list[tuple[Any, ...]]:
-    """One line for each key, with a cell for each trial."""
+    """Return a line for each key, with a cell for each trial."""
     return [(*name, *map(cell, group)) for name, group in groupby(rows, key)]
 
 
+def games_options(command: F) -> F:
+    """Add ``--games`` and ``--limit``."""
+    limit = click.option(
+        "--limit", metavar="N", type=COUNT, help="How many games, of all types; by default all."
+    )
+    path = click.Path(path_type=Path, exists=True)
+    return click.option("--games", type=path, required=True, help="As alfworld-download writes.")(
+        limit(command)
+    )
+
+
 @click.command()
-@click.option(
-    "--games",
-    type=click.Path(path_type=Path, exists=True),
-    required=True,
-    help="As alfworld-download writes.",
-)
-@click.option("--limit", metavar="N", type=COUNT, help="How many games, of all types; by default all.")
+@games_options
 @click.option(
     "--limits", callback=numbers, default="16,20,30,50", show_default=True, help="Commands per try."
 )
@@ -268,19 +272,12 @@ def _lines(
 @embedder
 @out_option("table and figures")
 def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
-    """Play, or go on, and write the table."""
-    plan = Plan(
-        options["arms"],
-        options["trials"],
-        options["seeds"],
-        options["workers"],
-        options["k"],
-        cluster="opening",
-    )
+    """Play what is missing, and write the table."""
+    plan = {name: options[name] for name in ("arms", "trials", "seeds", "workers", "k")}
     setting = Setting(
-        plan,
-        options["work"],
-        embedder_called(options["embedder"]),
+        plan=Plan(**plan, cluster="opening"),
+        out=options["work"],
+        embedder=embedder_called(options["embedder"]),
         count=options["limit"],
         settings=recall_settings(FLOOR),
     )

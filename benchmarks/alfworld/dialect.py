@@ -20,14 +20,14 @@ _ARRIVAL: Final = re.compile(r"^You arrive at \w+ \d+\. ", re.MULTILINE)
 
 
 def dialect_of(game: Game) -> Dialect:
-    """Return the dialect that a game understands, by its own grammar; reads the game's file."""
+    """Return the dialect of a game by its grammar; reads the game's file."""
     return "put" if "put {o} in/on {r}" in read_game_data(game.path)["grammar"] else "move"
 
 
 def read_command(text: str, dialect: Dialect) -> str:
-    """Return a command as the game writes it, whichever dialect, case or articles the player used.
+    """Return a command in the game's form, whichever dialect, case or articles the player used.
 
-    Nothing else is mended: a command that the game does not know stays one.
+    Nothing else is corrected: an unknown command stays unknown.
     """
     command = " ".join(_ARTICLE.sub("", text.strip("`'\" \t")).split()).rstrip(".").lower()
     if found := _PUT.fullmatch(command):
@@ -37,15 +37,12 @@ def read_command(text: str, dialect: Dialect) -> str:
 
 
 def without_location(observation: str) -> str:
-    """Return what older games say without ``You arrive at loc 30.``, a number that nothing else refers to.
-
-    ReAct and Reflexion leave it out, too.
-    """
+    """Remove the ``You arrive at loc 30.`` of older games, which nothing refers to, as ReAct and Reflexion do."""
     return _LOCATION.sub("", observation, count=1)
 
 
 def in_dialect(text: str, dialect: Dialect) -> str:
-    """Turn a text of commands and answers written for ``move`` into what a game of ``dialect`` would show."""
+    """Translate commands and answers from the dialect ``move`` into ``dialect``."""
     if dialect == "move":
         return text
     text = _MOVE.sub(r"> put \1 in/on \2", text)

@@ -1,7 +1,7 @@
-"""A scripted model for ``--dry-run``: rules that read the prompts as a model would and answer in a model's form.
+"""A scripted model for ``--dry-run``: rules that read the prompts and answer in the form of a model.
 
 It shows, without a key, that prompts, engine, limits, memory and files work together, and how many calls and tokens
-a run takes. It solves some games and fails at others; the figures say nothing of any language model.
+a run takes. It solves some games and fails at others; the figures say nothing about language models.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _FORMS: Final = ("> put {} in {}", "put {} in/on {}", "> Move the {} to the {}."
 
 
 def dry_run_model() -> ScriptedModel:
-    """Return the model. Its choices depend on the conversation alone, as those of a model at temperature 0."""
+    """Return the model. Its choices depend on the conversation alone, like those of a model at temperature 0."""
     return ScriptedModel(_reply, name=NAME)
 
 
 def _reply(messages: Sequence[Message]) -> str:
     if not messages[0].content.startswith((rules("move"), rules("put"))):
-        # Of two lessons with the same words only one would be recalled.
+        # A number makes lessons differ: only one of two equal lessons would be recalled.
         return _LESSON.format(_draw("".join(message.content for message in messages)) % 10_000)
     move, before = _moves(messages)
     answered_thought = messages[-1].content.startswith("OK.")
@@ -39,7 +39,7 @@ def _reply(messages: Sequence[Message]) -> str:
 
 
 def _moves(messages: Sequence[Message]) -> tuple[Move, Move]:
-    """The next move and the one before it: the rules play the conversation over again."""
+    """Return the next move and the one before it, by replaying the conversation."""
     opening = messages[1].content
     player = Explorer(opening, seed=_draw(f"{messages[0].content}\n{opening}"))
     before, move = Move("", ""), Move("", "")
@@ -54,7 +54,7 @@ def _draw(text: str) -> int:
 
 
 def _written(command: str, turn: int) -> str:
-    """A command as models write it: putting things down in any form of either dialect."""
+    """Return a command as models write it; putting things down varies over the forms of both dialects."""
     words = command.split()
     if words[0] not in {"put", "move"}:
         return f"> {command}"

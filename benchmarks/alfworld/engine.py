@@ -1,7 +1,7 @@
 """ALFWorld's engine for one process: opens a game and takes commands, one game at a time.
 
-TextWorld keeps state that is global to a process, overwrites ``sys.argv`` and captures standard output, so
-this module is for a worker process (:mod:`benchmarks.alfworld.worker`); others use
+TextWorld keeps state that is global to a process, overwrites ``sys.argv`` and captures standard output. So only the
+worker process (:mod:`benchmarks.alfworld.worker`) uses this module; other code uses
 :class:`benchmarks.alfworld.pool.EnginePool`.
 """
 
@@ -21,8 +21,8 @@ from .names import number_names
 class EngineState:
     """What an agent may see of a game after a command.
 
-    ``feedback`` is the engine's text, ``won`` whether the goal is reached, and ``admissible`` the commands
-    that would do something now, sorted. Facts, walkthroughs and planned commands never get here.
+    ``feedback`` is the engine's text, ``won`` says whether the goal is reached, and ``admissible`` are the commands
+    that would have an effect now, sorted. Facts, walkthroughs and planned commands are never included.
     """
 
     feedback: str
@@ -31,10 +31,7 @@ class EngineState:
 
 
 class Engine:
-    """Plays games with ``textworld.envs.PddlEnv`` and ALFWorld's naming rule.
-
-    One environment serves all games: opening another game replaces the one before.
-    """
+    """Plays games with ``textworld.envs.PddlEnv`` and ALFWorld's naming rule; opening a game closes the one before."""
 
     def __init__(self) -> None:
         import textworld  # noqa: PLC0415 - takes half a second and is an optional dependency
@@ -44,10 +41,10 @@ class Engine:
         self._open = False
 
     def open(self, path: Path) -> EngineState:
-        """Start the game in ``path`` from its beginning; its opening is the feedback.
+        """Start the game in ``path`` from its beginning; the feedback is its opening.
 
-        Raises :class:`~benchmarks.alfworld.failures.GameFileError` for a file that is no game. Any other
-        exception is the engine's own, for a game whose PDDL or grammar it can't read.
+        Raises :class:`~benchmarks.alfworld.failures.GameFileError` if the file is no game. Any other exception comes
+        from the engine, which can't read the PDDL or grammar of the game.
         """
         return self.begin(read_game_data(path))
 
@@ -64,7 +61,7 @@ class Engine:
         return _visible(state)
 
     def step(self, command: str) -> EngineState:
-        """Give one command; one that is not admissible has the feedback "Nothing happens."."""
+        """Give one command. The feedback to a command that is not admissible is "Nothing happens."."""
         if not self._open:
             raise EngineError(f"no game is open for the command {command!r}; open one first")
         state, _, _ = self._environment.step(command)

@@ -1,4 +1,4 @@
-"""What is asked in a made game, and the commands that do it when one knows where everything lies."""
+"""The task of a generated game, and the commands that solve it with full knowledge of the room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .wheel import Wheel
 LIGHT: Final = "look_at_obj_in_light"
 TWO: Final = "pick_two_obj_and_place"
 
-# Kind of task: what the thing must allow, the type of receptacle it is done with, and the command's verb.
+# By kind of task: the property that the thing needs, the type of receptacle, and the command's verb.
 _TREATMENTS: Final = {
     "pick_clean_then_place_in_recep": ("Cleanable", "SinkBasin", "clean"),
     "pick_heat_then_place_in_recep": ("Heatable", "Microwave", "heat"),
@@ -24,7 +24,7 @@ _TREATMENTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One task in one room: the type of thing, where it is to be put, or the lamp to look at it under.
+    """One task in one room: the type of thing, and where to put it or the lamp to look at it under.
 
     ``receptacle_type`` is empty for tasks with a lamp, ``lamp_type`` for all others. ``sentence`` is the task
     in ALFWorld's words.
@@ -39,17 +39,17 @@ class Errand:
 
     @property
     def things_needed(self) -> int:
-        """How many things of the type the task takes."""
+        """How many things of the type the task needs."""
         return 2 if self.kind == TWO else 1
 
 
 def choose_errand(kind: str, rooms: Sequence[Room], wheel: Wheel, rng: random.Random) -> Errand | None:
-    """A task of this kind in one of the rooms it is set in; ``None`` when the room drawn allows none."""
+    """Draw a room and a task of this kind in it; ``None`` if the room allows no such task."""
     room = rng.choice([room for room in rooms if room.kind in wheel.rooms[kind]])
     pairs = list(_light(room) if kind == LIGHT else _put_away(kind, room, wheel))
     if not pairs:
         return None
-    # Drawn in two steps, or a thing that fits in many places would be asked for in most games.
+    # In two steps: otherwise most games would ask for a thing that fits in many places.
     object_type = rng.choice(sorted({thing for thing, _ in pairs}))
     other = rng.choice(sorted({other for thing, other in pairs if thing == object_type}))
     receptacle_type, lamp_type = ("", other) if kind == LIGHT else (other, "")
@@ -60,7 +60,7 @@ def choose_errand(kind: str, rooms: Sequence[Room], wheel: Wheel, rng: random.Ra
 
 
 def plan_errand(errand: Errand, things: Sequence[Thing], names: Mapping[str, str]) -> list[str]:
-    """The commands that do it; ``names`` gives the engine's name for every id, in lower case, of the game."""
+    """Return the commands that solve the task; ``names`` has the engine's name for each id in lower case."""
     targets = [thing for thing in things if thing.type == errand.object_type][: errand.things_needed]
     walk = _Walk(names)
     if errand.kind == LIGHT:
@@ -84,7 +84,7 @@ def plan_errand(errand: Errand, things: Sequence[Thing], names: Mapping[str, str
 
 
 class _Walk:
-    """Commands given so far, by someone who knows where they stand and what they have opened."""
+    """The commands so far, the current place, and the receptacles that are open."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.commands: list[str] = []
@@ -124,7 +124,7 @@ def _put_away(kind: str, room: Room, wheel: Wheel) -> Iterator[tuple[str, str]]:
     for thing in room.object_types:
         if treatment and thing not in wheel.treatable[treatment]:
             continue
-        # The thing must be able to lie somewhere else, and putting it into the appliance again is no task.
+        # The thing must fit somewhere else too, and putting it into the appliance again is no task.
         for goal in types:
             elsewhere = any(thing in wheel.contents[name] for name in types if name != goal)
             if goal != appliance and elsewhere and thing in wheel.contents[goal]:

@@ -1,12 +1,11 @@
-"""One run of the benchmark: games, arms, trials, seeds, and the files that it leaves behind."""
+"""One run of the benchmark: games, arms, trials, seeds, and the files that it writes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 
 import anyio.to_thread
@@ -28,27 +27,16 @@ from vectorstores import JSON, FaissVectorStore, VectorStore
 from ..report import tell_quarters, write_run_report
 from ..runs import MODEL, Setup
 from .agent import tasks_for, with_rooms
-from .games import Game, load_games
+from .games import Game, load_games, spread
 from .generator import MIX, generate_games
 from .playing import ScopeOf, Table, make_loop, open_tools
 from .pool import EnginePool
-from .setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
-
-__all__ = [
-    "MODEL_STEP_LIMIT",
-    "STEP_LIMIT",
-    "Finished",
-    "Setting",
-    "lasting_place",
-    "lessons_at",
-    "run",
-    "spread",
-]
+from .setting import NAMESPACE, Setting
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run leaves: its results, the picture (where an arm was finished), where its lessons are, and its report.
+    """A run's results, its picture (if an arm was finished), the location of its lessons, and its report.
 
     ``known`` counts the lessons that the selective arm had before the first trial.
     """
@@ -63,10 +51,10 @@ class Finished:
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Finished:
     """Get the games, play them in every arm, and write log, table and picture to ``setting.out``."""
     log = RunLog(setting.out)
-    # What can be refused is refused before the games are made, which takes longest.
+    # Refuse wrong settings before the games are made, which takes longest.
     async with EnginePool(setting.workers_here) as pool, _lessons(setting, log) as lessons:
         if setting.resume and log.exists:
-            # What the store holds now is what this run itself has learned, too.
+            # Now the store also holds what this run itself has learned.
             known = log.started_with("lessons_at_start", 0)
         else:
             known = await _known(setting, lessons.lasting, say)
@@ -77,7 +65,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
         opened = partial(tell_quarters, say, "opening games")
         tasks = await tasks_for(pool, games, workers=setting.workers_here, progress=opened)
         if setting.plan.holdout:
-            # Only then, so that runs begun before there was a holdout can go on.
+            # Only with a holdout, so that runs from before there was one can be resumed.
             tasks = with_rooms(tasks, games)
         table = Table(pool, {game.id: game for game in games}, tasks, lessons.scope)
         results = await _played(setting, table, log, say, watcher)
@@ -108,7 +96,7 @@ async def _played(
 
 @dataclass(frozen=True, slots=True)
 class _Lessons:
-    """The stores of a run, and the one among them that outlives it, if any."""
+    """The stores of a run, and the one of them that outlives the run, if any."""
 
     scope: ScopeOf
     lasting: VectorStore | None = None
@@ -138,7 +126,7 @@ def lasting_place(setting: Setting) -> Path:
 
 
 def lessons_at(setting: Setting, log: RunLog | None = None) -> str:
-    """Say where a run keeps its lessons, for a person."""
+    """Describe where a run keeps its lessons."""
     if setting.runs_on.lessons is not None:
         run_id = log.id if log is not None else "<id of the run>"
         return f"the database, namespaces {NAMESPACE}-{run_id}-<arm>-<seed>"
@@ -162,27 +150,16 @@ async def _games(setting: Setting, say: Callable[[str], None]) -> list[Game]:
     )
 
 
-def spread(games: Sequence[Game]) -> list[Game]:
-    """Order games so that any first few are of all kinds: the first of each kind, then the second of each, ..."""
-    by_kind: dict[str, list[Game]] = {}
-    for game in games:
-        by_kind.setdefault(game.kind, []).append(game)
-    turns = zip_longest(*by_kind.values())
-    return [game for turn in turns for game in turn if game is not None]
-
-
 async def _known(setting: Setting, lasting: VectorStore | None, say: Callable[[str], None]) -> int:
-    """Count and say what the selective arm knows already; one seed alone may start from it."""
-    if lasting is None:
+    """Count and report the lessons that the selective arm starts from; only one seed may start from any."""
+    if lasting is None or "selective" not in setting.plan.arms:
         return 0
-    # A lesson is several chunks; a chunk that is none is still not an empty store.
+    # A lesson is several chunks; a store with chunks that are no lessons is not empty either.
     known = await VectorLessonStore(lasting).count() or await lasting.count()
-    if "selective" not in setting.plan.arms:
-        return 0
     if known and len(setting.plan.seeds) > 1:
         raise ConfigurationError(
-            f"{lasting_place(setting)} holds {known} lessons already: only one seed can start from them, so name one "
-            "seed, or another place for the lessons"
+            f"{lasting_place(setting)} already holds {known} lessons, and only one seed can start from them: name one "
+            "seed, or another folder for the lessons"
         )
     if known:
         say(f"The lesson store holds {known} lessons of earlier runs: the selective arm starts from those.")
@@ -206,7 +183,7 @@ def _config(setting: Setting) -> dict[str, JSON]:
         else f"generated, seed {setting.game_seed}",
         "step_limit": setting.step_limit,
         "repeats": setting.repeats,
-        # Once options: a run that was begun without them can go on.
+        # Former options, which keep old runs resumable.
         "show_commands": False,
         "free_thoughts": False,
         "player": setting.model.name if setting.model else "offline",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -30,11 +31,11 @@ _SENTENCE_STARTS: Final = "Your task is to: "
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One game: what is asked, and the file that the engine plays.
+    """One game: its task, and the file that the engine plays.
 
-    ``id`` is the last two folders of its path (task and trial), ``kind`` one of :data:`KINDS`, and
-    ``sentence`` the task in words as the game's opening says it after "Your task is to:". ``data`` is what
-    :func:`read_game_data` returns, where the game is played on machines that don't have its file.
+    ``id`` is the last two folders of its path (task and trial), ``kind`` one of :data:`KINDS`, and ``sentence`` the
+    task as the opening says it after "Your task is to:". ``data`` is the result of :func:`read_game_data`, for machines
+    that don't have the file.
     """
 
     id: str
@@ -45,19 +46,19 @@ class Game:
 
     @property
     def room(self) -> str:
-        """The number of its floor plan, with which the name of its task's folder ends."""
+        """The number of its floor plan, which ends the name of the task's folder."""
         return self.id.partition("/")[0].rpartition("-")[2]
 
 
 def load_games(folder: Path | str) -> list[Game]:
-    """The games under ``folder`` that ALFWorld would play, sorted by their path.
+    """Return the games under ``folder`` that ALFWorld would play, sorted by path.
 
-    As in ALFWorld, games that are not marked solvable, that involve movable receptacles or slicing, or that
-    are of none of the six kinds are left out. The file of a game contains expressions that the engine
-    evaluates: load only games from a place you trust.
+    As in ALFWorld, this leaves out games that are not marked solvable, involve movable receptacles or slicing, or are
+    of none of the six kinds. The file of a game contains expressions that the engine evaluates: load only games that
+    you trust.
 
-    Raises :class:`~benchmarks.alfworld.failures.GameFileError` for a folder that is missing or holds no game
-    and for a file that can't be read.
+    Raises :class:`~benchmarks.alfworld.failures.GameFileError` if the folder is missing or holds no game, or a file
+    can't be read.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -75,8 +76,17 @@ def load_games(folder: Path | str) -> list[Game]:
     return games
 
 
+def spread(games: Sequence[Game]) -> list[Game]:
+    """Order games so that the first few are of all kinds: the first of each kind, then the second of each, ..."""
+    by_kind: dict[str, list[Game]] = {}
+    for game in games:
+        by_kind.setdefault(game.kind, []).append(game)
+    turns = zip_longest(*by_kind.values())
+    return [game for turn in turns for game in turn if game is not None]
+
+
 def read_game_data(path: Path) -> dict[str, str]:
-    """The three texts that the engine plays: ``pddl_domain``, ``grammar`` and ``pddl_problem``.
+    """Return the three texts that the engine plays: ``pddl_domain``, ``grammar`` and ``pddl_problem``.
 
     Nothing else of the file is returned, in particular no stored walkthrough.
     Raises :class:`~benchmarks.alfworld.failures.GameFileError`.
@@ -135,6 +145,6 @@ def _text(data: Mapping[str, object], key: str, path: Path) -> str:
     value = data.get(key)
     if not isinstance(value, str):
         raise GameFileError(
-            f"{path}: '{key}' is missing or no text; remove its folder or download the game again"
+            f"{path}: '{key}' is missing or not a string; remove its folder or download the game again"
         )
     return value

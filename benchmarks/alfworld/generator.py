@@ -1,7 +1,7 @@
-"""Makes ALFWorld games of the six kinds and proves each by winning it in the engine.
+"""Makes ALFWorld games of the six kinds, and wins each in the engine to prove it.
 
-A game depends on the seed and its number alone: the first 24 of 134 games are the same as 24 games made by
-themselves, on any machine with the same version of the ``alfworld`` package.
+A game depends only on the seed and its number: the first 24 of 134 games equal 24 games made by themselves, on any
+machine with the same version of the ``alfworld`` package.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count as numbers
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,7 @@ import anyio
 
 from jeeves_reflexion.errors import ConfigurationError
 
+from ..runs import some_at_a_time
 from .errands import Errand, choose_errand, plan_errand
 from .failures import GenerationError
 from .games import GAME_FILE, KINDS, TRAJECTORY_FILE, Game
@@ -27,13 +30,13 @@ from .problem import entity_ids, game_file, trajectory_file
 from .rooms import Room, build_rooms
 from .wheel import Wheel, read_wheel
 
-GENERATOR_VERSION: Final = 1  # raised whenever the same seed would give other files
+GENERATOR_VERSION: Final = 1  # to be raised when the same seed would give other files
 
-# How many of 134 games are of each kind: the mix of ALFWorld's valid_unseen split.
+# How many of 134 games are of each kind, as in ALFWorld's valid_unseen split.
 MIX: Final = dict(zip(KINDS, (24, 18, 31, 23, 21, 17), strict=True))
 
-_DRAWS: Final = 200  # draws of a room, a task and a placement that fit together
-_TRIES: Final = 5  # games made for one number before giving up; the engine refused none so far
+_DRAWS: Final = 200  # attempts to draw a room, a task and a placement that fit together
+_TRIES: Final = 5  # games made for one number before giving up; the engine has refused none so far
 
 Progress = Callable[[int, int], None]
 """Called after each game with the number of games ready and the number asked for."""
@@ -41,7 +44,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A game not yet proved: its files' texts and the commands that should win it."""
+    """A game that is not proved yet: the texts of its files and the commands that should win it."""
 
     errand: Errand
     folder: Path
@@ -53,17 +56,15 @@ class _Draft:
 async def generate_games(
     folder: Path | str, *, count: int = 134, seed: int = 0, workers: int = 2, progress: Progress | None = None
 ) -> list[Game]:
-    """Make ``count`` games under ``folder``, or find them there; in the order of their numbers.
+    """Return ``count`` games in the order of their numbers; those that are missing under ``folder`` or differ are made.
 
-    The layout is that of ``alfworld-download``, with a folder per seed in place of a split. What an earlier
-    run has made there, complete or interrupted, is kept and extended: only games that are missing or differ
-    are made. Each is won in the engine by its own plan before its file gets its name.
-
-    ``workers`` processes play at once, and ``progress`` is called after each game.
+    The layout is that of ``alfworld-download``, with a folder per seed instead of a split. A game is won in the engine
+    by its own plan before its file gets its name. ``workers`` processes play at a time, and ``progress`` is called
+    after each game.
 
     Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a ``count`` below 1,
     :class:`~jeeves_reflexion.errors.MissingDependencyError` without the extra ``alfworld``, and
-    :class:`~benchmarks.alfworld.failures.GenerationError` when the engine does not let a game be won.
+    :class:`~benchmarks.alfworld.failures.GenerationError` if a game can't be won.
     """
     if count < 1:
         raise ConfigurationError(f"count must be at least 1, not {count}")
@@ -72,7 +73,7 @@ async def generate_games(
 
 
 def kinds(count: int) -> list[str]:
-    """The kinds of the first ``count`` games, at every length close to the shares in :data:`MIX`."""
+    """Return the kinds of the first ``count`` games, close to the shares in :data:`MIX` for every count."""
     total = sum(MIX.values())
     sequence: list[str] = []
     for made in range(1, count + 1):
@@ -86,33 +87,24 @@ class _Maker:
     def __init__(self, folder: Path, seed: int) -> None:
         self._seed = seed
         self._wheel: Wheel = read_wheel()
-        # Another version of either would make other files: they are kept apart, nothing is overwritten.
+        # Another version of the generator or of alfworld makes other files, in another folder.
         split = f"generated_v{GENERATOR_VERSION}_alfworld{self._wheel.version}_seed{seed}"
         self._root = folder / "json_2.1.1" / split
         self._rooms: list[Room] = build_rooms(self._wheel)
 
     async def make_all(self, count: int, workers: int, progress: Progress | None) -> list[Game]:
-        """The games with the numbers below ``count``, written and proved, several at a time."""
-        games: dict[int, Game] = {}
-        failures: list[Exception] = []
-        limiter = anyio.CapacityLimiter(workers)
-        async with EnginePool(workers) as pool, anyio.create_task_group() as group:
+        """Write and prove the games with the numbers below ``count``, several at a time."""
+        made = numbers(1)
+        async with EnginePool(workers) as pool:
 
-            async def make(number: int, kind: str) -> None:
-                try:
-                    async with limiter:
-                        games[number] = await self._make(number, kind, pool)
-                        if progress is not None:
-                            progress(len(games), count)
-                except Exception as error:  # noqa: BLE001 - raised below, by itself and not in a group
-                    failures.append(error)
-                    group.cancel_scope.cancel()
+            async def make(number: int, kind: str) -> Game:
+                game = await self._make(number, kind, pool)
+                if progress is not None:
+                    progress(next(made), count)
+                return game
 
-            for number, kind in enumerate(kinds(count)):
-                group.start_soon(make, number, kind)
-        if failures:
-            raise failures[0]
-        return [games[number] for number in range(count)]
+            calls = [partial(make, number, kind) for number, kind in enumerate(kinds(count))]
+            return await some_at_a_time(calls, workers)
 
     async def _make(self, number: int, kind: str, pool: EnginePool) -> Game:
         for attempt in range(_TRIES):
@@ -134,7 +126,7 @@ class _Maker:
         )
 
     def _draft(self, number: int, kind: str, attempt: int) -> _Draft:
-        # A text as seed is hashed the same everywhere; a tuple would depend on the interpreter's hash seed.
+        # The seed is a text: the hash of a tuple would depend on the interpreter's hash seed.
         rng = random.Random(f"alfworld game {self._seed}/{number}/{attempt}")
         for _ in range(_DRAWS):
             errand = choose_errand(kind, self._rooms, self._wheel, rng)
@@ -162,7 +154,7 @@ class _Maker:
                 plan=tuple(plan),
             )
         raise GenerationError(
-            f"game {number} of seed {self._seed}: no room for a task {kind} in {_DRAWS} draws"
+            f"game {number} of seed {self._seed}: no room fits a task {kind} in {_DRAWS} draws"
         )
 
 
@@ -177,7 +169,7 @@ def _game(draft: _Draft) -> Game:
 
 
 async def _wins(pool: EnginePool, game: Game, plan: tuple[str, ...]) -> bool:
-    """Whether the plan wins, and not before its last command."""
+    """Return whether the plan wins, and not before its last command."""
     async with pool.episode(game) as episode:
         for command in plan:
             if episode.won:
@@ -187,7 +179,7 @@ async def _wins(pool: EnginePool, game: Game, plan: tuple[str, ...]) -> bool:
 
 
 def _is_there(draft: _Draft) -> bool:
-    """Whether the game's files are there with these texts: they got their names because the game was won."""
+    """Return whether the files exist with these texts; a file gets its name only after the game was won."""
     texts = {GAME_FILE: draft.game, TRAJECTORY_FILE: draft.trajectory}
     paths = {draft.folder / name: text for name, text in texts.items()}
     return all(path.is_file() and path.read_bytes() == text.encode() for path, text in paths.items())
@@ -195,7 +187,7 @@ def _is_there(draft: _Draft) -> bool:
 
 def _write_unproved(draft: _Draft) -> Path:
     draft.folder.mkdir(parents=True, exist_ok=True)
-    # The process's number keeps two generators in one folder apart; loaders look for the final name alone.
+    # The process id keeps two generators in one folder apart; loaders look for the final name only.
     path = draft.folder / f"{GAME_FILE}.unproved{os.getpid()}"
     path.write_bytes(draft.game.encode())
     return path

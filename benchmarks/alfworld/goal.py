@@ -8,11 +8,11 @@ from .place_words import plural
 
 Treatment: TypeAlias = Literal["clean", "heat", "cool"]
 
-# The words of the treatments: the adjective the task sentence uses, and the receptacle that does it.
+# The adjective of each treatment in task sentences, and the receptacle that does it.
 ADJECTIVES: dict[Treatment, str] = {"clean": "clean", "heat": "hot", "cool": "cool"}
 APPLIANCES: dict[Treatment, str] = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
 
-# One puts things in these, and on all others.
+# Things are put in these receptacles, and on all others.
 _CONTAINERS = frozenset(
     {
         "bathtubbasin",
@@ -54,11 +54,11 @@ class Goal:
     """What a game asks for.
 
     Attributes:
-        target: the kind of object it is about.
-        destination: the kind of receptacle it must end in; `None` when it is to be looked at under a lamp.
-        treatment: what is done to the object first.
-        lamp: the kind of lamp; `None` unless the object is to be looked at.
-        count: how many objects are asked for, 1 or 2.
+        target: the kind of object.
+        destination: the kind of receptacle for the object; `None` if the task is to look at it under a lamp.
+        treatment: what must be done to the object first.
+        lamp: the kind of lamp; `None` unless the task is to look at the object.
+        count: how many objects are needed, 1 or 2.
     """
 
     target: str
@@ -69,7 +69,7 @@ class Goal:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The kinds of things that have to be found in the room."""
+        """The kinds of things to find in the room."""
         return (self.target,) if self.lamp is None else (self.target, self.lamp)
 
     def __str__(self) -> str:
@@ -82,13 +82,13 @@ class Goal:
 
     @property
     def where_to(self) -> str:
-        """The destination with its article, `in the cabinet` or `on the desk`; empty when there is none."""
+        """The destination in words, `in the cabinet` or `on the desk`; empty if there is none."""
         if self.destination is None:
             return ""
         return f"{'in' if self.destination in _CONTAINERS else 'on'} the {self.destination}"
 
     def verbs_at(self, kind: str) -> tuple[str, ...]:
-        """The verbs of the player's own commands at receptacles of a kind, once it holds the thing."""
+        """Return the verbs of the commands that a player gives at receptacles of a kind when it holds the thing."""
         putting = ("put", "move") if kind == self.destination else ()
         return (
             (*putting, self.treatment) if self.treatment and APPLIANCES[self.treatment] == kind else putting
@@ -96,10 +96,10 @@ class Goal:
 
 
 def parse_goal(text: str) -> Goal:
-    """The goal of an opening (the line `Your task is to: ...`) or of a bare task sentence.
+    """Return the goal of an opening (its line `Your task is to: ...`) or of a bare task sentence.
 
     Raises:
-        GoalNotUnderstoodError: the sentence is none of the six task types (none of them has slices).
+        GoalNotUnderstoodError: the sentence is none of the six task types (none of which has slices).
     """
     found = _SENTENCE.search(text)
     sentence = " ".join((found.group(1) if found else text).lower().rstrip(" .\n").split())

@@ -1,10 +1,9 @@
-"""Read out of a lesson where things are, by the names of places that it says, and by negation.
+"""Reads from a lesson where things are, by names of places and by negation, whatever the wording.
 
-No wording is known beforehand. A place is of that thing which its clause names (or the clause beside it, if that names
-no place), and the thing is there unless a negation comes before one of the two. The words of negation are those of
-NLTK's ``mark_negation`` and of VADER (Hutto and Gilbert 2014); as in the former, each reaches to the end of its clause.
-What the player itself does to a thing somewhere ("put it in cabinet 1", "clean it with sinkbasin 1") says nothing of
-where the thing was.
+A place belongs to the thing that its clause names, or the clause beside it if that one names no place. The thing is at
+the place unless a negation precedes one of the two. The words of negation are those of NLTK's ``mark_negation`` and of
+VADER (Hutto and Gilbert 2014); as in the former, a negation reaches to the end of its clause. What the player itself
+does to a thing at a place ("put it in cabinet 1", "clean it with sinkbasin 1") does not say where the thing was.
 """
 
 import re
@@ -27,7 +26,7 @@ _LISTED = re.compile("\x00(\\d+)\x00")
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing a sentence says of `thing`: that it was at these places, or (`absent`) that it was at none."""
+    """A sentence's statement on `thing`: that it was at these places, or (`absent`) at none of them."""
 
     thing: str
     absent: bool
@@ -35,11 +34,11 @@ class Advice:
 
 
 def read_advice(text: str, goal: Goal, kinds: Collection[str]) -> tuple[Advice, ...]:
-    """What a lesson says about where the things of a goal are, in its order.
+    """Return what a lesson says about the places of a goal's things, in order.
 
     Args:
         text: the lesson, in any words.
-        goal: names the kinds of things to be found, and what will be done with them where.
+        goal: names the kinds of things to find, and what will be done with them where.
         kinds: the kinds of receptacles in the room.
     """
     lists: list[tuple[Thing, ...]] = []
@@ -76,17 +75,17 @@ def _read_sentence(
             absent = _negated(clauses[about], last) or _negated(clause, listed.start())
             places = lists[int(listed[1])]
             if not absent:
-                said = f"{clause} {clauses[about]}"
-                places = tuple(place for place in places if not _brings(said, goal, place.kind))
+                words = f"{clause} {clauses[about]}"
+                places = tuple(place for place in places if not _brings(words, goal, place.kind))
             yield Advice(thing, absent, places)
 
 
-def _brings(said: str, goal: Goal, kind: str) -> bool:
-    return any(re.search(rf"\b{verb}", said) for verb in goal.verbs_at(kind))
+def _brings(words: str, goal: Goal, kind: str) -> bool:
+    return any(re.search(rf"\b{verb}", words) for verb in goal.verbs_at(kind))
 
 
 def _nouns(clause: str, goal: Goal) -> list[tuple[int, str]]:
-    """The wanted things that a clause names, and others that it names with a number, each with its position."""
+    """Return the wanted things that a clause names, and others that it names with a number, with their positions."""
     found = ((noun.start(), singular(noun[1]), noun[2]) for noun in _NOUN.finditer(clause))
     return [(at, kind) for at, kind, number in found if number or kind in goal.wanted]
 

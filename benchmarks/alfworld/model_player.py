@@ -1,9 +1,8 @@
 """A language model as the player, with the action format of the original ALFWorld experiments.
 
-The text form is that of ReAct (Yao et al. 2023) on ALFWorld: each turn is one line, ``> think: ...`` or a
-command, and the game's answer follows, which to a thought is "OK.". It is not the framework's
-:class:`~jeeves_reflexion.ReAct`, whose text form (``Action: tool[input]``) is another one: figures are to be compared
-with those of the original.
+The text form is that of ReAct (Yao et al. 2023) on ALFWorld: each turn is one line, ``> think: ...`` or a command, and
+the game's answer follows; the answer to a thought is "OK.". The framework's :class:`~jeeves_reflexion.ReAct` is not
+used, because its text form differs (``Action: tool[input]``) and figures should be comparable with the original.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _LABEL: Final = re.compile(r"^(?:action|act|command)\s*:\s*", re.IGNORECASE)
 
 
 class ModelPlayer:
-    """Asks a model for each move, or thought, which takes a turn too, as in the paper's code.
+    """Asks a model for each command or thought; a thought takes a turn too, as in the paper's code.
 
-    It sees the opening, the lessons and the observations, as text.
+    The model sees the opening, the lessons and the observations, as text.
     """
 
     def __init__(self, model: ChatModel, task: Task, session: Session) -> None:
@@ -38,7 +37,7 @@ class ModelPlayer:
         self._messages = [Message("system", system_prompt(task.kind, self._dialect, lessons))]
 
     async def next(self, observation: str) -> Move:
-        """Return the model's next command in the game's dialect, or its thought; without words it is a ``look``."""
+        """Return the model's next command in the game's dialect, or its thought; an empty reply means ``look``."""
         self._messages.append(Message("user", without_location(observation)))
         sampling = Sampling(temperature=0.0, max_tokens=200)
         line = first_line((await ask(self._model, self._messages, sampling=sampling)).text)
@@ -49,6 +48,6 @@ class ModelPlayer:
 
 
 def first_line(text: str) -> str:
-    """Return the first line that says something, without the prompt mark; models often go on inventing answers."""
+    """Return the first line with text, without the prompt mark; models often invent the game's answer after it."""
     lines = (_LABEL.sub("", line.strip().strip("`").removeprefix(">").strip()) for line in text.splitlines())
     return next((line for line in lines if line), IDLE)

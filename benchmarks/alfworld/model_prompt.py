@@ -1,4 +1,4 @@
-"""What a language model is told before a game: the rules, two examples of the task's type, and the lessons."""
+"""The prompt of a language model before a game: the rules, two examples of the task's type, and the lessons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = 2
 
 @functools.cache
 def rules(dialect: Dialect) -> str:
-    """Return the rules of the game and the form of an answer."""
+    """Return the rules of the game and the form of answers."""
     return in_dialect(_text("player.md"), dialect)
 
 
@@ -25,10 +25,12 @@ def rules(dialect: Dialect) -> str:
 def examples(kind: str, dialect: Dialect) -> tuple[str, ...]:
     """Return the examples of a type of task: games of seed 4101, each played to its end in the engine.
 
-    Raises :class:`~jeeves_reflexion.ConfigurationError` for what is none of ALFWorld's six types.
+    Raises :class:`~jeeves_reflexion.ConfigurationError` if ``kind`` is none of ALFWorld's six types.
     """
     if kind not in KINDS:
-        raise ConfigurationError(f"no examples for tasks of the type {kind!r}; there are: {', '.join(KINDS)}")
+        raise ConfigurationError(
+            f"there are no examples for tasks of the type {kind!r}; the types are {', '.join(KINDS)}"
+        )
     return tuple(
         in_dialect(without_comments(_text(f"examples/{kind}_{number}.txt")), dialect)
         for number in range(1, EXAMPLES + 1)
@@ -36,7 +38,7 @@ def examples(kind: str, dialect: Dialect) -> tuple[str, ...]:
 
 
 def system_prompt(kind: str | None, dialect: Dialect, lessons: str) -> str:
-    """Return the whole prompt: rules, the examples of the type (none for a task without one), lessons if any."""
+    """Return the whole prompt: the rules, the examples of the type (if it is known), and the lessons (if any)."""
     parts = [rules(dialect)]
     if kind is not None:
         shown = examples(kind, dialect)
@@ -47,7 +49,7 @@ def system_prompt(kind: str | None, dialect: Dialect, lessons: str) -> str:
 
 
 def without_comments(text: str) -> str:
-    """Return a text without the lines that begin with ``#``, which say where an example is from."""
+    """Remove the lines that begin with ``#``, which say where an example comes from."""
     return "\n".join(line for line in text.splitlines() if not line.startswith("#")).strip()
 
 

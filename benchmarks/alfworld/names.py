@@ -1,4 +1,4 @@
-"""ALFWorld's names for the things of a game: ``Cabinet_bar__plus_01...`` is called "cabinet 3"."""
+"""ALFWorld's names for the things in a game, such as "cabinet 3" for ``Cabinet_bar__plus_01...``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ _CODES: Final = (("|", "_bar_"), ("-", "_minus_"), ("+", "_plus_"), (".", "_dot_
 
 
 def encode_id(text: str) -> str:
-    """``Cabinet|+00.68|-02.20`` as it must be written in PDDL, which knows none of ``| - + . ,``."""
+    """Encode an id such as ``Cabinet|+00.68|-02.20`` for PDDL, which allows none of ``| - + . ,``."""
     for character, code in _CODES:
         text = text.replace(character, code)
     return text
 
 
 def number_names(ids: Iterable[str]) -> dict[str, str]:
-    """The name of every id of a game, by the rule of ALFWorld's ``Demangler`` (``agents/utils/misc.py``).
+    """Return the name of every id of a game, by the rule of ALFWorld's ``Demangler`` (``agents/utils/misc.py``).
 
-    The ids are sorted, the part before the first ``_bar_`` is the type, with ``basin`` added where the id has
-    it, and the things of one type are numbered downwards from their count. An id without ``_bar_`` keeps its
-    text.
+    The part of an id before the first ``_bar_`` is the type, with ``basin`` added if the id contains it. The things of
+    one type, sorted by id, are numbered downwards from their count. An id without ``_bar_`` keeps its text.
     ``ids`` must be in lower case, as the engine's PDDL reader makes them.
     """
     types = {identifier: _type_of(identifier) for identifier in sorted(ids)}
@@ -30,7 +29,7 @@ def number_names(ids: Iterable[str]) -> dict[str, str]:
     names = {}
     for identifier, kind in types.items():
         if _SEPARATOR not in identifier:
-            # ALFWorld leaves a blank after a name without a number; the texts are compared with its own.
+            # ALFWorld leaves a blank after a name without a number, and our texts must equal its texts.
             names[identifier] = f"{identifier} "
             continue
         names[identifier] = f"{kind} {left[kind]}"

@@ -1,4 +1,4 @@
-"""What a player has seen and done so far in one room, kept from commands and their observations alone."""
+"""Notes of what a player has seen and done in one room, made only from commands and their observations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ class Notebook:
     """Notes of one attempt.
 
     Attributes:
-        at: the receptacle the player stands at.
-        contents: per receptacle looked into, what lies there now.
+        at: the receptacle at which the player is.
+        contents: the things in each receptacle that was looked into.
         closed: receptacles known to be closed.
-        first_seen: where each thing was when it was seen first.
-        holding: the thing in the hand.
+        first_seen: where each thing was first seen.
+        holding: the thing in the player's hand.
         treated: things that were cleaned, heated or cooled.
-        placed: things put down, and where.
+        placed: things that were put down, and where.
         wasted: commands that changed nothing.
         says_move: the dialect, `None` until the game shows it.
     """
@@ -33,7 +33,7 @@ class Notebook:
     says_move: bool | None = None
 
     def note(self, command: str, observation: str) -> Reading:
-        """Take down one command and what came of it; returns the observation as read."""
+        """Note a command and its observation, and return the observation as read."""
         seen = read_observation(observation)
         if seen.nothing_happened:
             self.wasted.append(command)
@@ -84,7 +84,7 @@ class Notebook:
                     self.first_seen.setdefault(thing, place)
 
     def where(self, kind: str) -> list[tuple[Thing, Thing]]:
-        """The things of a kind that lie in sight, each with its place, in the order they were noted."""
+        """Return the known things of a kind, each with its place, in the order in which they were noted."""
         return [
             (thing, place)
             for place, things in self.contents.items()

@@ -1,8 +1,7 @@
-"""What the text of an ALFWorld game says: things, openings, and what one observation shows.
+"""Reads the texts of an ALFWorld game: things, openings and observations.
 
-Two dialects exist and both are read: classic games answer `You arrive at loc 30.` and
-`You put the mug 1 in/on the desk 1.`, the grammar of the current ALFWorld wheel `You arrive at desk 1.` and
-`You move the mug 1 to the desk 1.`
+Both dialects are read: classic games answer `You arrive at loc 30.` and `You put the mug 1 in/on the desk 1.`; games
+with the grammar of the current ALFWorld wheel answer `You arrive at desk 1.` and `You move the mug 1 to the desk 1.`
 """
 
 import re
@@ -19,7 +18,7 @@ _ARRIVAL = re.compile(r"^\s*you arrive at (loc )?", re.IGNORECASE)
 
 
 class Thing(NamedTuple):
-    """An object or a receptacle as games name it: its kind and its number, `mug 1`."""
+    """An object or a receptacle as games name it, by kind and number: `mug 1`."""
 
     kind: str
     number: int
@@ -39,9 +38,9 @@ class Reading:
     Attributes:
         nothing_happened: the command had no effect.
         place: the receptacle that is described, if any.
-        closed: that receptacle is closed, so its contents are unknown.
-        contents: what lies in or on it; `None` when the text doesn't say.
-        says_move: `True` or `False` when the text shows the dialect (`move X to Y` or `put X in/on Y`).
+        closed: the receptacle is closed, so its contents are unknown.
+        contents: what is in or on it; `None` if the text doesn't say.
+        says_move: the dialect, if the text shows it: `True` for `move X to Y`, `False` for `put X in/on Y`.
     """
 
     nothing_happened: bool = False
@@ -52,12 +51,12 @@ class Reading:
 
 
 def things_in(text: str) -> tuple[Thing, ...]:
-    """Every `kind number` of the text, in its order."""
+    """Return every `kind number` of the text, in order."""
     return tuple(Thing(kind, int(number)) for kind, number in _THING.findall(text.lower()))
 
 
 def read_opening(opening: str) -> tuple[Thing, ...]:
-    """The receptacles that the opening of a game lists, in its order.
+    """Return the receptacles that the opening of a game lists, in order.
 
     Raises:
         UnreadableOpeningError: the opening has no list of receptacles.
@@ -72,7 +71,7 @@ def read_opening(opening: str) -> tuple[Thing, ...]:
 
 
 def read_observation(text: str) -> Reading:
-    """Read one observation; a text that says nothing known gives an empty `Reading`."""
+    """Read one observation. An unknown text gives an empty `Reading`."""
     if text.strip().lower().startswith("nothing happens"):
         return Reading(nothing_happened=True)
     arrival = _ARRIVAL.match(text)

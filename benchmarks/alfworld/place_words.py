@@ -1,4 +1,4 @@
-"""Words for places: `cabinets 1 to 4 and 7, drawer 2 and fridge 1`, written and read."""
+"""Writes and reads lists of places such as `cabinets 1 to 4 and 7, drawer 2 and fridge 1`."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,14 +18,14 @@ _NAMED = rf"[a-z]+ (?:\({_NUMBERS}\)|{_NUMBERS})"
 
 
 def plural(noun: str) -> str:
-    """The plural of a noun: `cabinets`, `boxes`, `shelves`."""
+    """Return the plural of a noun: `cabinets`, `boxes`, `shelves`."""
     if noun in _IRREGULAR:
         return _IRREGULAR[noun]
     return noun + ("es" if noun.endswith(_HISSING) else "s")
 
 
 def singular(noun: str) -> str:
-    """The singular of a noun as `plural` writes it; a word that is no plural comes back as it is."""
+    """Return the singular of a plural that `plural` makes; other words are returned unchanged."""
     if noun in _SINGULAR:
         return _SINGULAR[noun]
     if noun.endswith(_HISSING_PLURALS):
@@ -34,15 +34,15 @@ def singular(noun: str) -> str:
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join words as in `a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def write_places(places: Iterable[Thing]) -> str:
-    """A list of receptacles as a person writes it: kinds together, runs of three and more as a range.
+    """Write a list of receptacles by kind, with three or more consecutive numbers as a range.
 
     Raises:
-        ValueError: there is no place to write.
+        ValueError: there are no places.
     """
     groups = []
     for kind, members in groupby(sorted(set(places)), key=lambda place: place.kind):
@@ -62,19 +62,19 @@ def _runs(numbers: Sequence[int]) -> list[str]:
 
 
 def list_pattern(without: Iterable[str] = ()) -> re.Pattern[str]:
-    """The pattern of a list that `read_places` reads, of anything but those kinds of things."""
+    """Return the pattern of lists that `read_places` reads, except for the kinds in ``without``."""
     named = rf"\b(?!(?:{'|'.join(without)})s? ){_NAMED}"
     return re.compile(rf"{named}(?:{_AND}{named})*")
 
 
 def read_places(text: str) -> tuple[Thing, ...]:
-    """The receptacles of a list: `cabinets 1 to 4 and 7, drawer 2`, `cabinet (1-4) or drawer 2`."""
+    """Return the receptacles of a list: `cabinets 1 to 4 and 7, drawer 2`, `cabinet (1-4) or drawer 2`."""
     places: dict[Thing, None] = {}
     for named in re.finditer(_NAMED, text):
         kind, numbers = named[0].split(" ", 1)
         for first, last in re.findall(_RUN, numbers):
             end = int(last or first)
-            # A range no room could have is read as its two ends: text is data, and may be anything.
-            known = range(int(first), end + 1) if end - int(first) <= _WIDEST_RANGE else (int(first), end)
-            places.update(dict.fromkeys(Thing(singular(kind), number) for number in known))
+            # Text may contain anything: of a range that is too wide for a room, only the two ends are read.
+            within = range(int(first), end + 1) if end - int(first) <= _WIDEST_RANGE else (int(first), end)
+            places.update(dict.fromkeys(Thing(singular(kind), number) for number in within))
     return tuple(places)

@@ -1,4 +1,4 @@
-"""Where the things of a room lie: by habit, not by rule, so that a search has better and worse starts."""
+"""Places the things in a room by habit, not by rule, so that some starts of a search are better than others."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .rooms import Receptacle, Room
 from .wheel import Wheel
 
 _MOST_OF_A_TYPE: Final = 3  # as in ALFRED's scenes
-_CROWD: Final = 4  # from this many things on a receptacle is half as likely to get another
+_CROWD: Final = 4  # a receptacle with this many things is half as likely to get another
 
-# How readily something is left on or in a type of receptacle; 1 for types that are not listed.
+# The weight of a type of receptacle; 1 for types that are not listed.
 _EASE: Final = {
     "CounterTop": 4.0, "DiningTable": 4.0, "Desk": 4.0, "CoffeeTable": 3.0, "SideTable": 3.0, "Dresser": 3.0,
     "Bed": 3.0, "Sofa": 3.0, "Shelf": 2.0, "Cabinet": 2.0, "Drawer": 2.0, "ArmChair": 2.0,
     "Microwave": 0.4, "GarbageCan": 0.4, "CoffeeMachine": 0.5, "StoveBurner": 0.7, "Safe": 0.5,
 }  # fmt: skip
 
-# What people keep where: a factor on top of the ease. The other receptacles stay possible.
+# Where people keep things: a further factor. The other receptacles remain possible.
 _HABITS: Final = {
     ("Apple", "Egg", "Lettuce", "Potato", "Tomato", "Bread"): {"Fridge": 7.0, "CounterTop": 1.5},
     ("WineBottle", "Glassbottle"): {"Fridge": 3.0, "Cabinet": 2.0},
@@ -43,13 +43,13 @@ _HABITS: Final = {
     ("Pillow",): {"Sofa": 3.0, "Bed": 4.0},
 }
 
-# Lamps stand where one can get at them without opening anything.
+# Lamps are only placed where they can be reached without opening anything.
 _LAMP_STANDS: Final = ("Desk", "SideTable", "Dresser", "Shelf", "CoffeeTable", "DiningTable")
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object of a game: PDDL id, type, and the receptacle it lies in or on."""
+    """An object of a game: PDDL id, type, and the receptacle that holds it."""
 
     id: str
     type: str
@@ -59,10 +59,10 @@ class Thing:
 def place_things(
     room: Room, wheel: Wheel, rng: random.Random, *, target: str, at_least: int, not_in: str
 ) -> list[Thing] | None:
-    """Lay out a room's things, sorted by id; ``None`` when the target finds no place.
+    """Place the things of a room and return them sorted by id; ``None`` if there is no place for a target.
 
-    Up to three of each type are laid out, of the type ``target`` at least ``at_least``, and none of that type
-    in a receptacle of the type ``not_in``.
+    There are up to three things of each type, of the type ``target`` at least ``at_least``, and none of that type in a
+    receptacle of the type ``not_in``.
     """
     load = dict.fromkeys(room.receptacles, 0)
     things = []
@@ -81,7 +81,7 @@ def place_things(
 
 
 def lamp_stands(room: Room) -> list[Receptacle]:
-    """Where a lamp may stand in this room."""
+    """Return the receptacles of this room that may hold a lamp."""
     return [receptacle for receptacle in room.receptacles if receptacle.type in _LAMP_STANDS]
 
 
@@ -103,7 +103,7 @@ def _choose(
     if not types:
         return None
     habits = next((habits for kinds, habits in _HABITS.items() if kind in kinds), {})
-    # First the type, then one of that type: twenty cabinets are not twenty times as likely as the one fridge.
+    # First draw the type, then one of that type: otherwise twenty cabinets would be twenty times as likely as a fridge.
     chosen = rng.choices(types, weights=[_EASE.get(name, 1.0) * habits.get(name, 1.0) for name in types])[0]
     places = room.of_type(chosen)
     return rng.choices(places, weights=[0.5 if load[place] >= _CROWD else 1.0 for place in places])[0]
@@ -115,7 +115,7 @@ def _lamps(room: Room, rng: random.Random) -> list[Thing]:
 
 
 def _new_id(kind: str, rng: random.Random) -> str:
-    # ALFRED's ids are positions. Ours need to be unique and to sort at random, since the numbers of the names
-    # ("mug 2") follow the order of the ids.
+    # ALFRED's ids are positions. Ours must be unique and in random order, because the numbers in the names ("mug 2")
+    # follow the order of the ids.
     x, y, z = (rng.randrange(-500, 500) / 100 for _ in range(3))
     return encode_id(f"{kind}|{x:+06.2f}|{abs(y):+06.2f}|{z:+06.2f}")

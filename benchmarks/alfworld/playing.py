@@ -1,4 +1,4 @@
-"""How each arm of a run plays, in the process that runs it or in worker processes elsewhere."""
+"""Makes the loop of each arm, in the process of the run or in worker processes elsewhere."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from jeeves_reflexion import (
-    LessonReflector,
-    LoopOptions,
-    Reflexion,
-    RewardEvaluator,
-    Task,
-)
+from jeeves_reflexion import LessonReflector, LoopOptions, Reflexion, RewardEvaluator, Task
 from jeeves_reflexion.experiments import ArmName, arm_lessons, arm_of
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.location import LessonLocation
 from vectorstores import VectorStore
 
 from ..runs import OpenTools
-from .agent import WON, GameAgent, OfflinePlayer, PlayerFactory, write_lesson
+from .agent import WON, GameAgent, OfflinePlayer, write_lesson
 from .games import Game, read_game_data
 from .model_player import ModelPlayer
 from .pool import EnginePool
@@ -42,39 +36,26 @@ class Table:
 
 
 def make_loop(setting: Setting, table: Table, arm: ArmName, seed: int) -> Reflexion:
-    """Return the loop of one arm and seed: all arms share everything but how they remember."""
-    plan = setting.plan
+    """Return the loop of one arm and seed; the arms differ only in how they remember."""
+    model = setting.model
+    player = partial(OfflinePlayer, seed=seed) if model is None else partial(ModelPlayer, model)
+    agent = GameAgent(table.pool, table.games, player, step_limit=setting.step_limit, repeats=setting.repeats)
+    scope = table.scope(arm, seed)
     return Reflexion(
-        GameAgent(
-            table.pool,
-            table.games,
-            _player(setting, seed),
-            step_limit=setting.step_limit,
-            repeats=setting.repeats,
-        ),
+        agent,
         evaluator=RewardEvaluator(WON),
-        reflector=write_lesson if setting.model is None else LessonReflector(setting.model),
-        lesson_store=arm_lessons(
-            arm, table.scope(arm, seed), table.tasks, settings=setting.settings, seed=seed
-        ),
-        max_attempts=plan.trials,
-        top_k_lessons=plan.k,
+        reflector=write_lesson if model is None else LessonReflector(model),
+        lesson_store=arm_lessons(arm, scope, table.tasks, settings=setting.settings, seed=seed),
+        max_attempts=setting.plan.trials,
+        top_k_lessons=setting.plan.k,
         options=LoopOptions(learn=arm_of(arm).learns),
     )
 
 
-def _player(setting: Setting, seed: int) -> PlayerFactory:
-    model = setting.model
-    if model is not None:
-        return partial(ModelPlayer, model)
-
-    return partial(OfflinePlayer, seed=seed)
-
-
 def open_tools(games: Sequence[Game], tasks: Sequence[Task]) -> OpenTools:
-    """Return what opens engines for a run's games in other processes; reads the games' files.
+    """Return a function that opens engines for the games in other processes.
 
-    It carries what the engine needs of each game, for game files are on one machine.
+    It carries what the engine needs of each game, because the game files are on this machine.
     """
     return partial(_open_tools, _with_data(games), tasks)
 
@@ -89,7 +70,7 @@ async def _open_tools(
 
 
 def _with_data(games: Sequence[Game]) -> list[Game]:
-    """Return the games with what the engine needs; a text that several games have is there, and is sent, once."""
+    """Return the games with what the engine needs; a text that games share is one object, so it is sent once."""
     texts: dict[str, str] = {}
     return [
         replace(

@@ -1,8 +1,8 @@
-"""The offline player of ALFWorld: rules over plain text, no model, no knowledge of a game but what it reads.
+"""The offline player of ALFWorld: rules over plain text, without a model and without any knowledge of the game.
 
-It stands for a novice with common sense: it understands the task, opens what is closed, knows which appliance
-cleans, heats and cools, and never looks twice into one place. Where things are it does not know, so it
-searches in an order drawn from its seed. Only lessons change that order, and only by what they say in words.
+It plays like a novice with common sense: it understands the task, opens what is closed, knows which appliance cleans,
+heats and cools, and never looks twice into one place. It does not know where things are, so it searches in a random
+order by its seed. Only the words of lessons change that order.
 """
 
 import random
@@ -27,7 +27,7 @@ _OF_LESSONS = re.compile("a lesson (?:says|calls)|lessons say")
 
 
 class Move(NamedTuple):
-    """What the player thinks and what it does."""
+    """A thought and a command."""
 
     thought: str
     command: str
@@ -37,13 +37,12 @@ class Explorer:
     """Plays one attempt at one game.
 
     Args:
-        opening: the text a game begins with: the receptacles in sight and the task.
+        opening: the first text of a game: the receptacles in sight and the task.
         lessons: sentences recalled for this game, the most relevant first.
-        record: commands of earlier attempts at this game, and what the game answered, where that is known.
-        seed: draws the order in which an uninformed player searches the room.
+        record: commands of earlier attempts at this game, with the game's answers if they are known.
+        seed: decides the order in which the player searches the room without lessons.
 
     Raises:
-        TypeError: the opening or a lesson is no text.
         GoalNotUnderstoodError: the task is none of ALFWorld's six types.
         UnreadableOpeningError: the opening lists no receptacles.
     """
@@ -56,7 +55,6 @@ class Explorer:
         record: Iterable[tuple[str, str]] = (),
         seed: int = 0,
     ) -> None:
-        _check_texts(opening, lessons)
         self._goal = parse_goal(opening)
         places = list(read_opening(opening))
         random.Random(seed).shuffle(places)
@@ -73,17 +71,11 @@ class Explorer:
 
     @property
     def read_lessons(self) -> tuple[str, ...]:
-        """The lessons that told it something about this task in this room."""
+        """The lessons that say something about this task in this room."""
         return self._plan.useful
 
     def next(self, observation: str) -> Move:
-        """The next move, given what the game answered to the last one (at first: its opening).
-
-        Raises:
-            TypeError: the observation is no text.
-        """
-        if not isinstance(observation, str):
-            raise TypeError(f"an observation is text, got {type(observation).__name__}")
+        """Return the next move after the game's answer to the last one (at first, its opening)."""
         if self._last is not None:
             seen = self._book.note(self._last, observation)
             if seen.nothing_happened:
@@ -97,10 +89,10 @@ class Explorer:
     def _learn_from_nothing(self, command: str) -> None:
         verb, things = command.split(maxsplit=1)[0], things_in(command)
         if verb == "go":
-            # One doesn't go to where one is: several receptacles share one spot.
+            # The player is there already: several receptacles can share one spot.
             self._book.at = things[0]
         elif verb in {"put", "move"} and things[1] not in self._put_tried:
-            # The other dialect first.
+            # Try the other dialect first.
             self._put_tried.add(things[1])
             self._book.says_move = verb == "put"
         elif things:
@@ -163,7 +155,7 @@ class Explorer:
         return self._reach(place, why) or Move(why, command)
 
     def _destination(self) -> Thing | None:
-        """Where the goal is fulfilled; two things must end in one place, the one that holds the first."""
+        """Return the place for the held thing; of two things, the second goes where the first is."""
         kind = self._goal.destination
         if self._goal.count == 2:
             filled = [place for _, place in self._book.where(self._goal.target) if place.kind == kind]
@@ -172,25 +164,15 @@ class Explorer:
         return None if kind is None else self._choose(kind)
 
     def _choose(self, kind: str) -> Thing | None:
-        """One of the receptacles of a kind: the one at hand, else one known to be open, else any."""
+        """Return a receptacle of a kind: the one at which the player is, else one known to be open, else any."""
         usable = [place for place in self._places if place.kind == kind and place not in self._given_up]
         book = self._book
         return min(usable, key=lambda place: (place != book.at, place not in book.contents), default=None)
 
     def _reach(self, place: Thing, why: str, *, inside: bool = True) -> Move | None:
-        """The move that still has to be made to be at a place (and see inside), or `None`."""
+        """Return the move that is still needed to be at a place (and see inside), or `None`."""
         if self._book.at != place:
             return Move(why, f"go to {place}")
         if inside and place in self._book.closed:
             return Move(why, f"open {place}")
         return None
-
-
-def _check_texts(opening: object, lessons: Sequence[object]) -> None:
-    if not isinstance(opening, str):
-        raise TypeError(f"an opening is text, got {type(opening).__name__}")
-    if isinstance(lessons, str):
-        raise TypeError("lessons is a sequence of sentences, got one text")
-    for lesson in lessons:
-        if not isinstance(lesson, str):
-            raise TypeError(f"a lesson is text, got {type(lesson).__name__}")

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import anyio
 
@@ -30,7 +30,7 @@ _BANNER: Final = "-= Welcome to TextWorld, ALFRED! =-"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the game says to one command, whether it is won, and the commands that would do something next."""
+    """The game's answer to one command, whether the game is won, and the commands that would have an effect next."""
 
     text: str
     won: bool
@@ -50,19 +50,17 @@ class Episode:
 
     @property
     def opening(self) -> str:
-        """The first observation: the room at a glance, then "Your task is to: ..."."""
+        """The first observation: what is in sight in the room, then "Your task is to: ..."."""
         return self.first.text
 
     async def step(self, command: str) -> Observation:
-        """Give one command; one that is not admissible is answered "Nothing happens.".
+        """Give one command. The answer to a command that is not admissible is "Nothing happens.".
 
-        Raises :class:`~benchmarks.alfworld.failures.EngineError` when the engine fails or gives no answer in
-        time; the episode is over then.
+        Raises :class:`~benchmarks.alfworld.failures.EngineError` if the engine fails or gives no answer in time; then
+        the episode is over.
         """
         if self._over:
-            raise EngineError(
-                f"game {self.game.id} is over: no command {command!r} can be given to it any more"
-            )
+            raise EngineError(f"game {self.game.id} is over: it takes no command {command!r} any more")
         try:
             observation = await _ask(self._process, self.game, {"step": command}, self._timeout)
         except BaseException:
@@ -72,18 +70,18 @@ class Episode:
         return observation
 
     def close(self) -> None:
-        """Refuse further commands; the worker plays another game from now on."""
+        """Refuse further commands; the worker will play another game."""
         self._over = True
 
 
 class EnginePool:
-    """Worker processes that play; an async context manager.
+    """Worker processes that play games; an async context manager.
 
-    ``workers`` episodes run at once, others wait for their turn. ``open_timeout`` and ``step_timeout`` are seconds for
-    one answer of the engine; a worker that exceeds them or dies is replaced.
+    ``workers`` episodes run at a time, others wait for their turn. ``open_timeout`` and ``step_timeout`` are seconds
+    for one answer of the engine; a worker that exceeds them or dies is replaced.
 
-    Raises :class:`~jeeves_reflexion.errors.ConfigurationError` and
-    :class:`~jeeves_reflexion.errors.MissingDependencyError` when it is made and the engine can't run here.
+    The constructor raises :class:`~jeeves_reflexion.errors.ConfigurationError` or
+    :class:`~jeeves_reflexion.errors.MissingDependencyError` if the engine can't run here.
     """
 
     def __init__(self, workers: int, *, open_timeout: float = 120.0, step_timeout: float = 30.0) -> None:
@@ -113,13 +111,13 @@ class EnginePool:
     async def episode(self, game: Game) -> AsyncIterator[Episode]:
         """Play ``game`` from its beginning; waits for a free worker.
 
-        Raises :class:`~benchmarks.alfworld.failures.GameFileError` for a file that is no game and
-        :class:`~benchmarks.alfworld.failures.EngineError` when the engine can't open it.
+        Raises :class:`~benchmarks.alfworld.failures.GameFileError` if the file is no game, and
+        :class:`~benchmarks.alfworld.failures.EngineError` if the engine can't open it.
         """
         self._check_open(game)
         async with self._turns:
             self._check_open(game)
-            # The worker that had the last turn is the likeliest to know the game.
+            # The worker that played last has the game in its caches most likely.
             process = self._idle.pop() if self._idle else await WorkerProcess.start()
             try:
                 episode = await self._start(process, game)
@@ -134,7 +132,7 @@ class EnginePool:
                     await process.close()
 
     async def rest(self) -> None:
-        """End the processes that have nothing to do; the next game starts one again."""
+        """End the idle processes; the next game starts a new one."""
         idle, self._idle = self._idle, []
         async with anyio.create_task_group() as group:
             for process in idle:
@@ -167,8 +165,4 @@ async def _ask(
         raise EngineError(f"{doing}: {error}") from error
     if "error" in reply:
         raise (GameFileError if reply.get("file") else EngineError)(f"{doing}: {reply['error']}")
-    return _observation(reply)
-
-
-def _observation(reply: dict[str, Any]) -> Observation:
     return Observation(text=reply["text"], won=reply["won"], admissible=tuple(reply["admissible"]))

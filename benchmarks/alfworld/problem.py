@@ -1,4 +1,4 @@
-"""Writes a made game as PDDL and as the files of a game folder."""
+"""Writes a generated game as PDDL and as the files of a game folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .wheel import Wheel
 
 _AGENT: Final = "agent1"
 _PLACEHOLDER: Final = "UNKNOWN GOAL"
-# Types that the domain's actions name; PDDL wants every constant declared, whether the room has one or not.
+# Types that the domain's actions name: PDDL requires every constant to be declared, even if the room has none of them.
 _TYPE_CONSTANT: Final = re.compile(r"^[^;\n]*\((receptacleType|objectType) \?\w+ (\w+)\)", re.MULTILINE)
 _PREDICATES: Final = {
     "Cleanable": "cleanable",
@@ -26,7 +26,7 @@ _PREDICATES: Final = {
 
 
 def game_file(name: str, errand: Errand, things: Sequence[Thing], plan: Sequence[str], wheel: Wheel) -> str:
-    """The text of ``game.tw-pddl``."""
+    """Return the text of ``game.tw-pddl``."""
     data = {
         "pddl_domain": wheel.domain,
         "grammar": wheel.grammar.replace(_PLACEHOLDER, errand.sentence),
@@ -38,7 +38,7 @@ def game_file(name: str, errand: Errand, things: Sequence[Thing], plan: Sequence
 
 
 def trajectory_file(name: str, errand: Errand) -> str:
-    """The text of ``traj_data.json``, with the keys that ALFWorld's loaders read."""
+    """Return the text of ``traj_data.json``, with the keys that ALFWorld's loaders read."""
     data = {
         "task_id": name,
         "task_type": errand.kind,
@@ -56,7 +56,7 @@ def trajectory_file(name: str, errand: Errand) -> str:
 
 
 def entity_ids(room: Room, things: Sequence[Thing]) -> list[str]:
-    """The ids that get a numbered name in the engine, in lower case as its PDDL reader makes them."""
+    """Return the ids that get a numbered name in the engine, in lower case, as its PDDL reader makes them."""
     ids = [receptacle.id for receptacle in room.receptacles] + [thing.id for thing in things]
     return [identifier.lower() for identifier in ids]
 
@@ -75,7 +75,7 @@ def _problem(name: str, errand: Errand, things: Sequence[Thing], wheel: Wheel) -
         *(f"    ({fact})" for fact in _facts(errand.room, things, wheel)),
         ")",
     ]
-    # The goal's text closes the problem's own bracket, in ALFRED's table as in the games made from it.
+    # In ALFRED's tables, the text of the goal also closes the bracket of the problem.
     return "\n".join(lines) + goal
 
 

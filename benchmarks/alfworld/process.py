@@ -1,4 +1,4 @@
-"""One worker process seen from the parent: started, asked and ended without blocking the event loop."""
+"""The parent's view of one worker process: it starts, asks and ends the worker without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from .failures import EngineError
 
 _MODULE: Final = f"{__package__}.worker"
-_LONGEST_REPLY: Final = 4 * 1024 * 1024  # bytes; a kitchen's longest list of commands is some 20 kB
-_SHOWN_OF_CRASH: Final = 2000  # bytes of what the process printed last
+_LONGEST_REPLY: Final = 4 * 1024 * 1024  # bytes; the longest list of commands, in a kitchen, has about 20 kB
+_SHOWN_OF_CRASH: Final = 2000  # bytes of the last output of the process
 _BROKEN: Final = (
     anyio.BrokenResourceError,
     anyio.ClosedResourceError,
@@ -32,8 +32,8 @@ _GRACE: Final = 2.0  # seconds for a process to end by itself once its input is 
 class WorkerProcess:
     """One worker, which answers one request at a time.
 
-    A request that does not come to its end (a timeout, a cancellation, a broken pipe) leaves the worker
-    unusable: ``alive`` is false then, and the caller ends it with :meth:`close`.
+    A request that is not completed (a timeout, a cancellation, a broken pipe) leaves the worker unusable: ``alive`` is
+    then false, and the caller must end the worker with :meth:`close`.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class WorkerProcess:
     @classmethod
     async def start(cls) -> Self:
         """Start a worker; it answers its first request about a second later."""
-        # Closed in close(). Not made in a thread: a cancellation would leave the open file to nobody.
+        # close() closes this file. It is not made in a thread, where a cancellation would leave it open.
         printed = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             process = await anyio.open_process(
-                # -P keeps the folder that the user happens to be in off the module path.
+                # -P keeps the user's current folder off the module path.
                 [sys.executable, "-P", "-m", _MODULE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -68,22 +68,22 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
+        """The process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked again."""
+        """Whether the worker can take a request."""
         return self._process.returncode is None and not self._in_request
 
     async def ask(self, request: Mapping[str, object], *, timeout: float) -> dict[str, Any]:
-        """Send one request and return its reply.
+        """Send one request and return the reply.
 
         Raises :class:`TimeoutError` after ``timeout`` seconds, and
-        :class:`~benchmarks.alfworld.failures.EngineError` when the process died or is being asked.
+        :class:`~benchmarks.alfworld.failures.EngineError` if the process died or has not answered the last request.
         """
         if self._in_request:
-            raise EngineError("the command before has not been answered; give one command at a time")
+            raise EngineError("the last command has not been answered yet; give one command at a time")
         self._in_request = True
         try:
             with anyio.fail_after(timeout):
@@ -96,7 +96,7 @@ class WorkerProcess:
         return reply
 
     async def close(self) -> None:
-        """End the process, by force if it does not end by itself, and wait until it is gone."""
+        """End the process, by force if necessary, and wait for its end."""
         with anyio.CancelScope(shield=True):
             try:
                 if self.alive:
@@ -122,7 +122,7 @@ class WorkerProcess:
 
 
 def _root() -> Path:
-    """Where the top-level package of this module lies: the repository, or where the wheel was installed."""
+    """Return the folder of this module's top-level package: the repository, or where the wheel is installed."""
     package = sys.modules[__package__.partition(".")[0]]
     return Path(str(package.__file__)).resolve().parents[1]
 
@@ -132,6 +132,6 @@ def _environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(_root()), *([inherited] if inherited else [])]),
-        # The engine lists things in the order of Python sets: with this its texts are the same in every run.
+        # The engine lists things in the order of Python sets: a fixed seed makes its texts the same in every run.
         "PYTHONHASHSEED": "0",
     }

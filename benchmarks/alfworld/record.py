@@ -1,4 +1,4 @@
-"""What a player makes of the record of its own earlier attempts at a game: where it was and what it saw, no advice."""
+"""Reads the record of a player's earlier attempts at a game: where it went and what it saw."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,18 +13,18 @@ _STEP = re.compile(
 
 
 def read_record(text: str) -> list[tuple[str, str]]:
-    """Read the commands of a record, each with its observation; without one where the record has commands alone."""
+    """Return the commands of a record with their observations, which are empty if the record has commands only."""
     return [(command, observation.strip()) for command, observation in _STEP.findall(text)]
 
 
 def visited(record: Iterable[tuple[str, str]]) -> frozenset[Thing]:
-    """The places that a record of commands alone went to."""
-    gone = (things_in(command) for command, seen in record if not seen and command.startswith("go to "))
-    return frozenset(place for places in gone for place in places)
+    """Return the places that a record without observations went to."""
+    went_to = (things_in(command) for command, seen in record if not seen and command.startswith("go to "))
+    return frozenset(place for places in went_to for place in places)
 
 
 def witnessed(record: Sequence[tuple[str, str]], wanted: Iterable[str]) -> Iterator[Advice]:
-    """Where things were seen, and in which places none was: what a lesson about the attempt could say at most."""
+    """Return where things were seen and where none were: the most that a lesson about the attempts could say."""
     book = Notebook()
     for command, observation in record:
         book.note(command, observation)

@@ -1,4 +1,4 @@
-"""What a person reads at the end of a run."""
+"""The summary at the end of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import one_line
 
 from ..report import three_of
-from .experiment import Finished, Setting
+from .experiment import Finished
+from .setting import Setting
 
 SHOWN_STEPS = 4
 _GO = "go to "
@@ -18,7 +19,7 @@ _MEMORIES: tuple[ArmName, ...] = ("selective", "own", "monotonic")
 
 
 def summary(finished: Finished, setting: Setting) -> str:
-    """Return the learning curves, three lessons, one task's story and where things are, as plain text."""
+    """Return as plain text the learning curves, three lessons, the story of one task, and where the files are."""
     results = finished.results
     parts = [
         f"{_played(finished, setting)}; solved so far, by trial (95 % Wilson interval{clusters_note(results)}):",
@@ -56,7 +57,7 @@ def summary(finished: Finished, setting: Setting) -> str:
 
 
 def _played(finished: Finished, setting: Setting) -> str:
-    """Say which games were played, how many, and with how many commands: no figure stands without it."""
+    """Describe the games that were played, their number, and the limit of commands."""
     number = len(finished.results.tasks) + len(finished.results.held_out)
     if setting.games_folder is not None:
         games = f"{counted(number, 'genuine game')} of {setting.games_folder}"
@@ -66,9 +67,9 @@ def _played(finished: Finished, setting: Setting) -> str:
 
 
 def _story(results: Results) -> list[str]:
-    """Tell of a game that failed and was won right after a lesson was recalled, if there is one.
+    """Describe a game that failed and was won right after a lesson was recalled, if there is one.
 
-    One in which the player said that it went somewhere because a lesson says so comes first, then the quickest.
+    Games in which the player went somewhere because of a lesson are preferred, then the quickest.
     """
     last: dict[tuple[str, int, str], Tried] = {}
     pairs: list[tuple[Tried, Tried]] = []

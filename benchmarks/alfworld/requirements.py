@@ -1,4 +1,4 @@
-"""Is everything installed that playing or making games needs? Asked before anything is started."""
+"""Checks, before anything is started, whether everything is installed that games need."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ _FIRST_UNSUPPORTED_PYTHON = (3, 13)
 
 
 def require_engine(*, python: tuple[int, int] | None = None) -> None:
-    """Raise unless the engine can run in this interpreter.
-
-    ``python`` is the version to judge, this interpreter's unless given.
+    """Raise unless the engine can run in this interpreter, or in one of version ``python``.
 
     Raises :class:`~jeeves_reflexion.errors.ConfigurationError` on Python 3.13 and later, and
     :class:`~jeeves_reflexion.errors.MissingDependencyError` without TextWorld and its PDDL planner.
@@ -32,10 +30,10 @@ def require_engine(*, python: tuple[int, int] | None = None) -> None:
 
 
 def alfworld_files() -> Path:
-    """The folder of the installed ``alfworld`` package.
+    """Return the folder of the installed ``alfworld`` package.
 
-    The package is located and not imported, because importing it creates a cache folder in the user's home.
-    Raises :class:`~jeeves_reflexion.errors.MissingDependencyError` when it is not installed.
+    The package is located but not imported, because importing it creates a cache folder in the user's home.
+    Raises :class:`~jeeves_reflexion.errors.MissingDependencyError` if it is not installed.
     """
     spec = importlib.util.find_spec("alfworld")
     if spec is None or spec.origin is None:

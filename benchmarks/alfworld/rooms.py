@@ -1,4 +1,4 @@
-"""Rooms to play in, made from ALFRED's floor plans: receptacles, each with a location of its own."""
+"""Makes rooms from ALFRED's floor plans; each receptacle has its own location."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _GRID: Final = 0.25  # metres of one step of ALFRED's agent; locations are count
 _TURN: Final = 90  # degrees
 _TILT: Final = 15  # degrees between two horizons
 
-# The layouts leave out receptacles that are used from many places. The rooms have them (they are among the
-# floor plan's object types); how many of each is ours.
+# The layouts leave out receptacles that can be used from many places, though the floor plans list their types. We add
+# them to the rooms, in these numbers.
 _UNPLACED: Final = {
     "CoffeeMachine": 1,
     "GarbageCan": 1,
@@ -27,13 +27,13 @@ _UNPLACED: Final = {
     "ToiletPaperHanger": 1,
     "TowelHolder": 1,
 }
-_FEWEST: Final = 7  # receptacles: with fewer there is nothing to search
+_FEWEST: Final = 7  # receptacles; with fewer there is nothing to search
 _MOST: Final = 45  # the engine's time grows with the square of their number
 
 
 @dataclass(frozen=True, slots=True)
 class Receptacle:
-    """A place that holds things: PDDL id, type, and the location it is used from."""
+    """A place that holds things: PDDL id, type, and the location from which it is used."""
 
     id: str
     type: str
@@ -43,10 +43,10 @@ class Receptacle:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A floor plan as a place to play: the same receptacles in every game that is set in it.
+    """A floor plan with its receptacles, which are the same in every game.
 
-    ``start`` is a location without a receptacle; ``object_types`` are those that can be picked up and that
-    some receptacle here may hold, and ``lamps`` those that can be switched on.
+    ``start`` is a location without a receptacle. ``object_types`` can be picked up and fit into some receptacle here;
+    ``lamps`` can be switched on.
     """
 
     plan: int
@@ -57,16 +57,16 @@ class Room:
     lamps: tuple[str, ...]
 
     def of_type(self, receptacle_type: str) -> list[Receptacle]:
-        """The receptacles of one type, in the order of their ids."""
+        """Return the receptacles of one type, in the order of their ids."""
         return [receptacle for receptacle in self.receptacles if receptacle.type == receptacle_type]
 
     def receptacle_types(self) -> list[str]:
-        """The types of the receptacles here, sorted."""
+        """Return the types of the receptacles, sorted."""
         return sorted({receptacle.type for receptacle in self.receptacles})
 
 
 def build_rooms(wheel: Wheel) -> list[Room]:
-    """Every floor plan with enough and not too many receptacles, in the order of their numbers."""
+    """Return the floor plans with a suitable number of receptacles, in the order of their numbers."""
     rooms = [_build(plan, wheel) for plan in wheel.plans]
     return [room for room in rooms if _FEWEST <= len(room.receptacles) <= _MOST]
 
@@ -92,7 +92,7 @@ def _build(plan: FloorPlan, wheel: Wheel) -> Room:
 
 
 def _unplaced(plan: FloorPlan) -> list[tuple[str, Pose]]:
-    # Seeded by the floor plan alone: a room looks the same in every game.
+    # The seed is the floor plan alone, so that a room is the same in every game.
     rng = random.Random(f"floor plan {plan.number}")
     known = {_type_of(identifier) for identifier in plan.poses}
     spots = list(plan.poses.values())
@@ -109,7 +109,7 @@ def _unplaced(plan: FloorPlan) -> list[tuple[str, Pose]]:
 
 
 def _free_location(pose: Pose, taken: set[str]) -> str:
-    # Two receptacles used from one location would both be "gone to" by one command: tilt until it is free.
+    # One command would go to both of two receptacles with the same location: tilt until the location is free.
     x, z, rotation, horizon = pose
     while True:
         steps = (round(x / _GRID), round(z / _GRID), round(rotation / _TURN), round(horizon))

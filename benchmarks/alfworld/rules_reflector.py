@@ -1,6 +1,6 @@
-"""The offline reflector: rules over a trajectory that write one sentence a person would find useful too.
+"""The offline reflector: rules that turn a trajectory into one sentence of advice.
 
-It sees what the player saw, the opening and the steps, and nothing else.
+It sees only what the player saw: the opening and the steps.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ from .notebook import Notebook
 from .observations import Thing
 from .place_words import write_places
 
-# Fewer commands without effect are part of finding out.
+# With fewer than this many commands without effect, the lesson does not mention them.
 _WASTEFUL_FROM = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What one attempt found out, before it is said in words.
+    """What one attempt found out.
 
     Attributes:
         goal: what the game asked for.
-        found: per kind of thing wanted, the things seen, each where it was at first.
+        found: by kind of wanted thing, the things that were seen, each with its first place.
         noun: what was missing, `mug` or `other mug`.
         empty: the places that were looked into and held none of it.
         wasted: how many commands changed nothing.
@@ -44,15 +44,15 @@ class Findings:
 
 
 def reflect(opening: str, steps: Sequence[tuple[str, str, str]], *, won: bool) -> str:
-    """The lesson of one attempt, one sentence.
+    """Return the lesson of one attempt, one sentence.
 
     Args:
-        opening: the text the game began with.
+        opening: the first text of the game.
         steps: thought, command and observation of each step.
-        won: the attempt succeeded; then the sentence says what worked (`distil`).
+        won: the attempt succeeded, so the sentence says what worked (`distil`).
 
     Raises:
-        ValueError: there are no steps to learn from, or the opening can't be read.
+        ValueError: there are no steps, or the opening can't be read.
     """
     if won:
         return distil(opening, steps)
@@ -66,11 +66,7 @@ def reflect(opening: str, steps: Sequence[tuple[str, str, str]], *, won: bool) -
 
 
 def distil(opening: str, steps: Sequence[tuple[str, str, str]]) -> str:
-    """What worked in an attempt that succeeded, one sentence.
-
-    Raises:
-        ValueError: there are no steps to learn from, or the opening can't be read.
-    """
+    """Return what worked in a successful attempt, one sentence. Raises as `reflect` does."""
     goal, book = parse_goal(opening), _replay(steps)
     return f"To {goal}, {_plan(goal, _found(goal, book))}: that took {len(steps)} steps."
 
@@ -85,7 +81,7 @@ def _replay(steps: Sequence[tuple[str, str, str]]) -> Notebook:
 
 
 def _found(goal: Goal, book: Notebook) -> dict[str, list[tuple[Thing, Thing]]]:
-    """Where the wanted things were when first seen, as many as asked for; those that were used come first."""
+    """Return where the wanted things were first seen, as many as the goal needs; things that were used come first."""
     used = book.treated | set(book.placed) | {book.holding}
     found: dict[str, list[tuple[Thing, Thing]]] = {}
     for kind in goal.wanted:
@@ -95,7 +91,7 @@ def _found(goal: Goal, book: Notebook) -> dict[str, list[tuple[Thing, Thing]]]:
 
 
 def _plan(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]]) -> str:
-    """What to do next time, in order, as far as it is known."""
+    """Return what to do next time, in order, as far as it is known."""
     lamp = _lamp_words(goal, found)
     targets = found[goal.target]
     if not targets:
@@ -130,13 +126,13 @@ def _lamp_words(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]]) -> str:
 
 
 def _missing(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]]) -> str:
-    """The kind of thing the next attempt most needs to know about."""
+    """Return the kind of thing about which the next attempt needs to know most."""
     if goal.lamp is not None and found[goal.target] and not found[goal.lamp]:
         return goal.lamp
     return goal.target
 
 
 def _empty_places(missing: str, book: Notebook) -> list[Thing]:
-    """The places that were looked into and held no thing of the missing kind at first."""
+    """Return the places that were looked into and held no thing of the missing kind at first."""
     holders = {place for thing, place in book.first_seen.items() if thing.kind == missing}
     return [place for place in book.contents if place not in holders]

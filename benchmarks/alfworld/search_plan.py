@@ -1,4 +1,4 @@
-"""What recalled lessons make a reader believe about where things are."""
+"""The order of a search, by what recalled lessons say about where things are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from .goal import Goal
 from .lesson_words import Advice, read_advice
 from .observations import Thing
 
-# From the best place to look to the worst. Neighbours of a place share its kind only.
+# From the best place to look to the worst. The KIND ranks are for other places of the same kind.
 SEEN_THERE, KIND_SEEN, UNKNOWN, KIND_BARREN, ABSENT_THERE = range(5)
 
-# Fewer searched in vain say nothing about the rest of their kind.
+# Fewer places searched in vain say nothing about the others of their kind.
 _BARREN_FROM = 3
 
 
 @dataclass(slots=True)
 class _Beliefs:
-    """About one kind of thing; the first (most relevant) lesson that speaks of a place is believed."""
+    """Beliefs about one kind of thing. The first (most relevant) lesson that names a place is believed."""
 
     places: dict[Thing, int] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)
@@ -32,15 +32,14 @@ class _Beliefs:
 
 
 class SearchPlan:
-    """The order in which to search a room for things, given the lessons a reader has room for.
+    """The order in which to search a room for things, given lessons.
 
-    An exact place is taken as a guess to try first where the room has one of that name: the reader can't know
-    whether the lesson is about this very room. What a lesson says of some places carries over to others of
-    their kind, weakly.
+    A place that a lesson names is tried first if the room has one of that name, although the lesson may be about
+    another room. What a lesson says about some places also applies, more weakly, to others of their kind.
 
     Args:
-        places: the receptacles of the room, in the order a reader without lessons would search them.
-        goal: names the kinds of things to be found.
+        places: the receptacles of the room, in the order of a search without lessons.
+        goal: names the kinds of things to find.
         lessons: sentences, the most relevant first.
     """
 
@@ -62,14 +61,14 @@ class SearchPlan:
         self.useful = tuple(useful)
 
     def hear(self, advice: Advice) -> None:
-        """Believe what is said of a thing that is wanted, as far as nothing said before speaks of the same place."""
+        """Believe advice on a wanted thing, except about places that earlier advice names."""
         self._beliefs[advice.thing].hear(advice)
 
     def rank(self, thing: str, place: Thing) -> int:
-        """How good a place is to look for that kind of thing, from `SEEN_THERE` to `ABSENT_THERE`."""
+        """Return how good a place is to look for a kind of thing, from `SEEN_THERE` to `ABSENT_THERE`."""
         beliefs = self._beliefs[thing]
         return beliefs.places.get(place, beliefs.kinds.get(place.kind, UNKNOWN))
 
     def order(self, thing: str) -> list[Thing]:
-        """All places, the best for that kind of thing first; equally good ones as without lessons."""
+        """Return all places, the best for a kind of thing first, and equally good ones in the order without lessons."""
         return sorted(self._places, key=lambda place: self.rank(thing, place))

@@ -1,9 +1,9 @@
-"""Makes TextWorld's PDDL engine some thirty times faster, with the same texts.
+"""Makes TextWorld's PDDL engine about thirty times faster, with the same texts.
 
-Out of the box the engine parses its grammar again at every action, copies the whole state of the game with
-every symbol, and translates the PDDL four times for each load and reset. The parsers and the translation are
-pure functions of their text, so their results are kept, and of a context only what a derivation changes is
-copied. The tests hold the engine with these changes against the one without.
+Without these changes the engine parses its grammar again at every action, copies the whole state of the game with every
+symbol, and translates the PDDL four times for each load and reset. The parsers and the translation are pure functions
+of their text, so their results are cached. Of a context, only what a derivation changes is copied. The tests compare
+the engine with and without these changes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _Translate = Callable[..., tuple[Any, str]]
 
 
 def install() -> None:
-    """Change TextWorld for the rest of this process's life; calling it again changes nothing more.
+    """Change TextWorld for the rest of this process; another call has no effect.
 
-    Only a worker process calls this: the changes are global, and a plan asked of the engine
-    (``policy_commands``) would be searched in a translation that is not optimised for search.
+    Only a worker process calls this: the changes are global, and the engine's planner (``policy_commands``) would
+    search in a translation that is not optimised for search.
     """
     import fast_downward  # noqa: PLC0415 - optional dependencies
     from textworld.envs.pddl import logic, textgen  # noqa: PLC0415
@@ -41,17 +41,17 @@ def install() -> None:
     logic._parse_and_convert = lru_cache(_GAMES)(logic._parse_and_convert)  # noqa: SLF001
     Rule.parse_conjunctive_query = staticmethod(lru_cache(_PHRASES)(Rule.parse_conjunctive_query))
     fast_downward.pddl2sas = _remembering_translations(fast_downward.pddl2sas)
-    # A translation makes a hundred thousand small objects: at Python's own threshold a third of the time for
-    # opening a game goes into looking for garbage among them.
+    # A translation makes a hundred thousand small objects. With Python's default thresholds the garbage collector takes
+    # a third of the time for opening a game.
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
 
 
 def _copy_symbols(value: Any) -> Any:  # noqa: ANN401 - stands in for deepcopy
-    """Stands in for ``deepcopy`` in textgen, which copies symbols and the two dictionaries of a context.
+    """Replace ``deepcopy`` in textgen, which copies symbols and the two dictionaries of a context.
 
-    A derivation changes a symbol's context and adds entries to those dictionaries; it never changes the
-    things of the game that they point to, so these are shared.
+    A derivation changes the context of a symbol and adds entries to those dictionaries. It never changes the things of
+    the game to which they refer, so these are shared.
     """
     if isinstance(value, list):
         return [_copy_symbols(item) for item in value]
@@ -82,7 +82,7 @@ def _remembering_phrases(parse: Callable[..., list[Any]]) -> Callable[..., list[
 def _remembering_translations(translate: _Translate) -> _Translate:
     @lru_cache(_GAMES)
     def packed(domain: str, problem: str) -> bytes:
-        # Compressed a translation takes a tenth of the memory, and unpacking it takes a few milliseconds.
+        # Compression saves nine tenths of the memory; unpacking takes a few milliseconds.
         return zlib.compress(pickle.dumps(translate(domain, problem), pickle.HIGHEST_PROTOCOL), level=1)
 
     def translate_once(
@@ -91,7 +91,7 @@ def _remembering_translations(translate: _Translate) -> _Translate:
         verbose: bool = False,  # noqa: FBT001, FBT002 - the signature of fast_downward
         optimize: bool = False,  # noqa: FBT001, FBT002
     ) -> tuple[Any, str]:
-        # The optimised translation serves the planner alone, which no episode asks; the plain one stands in.
+        # Only the planner needs the optimised translation, and no episode uses the planner.
         task, sas = pickle.loads(zlib.decompress(packed(domain, problem)))  # noqa: S301 - packed just above
         return task, sas
 

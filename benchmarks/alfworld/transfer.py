@@ -1,9 +1,9 @@
-"""``python -m benchmarks.alfworld.transfer``: what lessons are worth in rooms never seen, and which are to come first.
+"""``python -m benchmarks.alfworld.transfer``: the value of lessons in rooms never seen, and of ways to order them.
 
-In rooms: for each seed half of the rooms are held out; games of the others are played, then each held-out game once.
-Again: every game is played anew until it is won, with lessons recalled in several ways. Successes: the same, with
-lessons from attempts that passed too, which an order can tell from those of failed ones.
-A run for each way and seed lies below ``--work`` and is gone on with by the same command.
+``rooms``: for each seed half of the rooms are held out; games in the others are played, then each held-out game once.
+``again``: every game is played until it is won, with lessons recalled in several ways. ``successes``: the same, with
+lessons from attempts that passed too, which an order can prefer or not.
+``--work`` holds a run for each way and seed; the same command resumes them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from jeeves_reflexion.lessons.settings import Order, Picking
 from vectorstores import InMemoryVectorStore
 
 from ..options import embedder_called
-from ..report import points, table, tell_quarters
+from ..report import Scores, points, table, tell_quarters
 from .agent import ROOM, tasks_for, with_rooms
-from .curves import SharedAttempts
-from .experiment import spread
-from .games import load_games
+from .curves import SharedAttempts, games_options, scores
+from .games import load_games, spread
 from .playing import Table, make_loop
 from .pool import EnginePool
 from .setting import NAMESPACE, STEP_LIMIT, Setting
@@ -44,7 +43,7 @@ NOT_SEEN_TRIALS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to keep and recall lessons; with ``successes`` attempts that passed teach them too."""
+    """One way to keep and recall lessons; with ``successes``, attempts that passed teach lessons too."""
 
     name: str
     arm: ArmName
@@ -73,7 +72,7 @@ TAUGHT_BY_ALL: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the measurement: ``beside`` names the ways that the others are held against."""
+    """One part of the measurement; ``beside`` names the ways that the others are compared with."""
 
     name: str
     ways: Sequence[Way]
@@ -95,7 +94,7 @@ def parts(seeds: tuple[int, ...], workers: int) -> tuple[Part, ...]:
 
 
 async def measure(setting: Setting, folder: Path, wanted: Sequence[Part], ways: Sequence[str]) -> str:
-    """Play what is not played yet, and return the tables."""
+    """Play what is missing, and return the tables."""
     games = spread(await anyio.to_thread.run_sync(load_games, folder))[: setting.count]
     say = partial(click.echo, err=True)
     texts = []
@@ -154,58 +153,43 @@ async def _play(
 def report(
     part: Part, rows: Mapping[str, Sequence[Results]], rooms: Mapping[str, str], step_limit: int
 ) -> str:
-    """Return as Markdown what each way solved, and differences in pairs over the games, clustered by room."""
-    scores = {
-        name: [_scores(each, part.split, trial) for trial in part.trials] for name, each in rows.items()
+    """Return as Markdown what each way solved, and the differences, paired by game and clustered by room."""
+    solved = {
+        name: [scores(each, each[0].arms[0], trial, part.split) for trial in part.trials]
+        for name, each in rows.items()
     }
     heads = [f"by trial {trial}" for trial in part.trials]
-    solved = [(name, *map(_share, each)) for name, each in scores.items()]
     gains = [
         (
             f"{name} - {less}",
             *(
                 points(paired_difference(*pair, clusters=rooms))
-                for pair in zip(scores[less], each, strict=True)
+                for pair in zip(solved[less], each, strict=True)
             ),
         )
         for less in part.beside
-        for name, each in scores.items()
-        if less in scores and name != less
+        for name, each in solved.items()
+        if less in solved and name != less
     ]
     seeds = len(part.plan.seeds)
     what = f"{len(rooms)} games of {len(set(rooms.values()))} rooms, {seeds} seeds, {step_limit} commands"
-    tables = table(["way", *heads], solved), table(["difference", *heads], gains)
+    shares = [(name, *map(_share, each)) for name, each in solved.items()]
+    tables = table(["way", *heads], shares), table(["difference", *heads], gains)
     return "\n\n".join([f"## {part.name}: {what}", *tables])
 
 
-def _scores(results: Sequence[Results], split: Split, trial: int) -> dict[str, list[float]]:
-    """Return whether each game was solved by a trial, for each seed that it was played with."""
-    found: dict[str, list[float]] = {}
-    for each in results:
-        for by_task in each.finished(each.arms[0], split).values():
-            for task, tries in by_task.items():
-                found.setdefault(task, []).append(float(each.solved(tries, each.judged_by)[trial - 1]))
-    return found
-
-
-def _share(scores: Mapping[str, Sequence[float]]) -> str:
+def _share(scores: Scores) -> str:
     solved, n = sum(map(sum, scores.values())), sum(map(len, scores.values()))
     return f"{solved:.0f}/{n} = {solved / n:.1%}"
 
 
 @click.command()
-@click.option(
-    "--games",
-    type=click.Path(path_type=Path, exists=True),
-    required=True,
-    help="As alfworld-download writes.",
-)
-@click.option("--limit", metavar="N", type=COUNT, help="How many games, of all types; by default all.")
+@games_options
 @click.option(
     "--seeds", metavar="A,B", callback=numbers, default="0,1,2,3,4,5,6,7,8,9", help="Of splits and orders."
 )
-@click.option("--part", type=click.Choice(["rooms", "again", "successes"]), help="Only that one.")
-@click.option("--ways", metavar="A,B", default="", help="Only these.")
+@click.option("--part", type=click.Choice(["rooms", "again", "successes"]), help="Only this part.")
+@click.option("--ways", metavar="A,B", default="", help="Only these ways.")
 @click.option("--step-limit", type=COUNT, default=STEP_LIMIT, show_default=True, help="Commands per try.")
 @click.option("--workers", type=COUNT, default=cores, show_default="one a core", help="Games at a time.")
 @click.option(
@@ -227,8 +211,7 @@ def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the de
         count=options["limit"],
         step_limit=options["step_limit"],
     )
-    found = anyio.run(measure, setting, options["games"], wanted, ways)
-    click.echo(found)
+    click.echo(anyio.run(measure, setting, options["games"], wanted, ways))
 
 
 if __name__ == "__main__":

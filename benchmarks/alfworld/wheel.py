@@ -1,4 +1,4 @@
-"""What the installed ``alfworld`` package knows: floor plans, what may lie where, and goals."""
+"""Reads the data of the installed ``alfworld`` package: floor plans, what may be where, and goals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 from .games import KINDS
 from .requirements import alfworld_files
 
-# A door, a tap and the like are no things to handle, and sliced things come into being only in play.
+# Sliced things come into being only in play.
 _SLICED: Final = "Sliced"
 _LAYOUT: Final = re.compile(r"FloorPlan(\d+)-openable\.json")
 
@@ -24,7 +24,7 @@ Pose = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class FloorPlan:
-    """One of ALFRED's floor plans: where its receptacles are used from, and what types of objects it has.
+    """One of ALFRED's floor plans: from where its receptacles are used, and its types of objects.
 
     ``poses`` maps an id such as ``Cabinet|+00.68|+00.50|-02.20`` to x, z (metres), rotation and horizon
     (degrees).
@@ -46,11 +46,11 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """The data files and tables of the ``alfworld`` package, sorted: nothing depends on a set's order.
+    """The data files and tables of the ``alfworld`` package, sorted, so that nothing depends on the order of a set.
 
-    ``contents`` says which types of objects a type of receptacle may hold, ``treatable`` which types are
-    Cleanable, Heatable, Coolable, Toggleable or Sliceable, ``containers`` which objects hold others,
-    ``openable`` which types have a door or a lid, and ``rooms`` the rooms that each kind of task is set in.
+    ``contents`` has the types of objects that a type of receptacle may hold, ``treatable`` the types that are
+    Cleanable, Heatable, Coolable, Toggleable or Sliceable, ``containers`` the objects that hold others, ``openable``
+    the types with a door or a lid, and ``rooms`` the rooms of each kind of task.
     """
 
     version: str
@@ -67,12 +67,12 @@ class Wheel:
 
 @lru_cache(1)
 def read_wheel() -> Wheel:
-    """Read the package's files (some 250, once per process; blocking).
+    """Read the package's files (about 250, once per process; blocking).
 
-    Raises :class:`~jeeves_reflexion.errors.MissingDependencyError` when it is not installed.
+    Raises :class:`~jeeves_reflexion.errors.MissingDependencyError` if the package is not installed.
     """
     folder = alfworld_files()
-    # These two modules are tables in Python. They are run by path: importing them would import the package.
+    # These two modules are tables in Python. They are run by path, because importing them would import the package.
     constants = runpy.run_path(str(folder / "gen" / "constants.py"))
     library = runpy.run_path(str(folder / "gen" / "goal_library.py"))
     movable = set(constants["MOVABLE_RECEPTACLES"])
@@ -120,7 +120,7 @@ def _pose(values: list[float]) -> Pose:
 
 
 def _goal(entry: dict[str, Any]) -> Goal:
-    # ALFRED's tables write '#' where PDDL has the '-' of a typed variable.
+    # ALFRED's tables write '#' for the '-' of a typed variable in PDDL.
     return Goal(pddl=entry["pddl"].replace("#", "-"), sentences=tuple(entry["templates"]))
 
 

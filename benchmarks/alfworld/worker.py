@@ -1,10 +1,9 @@
-"""The process that plays: JSON requests on standard input, JSON replies on standard output, one a line.
+"""The process that plays: JSON requests on standard input, JSON replies on standard output, one per line.
 
-Requests: ``{"open": path}`` starts a game, ``{"begin": {...}}`` one whose file is elsewhere by what the engine needs
-of it, and ``{"step": command}`` gives it a command. Replies:
-``{"text": ..., "won": ..., "admissible": [...]}`` or ``{"error": ...}``. Nothing else of a game crosses the
-pipe.
-Started by :mod:`benchmarks.alfworld.pool`; ends when its standard input does.
+Requests: ``{"open": path}`` starts a game, ``{"begin": {...}}`` starts one from its data if the file is on another
+machine, and ``{"step": command}`` gives a command. Replies: ``{"text": ..., "won": ..., "admissible": [...]}`` or
+``{"error": ...}``. Nothing else of a game crosses the pipe.
+:mod:`benchmarks.alfworld.pool` starts this process; it ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .failures import EngineError, GameFileError
 
 
 def serve(requests: queue.SimpleQueue[bytes], replies: BinaryIO, engine: Engine) -> None:
-    """Answer requests until the process is ended."""
+    """Answer requests until the process ends."""
     while True:
         answer = _answer(json.loads(requests.get()), engine)
         replies.write(json.dumps(answer).encode() + b"\n")
@@ -32,8 +31,8 @@ def serve(requests: queue.SimpleQueue[bytes], replies: BinaryIO, engine: Engine)
 
 
 def main() -> None:
-    """Serve the process that holds the other end of this one's standard input."""
-    # Ctrl-C in a terminal reaches every process there; the parent decides when this one ends.
+    """Serve the parent process."""
+    # Ctrl-C in a terminal reaches every process there, but the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     replies = _take_standard_output()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -45,13 +44,13 @@ def main() -> None:
 def _read(requests: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         requests.put(line)
-    # The parent has closed the pipe or is gone, however it went: end also in the middle of a game.
+    # The parent has closed the pipe or is gone: end even in the middle of a game.
     os._exit(0)
 
 
 def _take_standard_output() -> BinaryIO:
-    # TextWorld and its planner print to standard output, from Python and from C; the replies need a pipe of
-    # their own. What is printed goes to standard error, which the parent keeps for the report of a crash.
+    # TextWorld and its planner print to standard output, from Python and from C, so the replies need their own pipe.
+    # What is printed goes to standard error, which the parent keeps for the report of a crash.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return replies

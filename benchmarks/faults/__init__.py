@@ -1,1 +1,1 @@
-"""Processes that write to one store are killed at random moments; what was acknowledged must be there."""
+"""Kills processes that write to one store at random moments, and checks that everything acknowledged is there."""

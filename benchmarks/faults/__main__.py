@@ -1,4 +1,4 @@
-"""``python -m benchmarks.faults``: kills writers, counts what was lost, and writes it down."""
+"""``python -m benchmarks.faults``: kills writers, counts what was lost, and writes the result."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,47 +20,48 @@ import click
 
 from benchmarks.faults.rounds import WRITERS, Outcome, Plan, run_rounds
 from benchmarks.report import machine, table, write_result
+from benchmarks.servers import SCHEME, embedded_postgres
 from vectorstores import JSON
 
 _PER_STORE: Final = 20
 _PRELOAD: Final = 12_000
-_EMBEDDED: Final = "postgresql+embedded://"
 
 
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--store", type=click.Choice(["faiss", "postgres"]), default="faiss", show_default=True)
-@click.option("--kill-server", is_flag=True, help="Kill the embedded PostgreSQL too, while it is written to.")
+@click.option(
+    "--kill-server", is_flag=True, help="Kill the embedded PostgreSQL too, while the writers write."
+)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("docs/results/faults.json"),
     show_default=True,
-    help="The result is put into this file under the store's name; a page of all results is written beside it.",
+    help="Adds the result to this file, under the store's name, and writes a page of all results beside it.",
 )
 def main(rounds: int, store: str, kill_server: bool, seed: int, out: Path) -> None:  # noqa: FBT001
     """Kill writing processes at random moments, and check that nothing acknowledged was lost.
 
-    Every twenty rounds a new store is begun, every other of them with 12,000 chunks in it.
+    A new store is made every twenty rounds; every other store starts with 12,000 chunks.
     """
     if kill_server and store != "postgres":
         raise click.UsageError("--kill-server is for --store postgres")
     name = f"{store}, server killed" if kill_server else store
     command = f"python -m benchmarks.faults --rounds {rounds} --store {store} --seed {seed}"
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder, _server(store) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="faults-") as folder,
+        embedded_postgres() if store == "postgres" else nullcontext("") as server,
+    ):
         scratch = Path(folder)
 
         def place(number: int) -> tuple[str, str]:
-            return (
-                (str(scratch / f"store-{number}"), "faults")
-                if server is None
-                else (server, f"faults-{number}")
-            )
+            return (server, f"faults-{number}") if server else (str(scratch / f"store-{number}"), "faults")
 
         plan = Plan(place, scratch, seed=seed, rounds=rounds, per_store=_PER_STORE, preload=_PRELOAD)
-        if kill_server and server is not None:
-            plan.between = partial(_kill_server, Path(server.removeprefix(_EMBEDDED)), random.Random(seed))
+        if kill_server:
+            plan.between = partial(_kill_server, Path(server.removeprefix(SCHEME)), random.Random(seed))
             command += " --kill-server"
         outcome = anyio.run(lambda: run_rounds(plan, say=lambda line: click.echo(line, err=True)))
     results: dict[str, Mapping[str, JSON]] = {}
@@ -76,10 +77,10 @@ def main(rounds: int, store: str, kill_server: bool, seed: int, out: Path) -> No
 
 def as_json(outcome: Outcome, command: str) -> dict[str, JSON]:
     """Return an outcome as JSON."""
-    said = asdict(outcome)
-    counts = said.pop("verdict")
-    said |= {"seconds": round(outcome.seconds), **counts, "notes": counts["notes"][:20]}
-    return {"command": command, "machine": machine(), **said}
+    figures = asdict(outcome)
+    counts = figures.pop("verdict")
+    figures |= {"seconds": round(outcome.seconds), **counts, "notes": counts["notes"][:20]}
+    return {"command": command, "machine": machine(), **figures}
 
 
 _COLUMNS: Final = {
@@ -96,14 +97,14 @@ _COLUMNS: Final = {
 }
 _PAGE: Final = """# Killed while writing
 
-In each round {writers} processes write to one store, three streams each: chunks alone and in batches with records
-beside them, replacements, updates, deletions, records appended and swapped, a counter and races in which all take
-part. At a random moment they are killed (`kill -9`): all at once, one by one, some while the others go on, or while
-they still open the store. Then the store is opened and held against the calls that had been acknowledged.
+In each round {writers} processes write to one store, three streams each: chunks alone and in batches with records,
+replacements, updates, deletions, records appended and swapped, a counter and races in which all take part. At a random
+moment they are killed (`kill -9`): all at once, one by one, some while the others continue, or while they still open
+the store. Then the store is opened and compared with the calls that were acknowledged.
 
-*Lost*: a chunk or record of an acknowledged call that is missing or different, or a deleted one that is back. *Torn*: a
-call found carried out in part. *Wrong*: count, scan and search contradict each other, a chunk is not found by its own
-vector, or a call returned what it should not.
+*Lost*: a chunk or record of an acknowledged call is missing or different, or a deleted one is back. *Torn*: a call was
+carried out in part. *Wrong*: count, scan and search contradict each other, a chunk is not found by its own vector, or
+a call returned a wrong result.
 
 {table}
 
@@ -120,30 +121,15 @@ def page(results: Mapping[str, Mapping[str, JSON]]) -> str:
         if result["refused"]:
             notes.append(f"  ({result['refused']} calls were refused while there was no server)")
         for key, before in (("reasons", "refused: "), ("notes", "")):
-            said = result.get(key)
-            notes += [f"  - {before}{each}" for each in said] if isinstance(said, list) else []
+            texts = result.get(key)
+            notes += [f"  - {before}{each}" for each in texts] if isinstance(texts, list) else []
     return _PAGE.format(
         writers=WRITERS, table=table(["store", *_COLUMNS.values()], rows), notes="\n".join(notes)
     )
 
 
-@contextmanager
-def _server(store: str) -> Iterator[str | None]:
-    """Give the address of a PostgreSQL server of our own if one is needed, and stop it at the end."""
-    if store != "postgres":
-        yield None
-        return
-    from vectorstores.postgres.embedded import leave  # noqa: PLC0415 - for those with the extra
-
-    with tempfile.TemporaryDirectory(prefix="faults-server-") as folder:
-        try:
-            yield f"{_EMBEDDED}{folder}"
-        finally:
-            leave(Path(folder))
-
-
 def _kill_server(folder: Path, chance: random.Random) -> None:
-    """Kill the server at once, as an immediate stop does or harder; who uses it starts it again."""
+    """Kill the server, by an immediate stop or by SIGKILL; its next user starts it again."""
     process = int((folder / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0])
     os.kill(process, chance.choice([signal.SIGQUIT, signal.SIGKILL]))
 

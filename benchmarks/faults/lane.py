@@ -1,7 +1,7 @@
-"""One stream of writes, decided by its name and seed alone, so that a verifier knows what each step left.
+"""One stream of writes, determined by its name and seed alone, so that a verifier knows the result of each step.
 
-A lane starts a step after the one before was acknowledged. Whatever happens to its process, the store must
-hold what the acknowledged steps left, or that and the whole of the one step that was under way.
+A lane starts a step when the step before is acknowledged. Whatever happens to its process, the store must hold the
+result of the acknowledged steps, and either nothing or all of the one step that was in progress.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["add", "update", "delete", "append", "swap", "count", "race"]
 Item: TypeAlias = tuple[str, JSON]
-"""A chunk as its content and metadata, or a record as its version (as text) and value."""
+"""The content and metadata of a chunk, or the version (as text) and value of a record."""
 
 LEDGER: Final = "ledger"
-"""The collection of records that go with chunks, or are appended."""
+"""The collection of records that are written with chunks, or appended."""
 NOTES: Final = "notes"
 """The collection of records that are replaced."""
 _KINDS: Final[Mapping[Kind, int]] = {
@@ -43,8 +43,8 @@ _LARGEST_BATCH: Final = 40
 class Step:
     """One call of a store.
 
-    ``count`` adds one to a counter that all lanes share; ``race`` is an append for which all lanes compete,
-    each with its own name.
+    The kind ``count`` adds one to a counter that all lanes share. In a ``race`` all lanes try to append the same
+    record, each with its own name as the value.
     """
 
     kind: Kind
@@ -57,23 +57,23 @@ class Step:
 
 
 class Lane:
-    """The stream of steps of this name, and the items that the steps so far have left in the store."""
+    """The stream of steps with this name, and the items that its steps so far have left in the store."""
 
     def __init__(self, name: str, seed: int, dim: int) -> None:
         self.name = name
         self.items: dict[tuple[str, str], Item] = {}
-        """By place: (``""``, id) for a chunk, (collection, key) for a record."""
+        """The keys are (``""``, id) for a chunk and (collection, key) for a record."""
         self.counted = 0
         """How often this lane has added to the shared counter."""
         self.raced = 0
-        """In how many races it has run."""
+        """In how many races this lane took part."""
         self._dim = dim
         self._chance = random.Random(f"{seed}/{name}")
         self._made = 0
         self._steps = 0
 
     def plan(self) -> Step:
-        """Decide on the next step. To be followed by :meth:`done` before the next."""
+        """Decide on the next step. Call :meth:`done` before the next call."""
         self._steps += 1
         kind = self._chance.choices(list(_KINDS), list(_KINDS.values()))[0]
         ids = [key for collection, key in self.items if not collection]
@@ -120,7 +120,7 @@ class Lane:
         return Step("swap", records=(RecordWrite(NOTES, key, {"step": self._steps}),), version=version)
 
     def done(self, step: Step) -> None:
-        """Take a step as carried out."""
+        """Note that a step was carried out."""
         for chunk in step.chunks:
             self.items["", chunk.id] = (chunk.content, dict(chunk.metadata))
         for id in step.ids:
@@ -138,7 +138,7 @@ class Lane:
 
 
 def vector_of(content: str, dim: int) -> FloatArray:
-    """Return the unit vector that goes with a chunk of this content."""
+    """Return the unit vector of a chunk with this content."""
     seed = int.from_bytes(hashlib.blake2b(content.encode(), digest_size=8).digest(), "big")
     vector = np.random.default_rng(seed).standard_normal(dim).astype(np.float32)
     unit: FloatArray = vector / np.linalg.norm(vector)

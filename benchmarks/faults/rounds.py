@@ -1,4 +1,4 @@
-"""Rounds of writing, killing and looking: what a run of the harness does."""
+"""Rounds of writing, killing and verifying."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ WRITERS: Final = 4
 _START_TIMEOUT: Final = 60.0
 _POLL: Final = 0.01
 _PRELOAD_BATCH: Final = 4000
-_FILLER: Final = "filler"
-
-
 _REASONS: Final = 5
 
 
@@ -34,9 +31,9 @@ _REASONS: Final = 5
 class Plan:
     """What a run does.
 
-    ``places`` gives the address and namespace of the n-th store; each serves ``per_store`` rounds, and every
-    other starts with ``preload`` chunks, so that its index is of the kind that large stores have. ``between``
-    is called before the writers are killed: it kills the server, which must come back.
+    ``places`` gives the address and namespace of the n-th store. Each store serves ``per_store`` rounds, and every
+    other one starts with ``preload`` chunks, so that it has the index of a large store. ``between`` is called before
+    the writers are killed: it kills the server, which must come back.
     """
 
     places: Callable[[int], tuple[str, str]]
@@ -56,7 +53,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run has come to."""
+    """The result of a run."""
 
     verdict: Verdict = field(default_factory=Verdict)
     rounds: int = 0
@@ -64,7 +61,7 @@ class Outcome:
     refused: int = 0
     """Calls refused while there was no server."""
     reasons: list[str] = field(default_factory=list)
-    """Why, the first few."""
+    """The first few errors of refused calls."""
     seconds: float = 0.0
 
 
@@ -104,13 +101,13 @@ async def _preload(plan: Plan, url: str, namespace: str) -> dict[Place, Item]:
 
 
 def filler(number: int, dim: int) -> Chunk:
-    """Return a chunk that is there before the writers come."""
-    content = f"{_FILLER}/{number}"
+    """Return a chunk that is in the store before the writers start."""
+    content = f"filler/{number}"
     return Chunk(content, content, {"n": number}, vector=vector_of(content, dim))
 
 
 class Round:
-    """Writers start, write, and are killed."""
+    """Starts writers, lets them write, and kills them."""
 
     def __init__(self, plan: Plan, chance: random.Random, number: int, place: tuple[str, str]) -> None:
         self.killed = 0
@@ -119,7 +116,7 @@ class Round:
         self._place = place
 
     def run(self) -> Journals:
-        """Return what the writers noted, after all of them have died."""
+        """Kill the writers and return their journals."""
         jobs = [self._job(writer) for writer in range(WRITERS)]
         ways: Sequence[Way] = ("all", "one by one", "some", "early")
         way: Way = "all" if self._plan.between else self._chance.choice(ways)
@@ -163,7 +160,7 @@ class Round:
         if way == "some":
             for victim in victims[: WRITERS // 2]:
                 writers[victim].kill()
-            # The others must be able to go on, whatever lock the dead held.
+            # The others must be able to continue, whatever lock the dead processes held.
             self._wait_for_acknowledgements(set(victims[WRITERS // 2 :]))
         for victim in victims:
             writers[victim].kill()
@@ -171,7 +168,7 @@ class Round:
                 time.sleep(self._chance.random() * 0.1)
 
     def _wait_for_acknowledgements(self, writers: set[int] | None = None, *, calls: int = 1) -> None:
-        """Wait until each of these writers has so many more calls acknowledged, or one has met a fault."""
+        """Wait until each of these writers has ``calls`` more acknowledged, or one has noted a fault."""
         paths = [path for n, path in enumerate(self._journals) if writers is None or n in writers]
         before = [_acknowledged(path) for path in paths]
         deadline = time.monotonic() + _START_TIMEOUT

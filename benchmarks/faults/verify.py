@@ -1,4 +1,4 @@
-"""What a store must hold after its writers died, by their journals; and what it holds."""
+"""Compares what a store holds after its writers died with what it must hold by their journals."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _EXACT: Final = 0.9999
 
 @dataclass(slots=True)
 class Journals:
-    """What the writers of a round acknowledged: results by lane, in order; what they met besides."""
+    """What the writers of a round noted: the results of acknowledged calls by lane, in order, and faults."""
 
     results: dict[str, list[tuple[str, JSON]]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     def read(self, path: Path) -> None:
-        """Add the lines of a journal; a line that was cut off acknowledged nothing."""
+        """Add the lines of a journal; a line that was cut off acknowledges nothing."""
         for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
             if not line.endswith(b"\n"):
                 continue
@@ -44,37 +44,37 @@ class Journals:
 
 @dataclass(slots=True)
 class Verdict:
-    """Counts of items (chunks, records) and calls, and sentences about what was wrong with them."""
+    """Counts of items (chunks and records) and calls, and a note for each fault."""
 
     calls: int = 0
     """Acknowledged calls."""
     items: int = 0
     """Chunks and records that acknowledged calls left in the store."""
     kept: int = 0
-    """Calls under way that were found carried out, whole."""
+    """Calls that were not acknowledged, but carried out whole."""
     lost: int = 0
-    """Acknowledged items that are missing, or not as they were left; deleted ones that came back."""
+    """Acknowledged items that are missing or different; deleted items that are back."""
     torn: int = 0
-    """Calls that were found carried out in part."""
+    """Calls that were carried out in part."""
     wrong: int = 0
-    """Answers that contradict each other: a count, a scan, a search; or a search that misses a chunk."""
+    """Counts, scans and searches that contradict each other; searches that miss a chunk; wrong results of calls."""
     searched: int = 0
     """Chunks that were searched for by their vector."""
     notes: list[str] = field(default_factory=list)
 
     def add(self, other: Verdict) -> None:
-        """Add the counts of another."""
+        """Add another verdict."""
         for name in ("calls", "items", "kept", "lost", "torn", "wrong", "searched"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.notes += other.notes
 
     @property
     def faults(self) -> int:
-        """Everything that must be none."""
+        """The number of faults, which must be 0."""
         return self.lost + self.torn + self.wrong
 
     def say(self) -> str:
-        """Return it in one sentence, for an assertion."""
+        """Return the counts and the first notes, for an assertion."""
         return (
             f"{self.calls} calls acknowledged, {self.items} items: {self.lost} lost, {self.torn} torn,"
             f" {self.wrong} wrong; {'; '.join(self.notes[:5])}"
@@ -84,9 +84,9 @@ class Verdict:
 async def verify(
     store: Store, journals: Journals, settled: dict[Place, Item], seed: int, dim: int
 ) -> Verdict:
-    """Hold a store against the journals of the last round, and against what earlier rounds left.
+    """Compare a store with the journals of the last round, and with ``settled``, the items of earlier rounds.
 
-    ``settled`` holds the latter by place; what this round has left is added to it.
+    The items of this round are added to ``settled``.
     """
     found = await read_all(store)
     verdict = Verdict(wrong=len(journals.wrong), notes=list(journals.wrong))
@@ -107,7 +107,7 @@ async def verify(
 
 
 def _replay(verdict: Verdict, lane: Lane, results: list[tuple[str, JSON]]) -> tuple[Lane, Lane]:
-    """Return the lane after what was acknowledged, and after the step that may have been under way too."""
+    """Return the lane after its acknowledged steps, and after the step that may have been in progress."""
     for number, (kind, result) in enumerate(results, 1):
         step = lane.plan()
         if step.kind != kind:
@@ -122,7 +122,7 @@ def _replay(verdict: Verdict, lane: Lane, results: list[tuple[str, JSON]]) -> tu
 
 
 def _expected(step: Step, result: JSON) -> bool:
-    """Say whether a call returned what it must; who wins a race, and at which count, is open."""
+    """Return whether a call returned the right result; the winner of a race and the count are not known here."""
     if step.kind == "add":
         return result == len(step.chunks)
     if step.kind == "delete":
@@ -161,7 +161,7 @@ def _judge(
     _lose(verdict, neither, f"of {name}")
     if not neither:
         verdict.torn += 1
-        verdict.notes.append(f"the step under way of {name} was carried out in part")
+        verdict.notes.append(f"the last step of {name} was carried out in part")
     return found
 
 
@@ -178,7 +178,7 @@ def _lose(verdict: Verdict, places: set[Place], what: str) -> None:
 async def _check_shared(
     store: Store, verdict: Verdict, journals: Journals, lanes: Mapping[str, tuple[Lane, Lane]]
 ) -> None:
-    """Check the counter and the races, in which all lanes took part."""
+    """Check the counter and the races, which all lanes share."""
     counters = {record.key: record for record in await _records(store, COUNTER)}
     races = {record.key: record.value for record in await _records(store, RACES)}
     for record in counters.values():
@@ -204,7 +204,7 @@ async def _check_shared(
 async def _check_answers(
     store: Store, verdict: Verdict, found: Mapping[Place, Item], ids: list[str], dim: int
 ) -> None:
-    """Check that the ways to ask a store agree, and that each of ``ids`` is found by its vector."""
+    """Check that count, scan and search agree, and that each of ``ids`` is found by its vector."""
     contents = {place[1]: item[0] for place, item in found.items() if not place[0]}
     count = await store.count()
     if count != len(contents):

@@ -1,4 +1,4 @@
-"""A process that writes to a store until it is killed, and notes each call that was acknowledged."""
+"""A process that writes to a store until it is killed, and notes each acknowledged call."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from vectorstores import JSON, ConflictError, HashingEmbedder, Store, StoreUnava
 RACES: Final = "races"
 COUNTER: Final = "counter"
 _PATIENCE: Final = 0.2
-# Loaded once and forked, so that a writer starts in milliseconds. One that is missing is missed by who needs it.
+# Loaded once and forked, so that a writer starts in milliseconds. A missing module raises only where it is needed.
 _HEAVY: Final = [__name__, "faiss", "vectorstores.sqlite_faiss", "pgvector.psycopg", "vectorstores.postgres"]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a writer does: ``lanes`` streams of steps at once, acknowledged in the file ``journal``.
+    """What a writer does: ``lanes`` concurrent streams of steps, acknowledged in the file ``journal``.
 
-    With ``patient``, a store that is unavailable (its server was killed) is tried again, by a new lane,
-    because nobody knows what became of the step that failed.
+    A ``patient`` writer tries again when the store is unavailable (its server was killed). It starts a new lane,
+    because the outcome of the failed step is unknown.
     """
 
     url: str
@@ -45,7 +45,7 @@ class Job:
 
 
 class Journal:
-    """Acknowledgements, each written whole before the next step begins."""
+    """A file of acknowledgements; each is written whole before the next step begins."""
 
     def __init__(self, path: Path) -> None:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -69,8 +69,8 @@ async def write(job: Job) -> None:
 
 
 async def _end_with(parent: int) -> None:
-    """End this process when the one that started it is gone."""
-    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells of it
+    """End this process when its parent is gone."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - no event tells of it
         await anyio.sleep(_PATIENCE)
     os._exit(1)
 
@@ -100,7 +100,7 @@ async def run_lane(store: Store, lane: Lane, dim: int, journal: Journal, *, step
 
 
 async def _look(store: Store, lane: Lane, dim: int, journal: Journal) -> None:
-    """Search for the newest chunk of the lane: a writer finds what it wrote."""
+    """Search for the newest chunk of the lane: a writer must find what it wrote."""
     newest = next((key for collection, key in reversed(lane.items) if not collection), None)
     if newest is None:
         return
@@ -117,8 +117,8 @@ async def perform(store: Store, lane: Lane, step: Step) -> JSON:
     if step.kind == "delete":
         return await store.delete(step.ids, records=step.records)
     if step.kind == "update":
-        (kept,) = await store.get_by_ids(step.ids, vectors=True)
-        return len(await store.add([replace(kept, metadata={**kept.metadata, **step.patch})]))
+        (chunk,) = await store.get_by_ids(step.ids, vectors=True)
+        return len(await store.add([replace(chunk, metadata={**chunk.metadata, **step.patch})]))
     return await _write_record(store, lane, step)
 
 
@@ -159,7 +159,7 @@ def round_of(lane: str) -> str:
 
 
 def turn_back_time() -> None:
-    """Have every look at this process's clocks of the day give an earlier time than the one before."""
+    """Make each reading of this process's clock earlier than the reading before."""
     start = time.time()
     looks = count(1)
     time.time = lambda: start - 10.0 * next(looks)
@@ -176,7 +176,7 @@ def start(job: Job) -> BaseProcess:
 
 
 def end(processes: Sequence[BaseProcess]) -> list[int | None]:
-    """Kill what is still running, and return the exit statuses (minus the signal)."""
+    """Kill the processes that still run, and return all exit codes (for a signal, its negative number)."""
     for process in processes:
         process.kill()
     for process in processes:

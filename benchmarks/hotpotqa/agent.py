@@ -1,7 +1,7 @@
 """A language model as the agent: ReAct with Search and Lookup.
 
-As in Reflexion's runs on HotpotQA (Shinn et al. 2023, section 4.2 and ``hotpotqa_runs/agents.py``): six steps, and
-prompts of a bounded length. The examples in the prompt are ours, two instead of the paper's six.
+As in Reflexion's runs on HotpotQA (Shinn et al. 2023, section 4.2 and ``hotpotqa_runs/agents.py``), an attempt has six
+steps and prompts of bounded length. The prompt has two examples of ours instead of the paper's six.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class ContextFullError(ModelError):
 
 
 class ShortTextModel(WrappedModel):
-    """A model without tools of its own that refuses prompts of more than ``limit`` tokens, a quarter of the characters.
+    """A model without native tools that refuses prompts of more than ``limit`` tokens (a quarter of the characters).
 
-    It writes ``Action: Search[...]`` or ``Action: Finish[...]``, as in the paper and as the examples in the prompt: one
-    that is offered tools beside them may follow either.
+    The model should write ``Action: Search[...]``, as in the paper and in the prompt's examples. Native tools beside
+    these examples would leave it two forms to follow.
     """
 
     def __init__(self, model: ChatModel, limit: int = CONTEXT_LIMIT) -> None:
@@ -47,7 +47,7 @@ class ShortTextModel(WrappedModel):
         self._limit = limit
 
     async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - its own
-        """Ask the model; raises :class:`ContextFullError` where the prompt is too long."""
+        """Ask the model. Raises :class:`ContextFullError` if the prompt is too long."""
         tokens = sum(estimate_tokens(message.content) for message in messages)
         if tokens > self._limit:
             raise ContextFullError(f"the prompt has about {tokens} tokens, and {self._limit} are allowed")
@@ -55,14 +55,14 @@ class ShortTextModel(WrappedModel):
 
     @property
     def supports_tools(self) -> bool:
-        """No, whatever the model says."""
+        """Always False."""
         return False
 
 
 class ReActAgent:
     """The framework's ReAct over the pages of each question, in the text form of the paper.
 
-    An attempt that used up its steps has ``interrupted="max_turns"``, one whose prompt grew too long ``"max_context"``.
+    ``Attempt.interrupted`` is ``"max_turns"`` if the steps ran out, ``"max_context"`` if the prompt grew too long.
     """
 
     name = "react"
@@ -88,7 +88,7 @@ class ReActAgent:
             self.model,
             browser.tools(),
             max_turns=self._step_limit,
-            max_repeats=None,  # as in the paper, whose agents go on to the limit
+            max_repeats=None,  # as in the paper, whose agents continue to the limit
             system_prompt=self._system,
             sampling=Sampling(temperature=0.0),
         )

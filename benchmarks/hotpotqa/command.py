@@ -18,9 +18,10 @@ from jeeves_reflexion.cli.bench_options import (
     track_option,
 )
 from jeeves_reflexion.cli.options import embedder
-from jeeves_reflexion.experiments import ARMS, PlainProgress
+from jeeves_reflexion.experiments import PlainProgress
 
 from ..options import (
+    ARMS_HELP,
     arms_option,
     endpoint_options,
     key_option,
@@ -33,23 +34,21 @@ from .experiment import Setting, run
 from .questions import load_questions
 from .report import f1_figures, summary
 
-_ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
-
-@click.command("hotpotqa", epilog=f"Arms: {_ARMS_HELP}.")
+@click.command("hotpotqa", epilog=ARMS_HELP)
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
     required=True,
     help="An official HotpotQA file (JSON), or JSON lines with the same fields.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="The first so many questions; by default all.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first N questions.")
 @click.option(
     "--judge",
     type=click.Choice(["oracle", "self"]),
     default="oracle",
     show_default=True,
-    help="Who says whether an answer is right: the gold answer, or the model without it.",
+    help="What decides whether an answer is right: the gold answer, or the model without it.",
 )
 @arms_option("retry,own,selective,irrelevant")
 @plan_options("question", k=5, workers=2)
@@ -64,7 +63,7 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
     type=click.IntRange(min=1),
     default=CONTEXT_LIMIT,
     show_default=True,
-    help="Tokens of a prompt.",
+    help="The most tokens of a prompt.",
 )
 @endpoint_options
 @folder_options

@@ -1,9 +1,9 @@
-"""Search, Lookup and the page in between: the environment of ReAct on HotpotQA (Yao et al. 2023, ``wikienv.py``).
+"""Search, Lookup and the current page: the environment of ReAct on HotpotQA (Yao et al. 2023, ``wikienv.py``).
 
-As there: Search gives the first five sentences of the page of that name, or up to five similar titles; Lookup gives the
-sentences of the last page with a keyword, one at each call. As in the runs of Reflexion (Shinn et al. 2023,
-``hotpotqa_runs/agents.py``): after a Search that found no page there is nothing to look up in, and an attempt has six
-steps (``max_steps``, its Finish included) and prompts of 3,896 tokens at most.
+Search gives the first five sentences of the named page, or up to five similar titles. Lookup gives the sentences of the
+last page that contain a keyword, one per call. As in the runs of Reflexion (Shinn et al. 2023,
+``hotpotqa_runs/agents.py``), a Search that finds no page closes the last one, and an attempt has six steps
+(``max_steps``, including its Finish) and prompts of at most 3,896 tokens.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from .pages import Pages, first_titles
 from .questions import Page
 
 STEP_LIMIT = 6
-"""Steps of an attempt, the one that answers included (``ReactAgent.max_steps`` of the paper's code)."""
+"""Steps of an attempt, including the one that answers (``ReactAgent.max_steps`` in the paper's code)."""
 
 CONTEXT_LIMIT = 3896
-"""Tokens of a prompt, from which on an attempt of the paper was halted (``ReactAgent.is_halted``)."""
+"""Tokens of a prompt beyond which the paper's code halts an attempt (``ReactAgent.is_halted``)."""
 
 SHOWN_SENTENCES = 5
 NO_PAGE = "There is no page to look anything up in: Search for one that exists, such as a similar title."
@@ -25,7 +25,7 @@ NO_MORE = "No more results."
 
 
 class Browser:
-    """What one attempt sees of the pages; makes the tools of that attempt."""
+    """One attempt's view of the pages; makes the tools of that attempt."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
@@ -62,8 +62,7 @@ class Browser:
         return f"(Result {self._shown} / {len(found)}) {found[self._shown - 1]}"
 
     def tools(self) -> tuple[Tool, Tool]:
-        """Return Search and Lookup as tools for a ReAct; Finish is its own."""
-        # Each goes on from what the one before left.
-        return as_tool(self.search, name="Search", alone=True), as_tool(
-            self.lookup, name="Lookup", alone=True
-        )
+        """Return Search and Lookup as tools for ReAct, which has its own Finish."""
+        # One call at a time, because each continues from the state that the last one left.
+        search = as_tool(self.search, name="Search", alone=True)
+        return search, as_tool(self.lookup, name="Lookup", alone=True)

@@ -1,4 +1,4 @@
-"""One run of the benchmark: questions, an agent, pages to search, who judges, arms, trials, seeds."""
+"""One run of the benchmark: questions, an agent, pages to search, a judge, arms, trials, seeds."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .scorer import ExactMatch, SelfJudge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(RunSetting):
-    """What one run plays, and with what.
+    """The setting of one run.
 
-    ``plan.judged_by`` says who is believed: ``"oracle"``, the gold answer, or ``"self"``, the model without it; then
-    EM and F1 are measured beside it.
+    ``plan.judged_by`` is ``"oracle"``, the gold answer, or ``"self"``, the model without it. With ``"self"``, EM and F1
+    are measured too.
     """
 
     questions: tuple[Question, ...]
@@ -35,7 +35,7 @@ class Setting(RunSetting):
 
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Results:
-    """Play the learning questions trial by trial, then the held-out ones once with what was learned."""
+    """Play the learning questions trial by trial, then the held-out ones once with the lessons."""
     tasks = [question.task for question in setting.questions]
     title = f"HotpotQA, {setting.model.name}"
     return await play(setting, tasks, config(setting), _open_tools, title=title, say=say, watcher=watcher)
@@ -49,7 +49,7 @@ async def _open_tools(setting: Setting, place: LessonLocation, store: VectorStor
     oracle, judged_by_gold = ExactMatch(), setting.plan.judged_by == "oracle"
 
     def loop(arm: ArmName, seed: int) -> Reflexion:
-        """The loop of one arm: all arms share everything but how they remember."""
+        """Return the loop of one arm; the arms differ only in how they remember."""
         scope = place.scope(store, arm, seed)
         return Reflexion(
             agent,
@@ -65,7 +65,7 @@ async def _open_tools(setting: Setting, place: LessonLocation, store: VectorStor
 
 
 def config(setting: Setting) -> dict[str, JSON]:
-    """Return what a run is, as its log keeps it."""
+    """Return what must be the same when a run is resumed."""
     plan = setting.plan
     return {
         "benchmark": "hotpotqa",

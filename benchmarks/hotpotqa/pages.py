@@ -1,4 +1,4 @@
-"""Where Search looks: the paragraphs of a question, by name, or those whose words are near it."""
+"""The pages that Search looks through: the paragraphs of a question, found by name or by similar words."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from .questions import Page
 
 SIMILAR = 5
-"""Titles offered where there is no page of the name, as in ReAct's ``wikienv.py`` (Yao et al. 2023)."""
+"""Titles offered if no page has the name, as in ReAct's ``wikienv.py`` (Yao et al. 2023)."""
 
 _TITLE_WEIGHT = 3
 _WORD = re.compile(r"\w+(?:[.'-]\w+)*")
 
 
 class Pages:
-    """The pages that a question may be answered from; paragraphs of one title are the same."""
+    """The pages for a question; of paragraphs with the same title, the first counts."""
 
     def __init__(self, pages: Iterable[Page]) -> None:
         self._pages: dict[str, Page] = {}
@@ -25,7 +25,7 @@ class Pages:
             self._pages.setdefault(folded(page.title), page)
 
     def find(self, name: str) -> Page | None:
-        """Return the page of that name."""
+        """Return the page with that name, or None."""
         return self._pages.get(folded(name))
 
     def similar(self, name: str) -> list[str]:
@@ -49,10 +49,10 @@ def _words_of(text: str) -> set[str]:
 
 
 def folded(name: str) -> str:
-    """Return a name as titles are compared: small letters, single blanks, no quotation marks around it."""
+    """Normalize a name for comparison: lower case, single blanks, no quotation marks around it."""
     return " ".join(name.casefold().replace("_", " ").split()).strip("\"' ")
 
 
 def first_titles(found: Sequence[str]) -> str:
-    """Write similar titles as ReAct's environment does."""
+    """Format similar titles as ReAct's environment does."""
     return "[" + ", ".join(f"'{title}'" for title in found) + "]"

@@ -1,7 +1,7 @@
-"""The questions: the official JSON files of HotpotQA, and JSON lines with a question each.
+"""Reads questions from the official JSON files of HotpotQA, or from JSON lines with one question each.
 
 Both have the fields of the official files (Yang et al. 2018, https://hotpotqa.github.io): ``_id`` (or ``id``),
-``question``, ``answer``, ``type`` and ``context`` ``[[title, [sentence, ...]], ...]``; others are left unread.
+``question``, ``answer``, ``type`` and ``context`` ``[[title, [sentence, ...]], ...]``. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXPECTED: Final = "a question of HotpotQA (train or dev: the official test file
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of Wikipedia, or its first paragraph: a title and sentences, each as it stands in the text."""
+    """A page of Wikipedia, or its first paragraph: a title and unchanged sentences."""
 
     title: str
     sentences: tuple[str, ...]
@@ -35,7 +35,7 @@ class Page:
 
 
 Paragraphs: TypeAlias = Mapping[str, Sequence[Page]]
-"""The paragraphs of each question, by the question's id. Agents get these: there is no answer in them."""
+"""The paragraphs of each question, by the question's id. Agents get these, not the answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Question:
 
     @property
     def task(self) -> Task:
-        """The question as a task: the answer is its reference, which evaluators alone see."""
+        """The question as a task. The answer is its reference, which only evaluators see."""
         return Task(self.text, id=self.id, kind=self.kind or None, reference=self.answer)
 
 
@@ -63,16 +63,16 @@ class _Row(pydantic.BaseModel):
 
 
 def load_questions(path: str | Path) -> list[Question]:
-    """Return the questions of a file: an official one (a JSON list), or JSON lines.
+    """Return the questions of an official file (a JSON list), or of JSON lines.
 
-    Titles and sentences come without HTML entities. Raises :class:`ConfigurationError` naming the file and the place in
-    it. Blocking: call it from a worker thread.
+    HTML entities in titles and sentences are decoded. Raises :class:`ConfigurationError`, which names the file and the
+    place in it. Blocking: call it from a worker thread.
     """
     seen: set[str] = set()
     questions = []
     for line, row in read_rows(Path(path), _Row, _EXPECTED):
         if row.id in seen:
-            raise ConfigurationError(f"{path}, line {line}: there is a question of the id {row.id!r} already")
+            raise ConfigurationError(f"{path}, line {line}: another question has the id {row.id!r} already")
         seen.add(row.id)
         pages = (
             Page(html.unescape(title), tuple(map(html.unescape, sentences)))

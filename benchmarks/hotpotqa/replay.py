@@ -1,4 +1,4 @@
-"""``python -m benchmarks.hotpotqa.replay FILE...``: logged runs through the project's own loop, beside the logs."""
+"""``python -m benchmarks.hotpotqa.replay FILE...``: plays logged runs through our loop, and compares with the logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def _replay(runs: Sequence[LoggedRun]) -> list[Played]:
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for hotpotqa_replay.md and .json."
 )
 def main(files: Sequence[Path], out: Path | None) -> None:
-    """Replay logged HotpotQA runs; ends with 1 where the loop's table is not the log's, with 2 for an unusable file."""
+    """Replay logged HotpotQA runs. Exits with 1 if the loop's table differs from the log's, with 2 for a bad file."""
     try:
         played = anyio.run(_replay, [read_log(path) for path in files])
     except ConfigurationError as error:
@@ -40,7 +40,7 @@ def main(files: Sequence[Path], out: Path | None) -> None:
     if out is not None:
         write_result(out, "hotpotqa_replay", figures_of(played), page(played))
     if any(each.mismatches for each in played):
-        click.echo("The table is not the log's: see the differences above.", err=True)
+        click.echo("The table differs from the log's: see the differences above.", err=True)
         sys.exit(1)
 
 

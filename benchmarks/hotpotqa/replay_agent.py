@@ -1,4 +1,4 @@
-"""Says what a logged run holds: the project's ReAct and reflector, whose model and tools repeat the log."""
+"""Repeats a logged run: the project's ReAct and reflector, with a model and tools that say what the log says."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from jeeves_reflexion.reflectors import LessonReflector
 
 from .replay_log import MAX_STEPS, LoggedRun, LoggedStep, LoggedTrial
 
-MISSING: Final = "the log holds no such attempt"
+MISSING: Final = "the log has no such attempt"
 ENDED: Final = "the logged attempt ends here without an answer"
-NO_REFLECTION: Final = "the log holds no (other) reflection on this attempt"
+NO_REFLECTION: Final = "the log has no (other) reflection on this attempt"
 
 _ARGUMENTS: Final = {"Search": "entity", "Lookup": "keyword", "Finish": "answer"}
 
 
 def as_reply(step: LoggedStep) -> str:
-    """Return the text from which the project's ReAct reads this thought and this action.
+    """Return a text from which the project's ReAct reads this thought and this action.
 
-    The paper's form, ``Finish[answer]``, is tried first. Where it would be read otherwise (an answer in quotes, an odd
-    bracket, a thought with a line like an action), the form with JSON, or the thought on one line, takes its place.
+    The paper's form, ``Finish[answer]``, is tried first. If it would be misread (an answer in quotes, an odd bracket, a
+    thought with a line like an action), the form with JSON, or the thought on one line, replaces it.
     """
     thought, action = step.thought.strip(), step.action.strip()
     name, argument = step.action_type, step.action_arg
@@ -50,8 +50,8 @@ def as_reply(step: LoggedStep) -> str:
             f"{name} {json.dumps({_ARGUMENTS[name]: argument}, ensure_ascii=False)}",
         ]
     texts = [
-        f"Thought: {said}\nAction: {done}"
-        for said in (thought, " ".join(thought.split()))
+        f"Thought: {words}\nAction: {done}"
+        for words in (thought, " ".join(thought.split()))
         for done in actions
     ]
     exact = (text for text in texts if _reads(text, step) and parse_reply(text).thought == thought)
@@ -59,7 +59,7 @@ def as_reply(step: LoggedStep) -> str:
 
 
 def _reads(text: str, step: LoggedStep) -> bool:
-    """Whether the project's ReAct reads the logged action in a text."""
+    """Return whether the project's ReAct reads the logged action from a text."""
     reply = parse_reply(text)
     if step.action_type not in _ARGUMENTS:
         return not reply.finished
@@ -73,7 +73,7 @@ def _reads(text: str, step: LoggedStep) -> bool:
 
 
 def logged_tools(steps: Sequence[LoggedStep]) -> list[Tool]:
-    """Return Search and Lookup, which say in turn what they said in these steps."""
+    """Return Search and Lookup, which give the observations of these steps in turn."""
     left = deque(step for step in steps if step.action_type in {"Search", "Lookup"})
 
     def observed(name: str, argument: str) -> str:
@@ -98,7 +98,7 @@ def logged_tools(steps: Sequence[LoggedStep]) -> list[Tool]:
 
 
 class _Logged:
-    """What is logged of an attempt, by the id of its question and its number."""
+    """The logged attempts, by the id of the question and their number."""
 
     def __init__(self, run: LoggedRun) -> None:
         self._name = run.model
@@ -114,9 +114,9 @@ class _Logged:
 
 
 class LoggedAgent(_Logged):
-    """The project's ReAct over the words and observations of the attempt at hand.
+    """The project's ReAct over the replies and observations of the logged attempt.
 
-    ``prompts`` are the system prompts that the model got, by the id of the question and the number of the attempt.
+    ``prompts`` has the system prompts that the model got, by the id of the question and the number of the attempt.
     """
 
     name = "react"
@@ -126,7 +126,7 @@ class LoggedAgent(_Logged):
         self.prompts: dict[tuple[str, int], str] = {}
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Play the attempt of the session's number."""
+        """Play the attempt with the session's number."""
         trial = self.trial(task, session.attempt)
         steps = trial.steps if trial else []
         model = self.model([as_reply(step) for step in steps], ENDED if trial else MISSING)
@@ -138,10 +138,10 @@ class LoggedAgent(_Logged):
 
 
 class LoggedReflector(_Logged):
-    """The project's reflector, whose model says what the log holds after the last of the trials.
+    """The project's reflector, whose model gives the logged reflections on the last trial.
 
-    The loop keeps one lesson a trial. Where the log has several reflections on one, those before the last go into
-    ``lessons`` from here. ``stored`` counts them, ``refused`` says which ones the store did not let in.
+    The loop keeps one lesson per trial. If the log has several reflections on a trial, this class stores all but the
+    last in ``lessons``. ``stored`` counts these, ``refused`` describes those that the store refused.
     """
 
     def __init__(self, run: LoggedRun, lessons: LessonStore) -> None:
@@ -153,12 +153,12 @@ class LoggedReflector(_Logged):
     async def __call__(
         self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
     ) -> Reflection:
-        """Return the last logged reflection; raises ``ModelError`` where there is none, or no other."""
+        """Return the last logged reflection. Raises ``ModelError`` if there is none, or no other."""
         trial = trials[-1]
         logged = self.trial(task, trial.number)
-        said = logged.learned if logged and problem is None else []
-        reflector = LessonReflector(self.model(said, NO_REFLECTION))
-        for _ in said[:-1]:
+        texts = logged.learned if logged and problem is None else []
+        reflector = LessonReflector(self.model(texts, NO_REFLECTION))
+        for _ in texts[:-1]:
             await self._store(task, await reflector(task, trials), trial)
         return await reflector(task, trials, problem=problem)
 
@@ -169,6 +169,6 @@ class LoggedReflector(_Logged):
         try:
             await self._lessons.record(task.public(), reflection, provenance=source)
         except LessonRefusedError as error:
-            self.refused.append(f"trial {trial.number} of {task.id}: a reflection was not let in: {error}")
+            self.refused.append(f"trial {trial.number} of {task.id}: a reflection was refused: {error}")
         else:
             self.stored += 1

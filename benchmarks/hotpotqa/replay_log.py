@@ -1,4 +1,4 @@
-"""Logged runs of the paper's authors as data: one JSON line for each question, with its trials."""
+"""Reads the logged runs of the paper's authors: one JSON line for each question, with its trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..records import read_rows
 
 Status: TypeAlias = Literal["correct", "incorrect", "halted"]
 Strategy: TypeAlias = Literal["base", "last_trial", "reflexion", "last_trial_and_reflexion"]
-"""What an attempt sees of those before it, by the names of the authors' ``ReflexionStrategy``."""
+"""What an attempt sees of earlier attempts, by the names of the authors' ``ReflexionStrategy``."""
 
 MAX_STEPS: Final = 6
 """How many steps an attempt of the paper's runs may take (``hotpotqa_runs/agents.py``)."""
@@ -23,7 +23,7 @@ class _Form(pydantic.BaseModel):
 
 
 class LoggedStep(_Form):
-    """A thought, an action (``type[argument]``, as the authors' code read it) and what came of it."""
+    """A thought, an action (``type[argument]``, as the authors' code read it) and its observation."""
 
     thought: str
     action: str
@@ -33,9 +33,9 @@ class LoggedStep(_Form):
 
 
 class LoggedTrial(_Form):
-    """One attempt at a question. ``answer`` is None where it did not come to one.
+    """One attempt at a question; ``answer`` is None if it gave none.
 
-    ``also_halted`` marks a finished attempt that the authors' code counted among the halted ones as well.
+    ``also_halted`` marks a finished attempt that the authors' code also counted as halted.
     """
 
     trial: int
@@ -54,7 +54,7 @@ class LoggedTrial(_Form):
 
 
 class LoggedQuestion(_Form):
-    """A question with its trials; ``solved_at`` is the number of the trial that was correct, if one was."""
+    """A question with its trials; ``solved_at`` is the number of the correct trial, if any."""
 
     run: str
     model: str
@@ -77,19 +77,19 @@ class LoggedRun:
 
     @property
     def reflects(self) -> bool:
-        """Whether the log holds any reflection."""
+        """Whether the log has any reflection."""
         return any(trial.learned for question in self.questions for trial in question.trials)
 
     @property
     def strategy(self) -> Strategy:
-        """What the run's attempts saw: its last attempt by the run's name, reflections where the log holds any."""
+        """What the attempts saw: the run's name says whether the last attempt, the log whether reflections."""
         if "last_trial" in self.name:
             return "last_trial_and_reflexion" if self.reflects else "last_trial"
         return "reflexion" if self.reflects else "base"
 
 
 def read_log(path: Path) -> LoggedRun:
-    """Read a logged run. Raises :class:`ConfigurationError` that names the file, the line and the field."""
+    """Read a logged run. Raises :class:`ConfigurationError`, which names the file, the line and the field."""
     questions = [question for _, question in read_rows(path, LoggedQuestion, "a question of a logged run")]
     first_line = questions[0]
     return LoggedRun(first_line.run, first_line.model, first_line.n_trials_in_run, tuple(questions))

@@ -1,4 +1,4 @@
-"""Plays a logged run through the project's own loop, and holds what comes of it against the log, trial by trial."""
+"""Plays a logged run through the project's own loop, and compares it with the log, trial by trial."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .scorer import ExactMatch
 OurStatus: TypeAlias = Status | Literal["error"]
 LESSON_CHARACTERS: Final = 10_000
 REMINDER: Final = last_attempt([Trial(1, Attempt(""), Evaluation(None))]).strip()
-"""The line above the last attempt, where an attempt is shown the one before it."""
+"""The line above the last attempt in the prompt of the next one."""
 
-# All of a task's own reflections, near-copies too, as in the paper.
+# All of a task's own reflections, including near-copies, as in the paper.
 _AS_IN_THE_PAPER: Final = LessonSettings(
     keep_copies=True, picking=Picking(max_likeness=1.0, max_tokens=1_000_000, diversity=0.0)
 )
@@ -40,9 +40,9 @@ _AS_IN_THE_PAPER: Final = LessonSettings(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one trial of a question came to; ``answer`` is None without one, ``steps`` are how many it took.
+    """The outcome of one trial: its status, its answer (if any) and the number of its steps.
 
-    ``last_step`` says that it finished with the last step it had, which the authors' code lists as halted as well.
+    ``last_step`` says that it finished with the last step it had, which the authors' code also counts as halted.
     """
 
     status: OurStatus
@@ -54,10 +54,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A run with what the loop made of it and what the log says, for each question its trials by number.
+    """A run with our outcomes and the logged ones, by question and number of the trial.
 
-    ``mismatches`` are differences in what the tables are made of; ``notes`` are other ones, on which no verdict rests.
-    ``steps`` and ``lessons`` count what was played, ``reminded`` the attempts that were shown the one before them.
+    ``mismatches`` are differences that change a table; ``notes`` are other differences. ``steps`` and ``lessons`` count
+    what was played, ``reminded`` the attempts that saw the attempt before them.
     """
 
     run: LoggedRun
@@ -71,7 +71,7 @@ class Played:
 
 
 class LastTrial(Reflexion):
-    """The loop whose attempts see the one before them, ahead of their lessons: the authors' ``LAST_ATTEMPT``."""
+    """The loop whose attempts see the attempt before them, above their lessons: the authors' ``LAST_ATTEMPT``."""
 
     async def trial(
         self, task: Task, history: Sequence[Trial], session: Session, *, commit: bool = True
@@ -83,7 +83,7 @@ class LastTrial(Reflexion):
 
 
 def task_of(question: LoggedQuestion) -> Task:
-    """Return the task; its gold answer is for the evaluator alone."""
+    """Return the task; only the evaluator sees its gold answer."""
     return Task(question.question, id=question.id, kind="hotpotqa", reference=question.gold)
 
 
@@ -96,7 +96,7 @@ async def play(run: LoggedRun) -> Played:
         raise AssertionError("the arm own keeps lessons")
     reflector, agent = LoggedReflector(run, own), LoggedAgent(run)
     last_trial = run.strategy.startswith("last_trial")
-    # Beside the last attempt, the authors' agents see the reflections on that one alone.
+    # With the last attempt, the authors' agents see only the reflections on that attempt.
     learned = [[len(trial.learned) for trial in question.trials] for question in run.questions]
     loop = (LastTrial if last_trial else Reflexion)(
         agent,
@@ -187,7 +187,7 @@ def _notes(question: LoggedQuestion, result: RunResult) -> Iterable[str]:
         offered = sorted(trial.recall.texts) if trial.recall else []
         shown = sorted(map(clean_lesson, theirs.reflections_in_prompt))
         if offered != shown:
-            yield f"{where}: {len(offered)} reflections in the prompt, {len(shown)} in the log, or of other words"
+            yield f"{where}: {len(offered)} reflections in the prompt, {len(shown)} in the log, or other words"
         wanted = clean_lesson(theirs.learned[-1]) if theirs.learned else ""
         written = trial.lesson.text if trial.lesson else ""
         if wanted != written and not trial.passed:
@@ -195,19 +195,19 @@ def _notes(question: LoggedQuestion, result: RunResult) -> Iterable[str]:
 
 
 def _reminder_notes(question: LoggedQuestion, agent: LoggedAgent, *, shown: bool) -> Iterable[str]:
-    """Where a prompt does not hold the logged attempt before it, or holds one that the authors' agents did not see."""
+    """Yield a note for each prompt that lacks the logged attempt before it, or has one that it should not have."""
     for before, trial in itertools.pairwise(question.trials):
         prompt = agent.prompts.get((question.id, trial.trial), "")
         words = [text.strip() for step in before.steps for text in (step.thought, step.action_arg)]
         if prompt.count(REMINDER) != shown or (shown and not all(text in prompt for text in words)):
-            held = "does not hold the last attempt as logged" if shown else "holds a last attempt"
-            yield f"question {question.id}, trial {trial.trial}: the prompt {held}"
+            fault = "lacks the last attempt as logged" if shown else "has a last attempt"
+            yield f"question {question.id}, trial {trial.trial}: the prompt {fault}"
 
 
 def _step_notes(trial: Trial, logged: LoggedTrial) -> Iterable[str]:
-    """Differences within an attempt; the observation of the last action is the environment's verdict in the logs."""
+    """Yield the differences within an attempt, except in the observation of Finish, which is the verdict in the log."""
     for n, (step, theirs) in enumerate(zip(trial.attempt.steps, logged.steps, strict=False), 1):
         if step.thought != theirs.thought.strip():
-            yield f"step {n}: the thought is on one line, or of other words"
+            yield f"step {n}: the thought is on one line, or has other words"
         if theirs.action_type != "Finish" and step.observation != theirs.observation:
             yield f"step {n}: the observation is {step.observation[:80]!r}, in the log {theirs.observation!r}"

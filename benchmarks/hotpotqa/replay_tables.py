@@ -1,4 +1,4 @@
-"""The table per trial of a replayed run, ours beside the log's, and the page of all of them."""
+"""The table of a replayed run by trial, with our figures and the log's, and the page of all runs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .replay_play import Outcome, Played
 
 _SHOWN = 50
 _SEEN: Final[Mapping[Strategy, str]] = {
-    "base": "attempts see nothing of those before",
+    "base": "attempts see nothing of earlier ones",
     "last_trial": "each sees the last attempt and no reflection",
     "reflexion": "each sees all reflections on its question so far",
-    "last_trial_and_reflexion": "each sees the last attempt and the reflections on that one alone",
+    "last_trial_and_reflexion": "each sees the last attempt and only the reflections on that one",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the questions came to in one trial; ``solved`` counts all that were correct so far.
+    """The outcomes of all questions in one trial; ``solved`` counts those that were correct so far.
 
-    ``last_step`` counts attempts that finished with the last step they had; the authors' code lists them as halted too.
+    ``last_step`` counts attempts that finished with their last step, which the authors' code also counts as halted.
     """
 
     tried: int
@@ -36,7 +36,7 @@ class Row:
 
 
 def rows(outcomes: Mapping[str, Mapping[int, Outcome]], n_trials: int) -> list[Row]:
-    """Return a row for each trial. What ended in an error of ours is in no column but the first."""
+    """Return a row for each trial. An attempt that ended in an error of ours counts only in the first column."""
     found: list[Row] = []
     solved: set[str] = set()
     for n in range(1, n_trials + 1):
@@ -67,7 +67,7 @@ _COLUMNS = (
 
 
 def table(played: Played) -> str:
-    """Return the Markdown table: in each cell ours, then the log's; a cell that differs is bold."""
+    """Return the Markdown table. A cell has our figure, then the log's; it is bold if they differ."""
     ours, logged = rows(played.ours, played.run.n_trials), rows(played.logged, played.run.n_trials)
     cells = [
         [n, *(_cell(getattr(mine, name), getattr(theirs, name)) for name, _ in _COLUMNS)]
@@ -81,33 +81,26 @@ def _cell(ours: int, logged: int) -> str:
 
 
 def story(played: Played) -> str:
-    """Return the table of a run with what differs below it."""
+    """Return the table of a run with the differences below it."""
     run = played.run
     head = (
         f"{len(run.questions)} questions, {run.n_trials} trials, {played.steps} steps and {played.lessons} reflections "
-        f"of {run.model} played. Strategy {run.strategy}: {_SEEN[run.strategy]} ({played.reminded} attempts were shown "
-        "the one before them). Ours / the log's:"
+        f"of {run.model} played. Strategy {run.strategy}: {_SEEN[run.strategy]} ({played.reminded} attempts saw the "
+        "attempt before them). Ours / the log's:"
     )
     verdict = (
         f"{len(played.mismatches)} differences:"
         if played.mismatches
-        else "Every verdict, answer and number of steps is the log's, and so is every halt that the steps show: "
+        else "Every verdict, answer and number of steps equals the log's, and so does every halt that the steps show: "
         f"{MAX_STEPS} of them and no answer."
     )
     notes = (
-        f"{len(played.notes)} differences on which no verdict rests:"
+        f"{len(played.notes)} differences that change no verdict:"
         if played.notes
-        else "So are all thoughts, observations, reflections, and what each attempt saw of those before it."
+        else "So do all thoughts, observations, reflections, and what each attempt saw of earlier ones."
     )
-    return "\n\n".join(
-        [
-            f"## {run.name}",
-            head,
-            table(played),
-            _listed(verdict, played.mismatches),
-            _listed(notes, played.notes),
-        ]
-    )
+    lists = _listed(verdict, played.mismatches), _listed(notes, played.notes)
+    return "\n\n".join([f"## {run.name}", head, table(played), *lists])
 
 
 def _listed(head: str, items: Sequence[str]) -> str:
@@ -119,13 +112,13 @@ _INTRODUCTION = """# Replays of the paper's logged HotpotQA runs
 
 Made by `python -m benchmarks.hotpotqa.replay FILE... --out docs/results`. The logs are those of Reflexion's authors
 (Shinn et al. 2023; noahshinn/reflexion at 218cf0e, MIT). The project's own loop, ReAct, exact match, reflector and
-lesson store run as they always do; only the model's words and what the tools saw come from the log. It shows that the
-loop counts as the authors did, and says nothing about how well a model does.
+lesson store run as they always do; only the model's words and the tools' observations come from the log. This shows
+that the loop counts as the authors did, and says nothing about how well a model does.
 
-Of the four strategies of the authors' code three are reproduced from their logs: what each attempt saw is read from the
-prompt that its model got, and held against the log. The fourth, `last_trial_and_reflexion`, is played in the tests on a
-log made up for it: the authors' own (`root/last_trial_reflect_cot_context`) was not among the files at hand. Of last
-attempts above 1,600 tokens the authors drop long observations, this loop the middle above 2,000; none is so long."""
+Three of the four strategies in the authors' code are reproduced from their logs: what each attempt saw is read from the
+prompt that its model got, and compared with the log. The tests play the fourth, `last_trial_and_reflexion`, on a
+made-up log: the authors' own (`root/last_trial_reflect_cot_context`) was not among the files at hand. The authors drop
+long observations from last attempts above 1,600 tokens, this loop drops the middle above 2,000; none is so long."""
 
 
 def page(played: Iterable[Played]) -> str:
@@ -134,7 +127,7 @@ def page(played: Iterable[Played]) -> str:
 
 
 def figures_of(played: Iterable[Played]) -> dict[str, Any]:
-    """Return what the page is made of, for JSON."""
+    """Return the figures of the page."""
     return {
         each.run.name: {
             "model": each.run.model,

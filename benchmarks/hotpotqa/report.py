@@ -1,8 +1,8 @@
-"""What a person reads of a run: EM and F1 of the answer that stands after each trial, and what it took.
+"""The summary of a run: EM and F1 of the current answer after each trial, and the cost.
 
-A question's answer stands until the next attempt gives another; a question that the loop takes for solved is not tried
-again. So EM after a trial counts every question, and is the paper's cumulative share of correct answers where the
-oracle judges. Arms are held against each other in the report of the run.
+An answer is current until the next attempt gives another; a question that the loop considers solved is not tried again.
+So EM after a trial counts every question, and equals the paper's cumulative share of correct answers if the oracle
+judges. The report of the run compares the arms.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .scorer import f1_of
 
 _JUDGED: Final[dict[JudgedBy, str]] = {
     "oracle": "Judged by the gold answer (exact match).",
-    "self": "Judged by a model without the gold answer; EM and F1 are measured beside it.",
+    "self": "Judged by a model without the gold answer; EM and F1 are measured too.",
 }
 
 
 def summary(results: Results) -> str:
     """Return the tables of a run and three of its lessons, in Markdown."""
     lines = [
-        "EM and F1 by the official definitions, of the answer that stands after each trial.",
+        "EM and F1 by the official definitions, of the current answer after each trial.",
         _JUDGED[results.judged_by],
         "",
         _table(results, "learning"),
@@ -38,7 +38,7 @@ def summary(results: Results) -> str:
         lines += ["", "Passed by their own judge so far:", "", results.table()]
     lines += ["", cost_table({arm: results.cost(arm) for arm in results.arms})]
     if results.interrupted:
-        lines += ["", f"It did not come to its end: {results.interrupted}. Go on with --resume"]
+        lines += ["", f"The run was stopped: {results.interrupted}. Continue it with --resume"]
     lessons = list(dict.fromkeys(text for arm in results.arms for text in results.lessons(arm)))
     if lessons:
         lines += ["", "Three lessons that it wrote:", "", *(f"- {text}" for text in three_of(lessons))]
@@ -46,7 +46,7 @@ def summary(results: Results) -> str:
 
 
 def f1_figures(results: Results) -> dict[str, JSON]:
-    """Return the mean F1 of each arm by trial, as JSON; EM is among the figures of every run."""
+    """Return the mean F1 of each arm by trial, as JSON. EM is among the figures of every run."""
     found: dict[str, JSON] = {
         split: {
             arm: [
@@ -61,7 +61,7 @@ def f1_figures(results: Results) -> dict[str, JSON]:
 
 
 def f1_levels(results: Results, arm: ArmName, split: Split = "learning") -> list[Difference]:
-    """Return the mean F1 of the answers that stand after each trial, over the seeds that an arm finished."""
+    """Return the mean F1 of the current answers after each trial, over the seeds that an arm finished."""
     scores: dict[str, list[list[float]]] = {}
     for by_task in results.finished(arm, split).values():
         for id, tries in by_task.items():

@@ -1,8 +1,8 @@
 """Exact match and F1 of an answer, as HotpotQA's official script defines them.
 
-The script is ``hotpot_evaluate_v1.py`` of hotpotqa/hotpot (Yang et al. 2018, arXiv 1809.09600). Its order of
-normalisation is kept to the letter: small letters, punctuation out (ASCII alone), the words "a", "an" and "the" out,
-white space to single blanks.
+The script is ``hotpot_evaluate_v1.py`` of hotpotqa/hotpot (Yang et al. 2018, arXiv 1809.09600). Normalisation has the
+same order: lower case, remove ASCII punctuation, remove the words "a", "an" and "the", reduce white space to single
+blanks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CLOSED: Final = frozenset({"yes", "no", "noanswer"})
 
 @dataclass(frozen=True, slots=True)
 class F1:
-    """F1 with the precision and recall that it is made of, over the words of the normalised answers."""
+    """F1 with its precision and recall, over the words of the normalised answers."""
 
     f1: float
     precision: float
@@ -33,57 +33,57 @@ _ZERO: Final = F1(0.0, 0.0, 0.0)
 
 
 def normalize_answer(text: str) -> str:
-    """Return an answer as it is compared."""
+    """Normalise an answer for comparison."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, gold: str) -> bool:
-    """Whether two answers are equal once normalised."""
+    """Return whether two answers are equal after normalisation."""
     return normalize_answer(answer) == normalize_answer(gold)
 
 
 def f1_score(answer: str, gold: str) -> F1:
-    """Return F1; where one of the two is "yes", "no" or "noanswer", it is all or nothing.
+    """Return F1. If one of the two is "yes", "no" or "noanswer", it is all or nothing.
 
-    Two answers of which nothing is left (such as "the") match exactly and have an F1 of 0, officially.
+    Two answers that normalise to nothing (such as "the") match exactly but have an F1 of 0, as in the official script.
     """
-    said, wanted = normalize_answer(answer), normalize_answer(gold)
-    if said != wanted and (said in _CLOSED or wanted in _CLOSED):
+    given, wanted = normalize_answer(answer), normalize_answer(gold)
+    if given != wanted and (given in _CLOSED or wanted in _CLOSED):
         return _ZERO
-    said_words, wanted_words = said.split(), wanted.split()
-    shared = (Counter(said_words) & Counter(wanted_words)).total()
+    given_words, wanted_words = given.split(), wanted.split()
+    shared = (Counter(given_words) & Counter(wanted_words)).total()
     if not shared:
         return _ZERO
-    precision, recall = shared / len(said_words), shared / len(wanted_words)
+    precision, recall = shared / len(given_words), shared / len(wanted_words)
     return F1(2 * precision * recall / (precision + recall), precision, recall)
 
 
 def f1_of(attempt: Attempt, gold: str) -> float:
-    """Return the F1 of an attempt; one that did not come to an answer is worth nothing, whatever its output holds."""
+    """Return the F1 of an attempt; 0 if it was cut short or ended in an error, whatever its output is."""
     return 0.0 if attempt.error or attempt.interrupted else f1_score(attempt.output, gold).f1
 
 
 class ExactMatch:
-    """An oracle: an attempt passes when its answer is an exact match of the task's reference.
+    """An oracle: an attempt passes if its answer is an exact match of the task's reference.
 
-    An attempt that did not come to an answer (an error, or cut short) has failed, whatever its output holds. What the
-    verdict says quotes no gold; F1 is among ``criteria_scores``.
+    An attempt that was cut short or ended in an error has failed, whatever its output is. The rationale quotes no gold;
+    F1 is among ``criteria_scores``.
     """
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
-        """Return the verdict; one without a score where the task has no reference text."""
+        """Return the verdict, without a score if the task has no reference text."""
         if not isinstance(task.reference, str):
             return Evaluation(None, rationale="the task has no answer to compare with")
         if attempt.error or attempt.interrupted:
             return Evaluation(0.0, passed=False, rationale="it did not come to an answer")
         passed = exact_match(attempt.output, task.reference)
         scores = {"f1": f1_of(attempt, task.reference)}
-        said = "the answer is correct" if passed else "the answer is incorrect"
-        return Evaluation(float(passed), passed=passed, rationale=said, criteria_scores=scores)
+        rationale = "the answer is correct" if passed else "the answer is incorrect"
+        return Evaluation(float(passed), passed=passed, rationale=rationale, criteria_scores=scores)
 
 
 class SelfJudge:
-    """A judge that is handed the task without its gold answer."""
+    """A judge that gets the task without its gold answer."""
 
     def __init__(self, judge: Evaluator) -> None:
         self._judge = judge

@@ -1,1 +1,1 @@
-"""HumanEval and files of its form: Reflexion for code, judged by tests that the agent writes itself."""
+"""HumanEval and files of its form: Reflexion for code, judged by tests that the agent writes."""

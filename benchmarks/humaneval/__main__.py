@@ -31,7 +31,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group(cls=MessageGroup)
 def main() -> None:
-    """HumanEval and alike: scoring, runs."""
+    """HumanEval: scoring, judging of own tests, and runs."""
 
 
 @main.command("score")
@@ -42,12 +42,12 @@ def main() -> None:
     type=Number(min=0.1),
     default=SECONDS,
     show_default=True,
-    help="For one solution's tests.",
+    help="Time for the tests of one solution.",
 )
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option("--json", "as_json", is_flag=True, help="Print verdicts as JSON lines.")
 def score_command(file: Path, data: Path, seconds: float, workers: int, *, as_json: bool) -> None:
-    """Score the solutions of FILE by the hidden tests; exit status 1 where a logged verdict differs."""
+    """Score the solutions of FILE by the hidden tests. Exits with 1 if a logged verdict differs."""
     problems, samples = load_problems(data), load_samples(file)
     scored = anyio.run(partial(score, problems, samples, HiddenTests(seconds=seconds), workers=workers))
     if as_json:
@@ -62,21 +62,21 @@ def score_command(file: Path, data: Path, seconds: float, workers: int, *, as_js
 
 @main.command("judge")
 @click.option("--data", type=_FILE, required=True, help="The problems, with canonical solutions.")
-@click.option("--right", type=_FILE, help="More solutions; those that pass the hidden tests are judged.")
+@click.option("--right", type=_FILE, help="More solutions, which are judged too.")
 @click.option(
-    "--own-tests", type=_FILE, help="Tests that a run kept.  [default: the examples in the docstrings]"
+    "--own-tests", type=_FILE, help="Tests that a run has kept.  [default: the examples in the docstrings]"
 )
 @click.option(
-    "--mutants", "wrong", type=click.IntRange(min=1), default=3, show_default=True, help="A problem."
+    "--mutants", "wrong", type=click.IntRange(min=1), default=3, show_default=True, help="Per problem."
 )
-@click.option("--limit", type=click.IntRange(min=1), help="The first so many problems.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Draws the mutants.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first N problems.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the choice of mutants.")
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for humaneval_verdicts.md and .json.")
 def judge_command(
     data: Path, right: Path | None, own_tests: Path | None, out: Path | None, **how: int
 ) -> None:
-    """Say how often own tests pass wrong programs (mutants that the hidden tests refuse) and refuse right ones."""
+    """Measure how often own tests pass wrong programs (mutants that fail the hidden tests) and fail right ones."""
     samples = {CANONICAL: load_samples(data), LOGGED: load_samples(right) if right else []}
     kept = read_tests(own_tests) if own_tests else None
 
@@ -88,7 +88,9 @@ def judge_command(
     click.echo(confusion_table(found))
     if out is not None:
         source = "the examples in the docstrings" if kept is None else "the asserts that a model wrote"
-        page = verdicts_page(found, judges.drawn, source, how)
+        options = f"--data {data.name}{f' --right {right.name}' if right else ''}"
+        command = f"{options} --mutants {how['wrong']} --seed {how['seed']}"
+        page = verdicts_page(found, judges.drawn, source, command)
         write_result(out, "humaneval_verdicts", verdicts_json(found, judges.drawn), page)
 
 

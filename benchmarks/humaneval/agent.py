@@ -1,7 +1,8 @@
-"""An agent that writes a function, and rewrites it with its tests' feedback and its lessons in mind.
+"""An agent that writes a function, and rewrites it by the feedback of its tests and its lessons.
 
-Shinn et al. 2023, 4.3 and appendix: the first attempt sees the function's head and docstring; each later one also the
-previous implementation, what its own tests said of it, and the reflections. An arm without memory sees the head alone.
+As in Shinn et al. 2023 (4.3 and appendix), the first attempt sees the function's head and docstring. Later attempts
+also see the previous implementation, the feedback of its own tests, and the reflections. Arms without memory see only
+the head and docstring.
 """
 
 from __future__ import annotations
@@ -19,14 +20,12 @@ from .programs import solution_in
 
 LESSONS_BLOCK = "reflexion_lessons"
 ENTRY_POINT = "entry_point"
-
-
 PREVIOUS_BLOCK = "previous_implementation"
 RESULTS_BLOCK = "test_results"
 
 
 class CodeReflexion(Reflexion):
-    """The loop whose attempts also see the implementation before them and what its verdict said of it, without gold."""
+    """The loop whose attempts also see the previous implementation and the rationale of its verdict, without gold."""
 
     async def trial(
         self, task: Task, history: Sequence[Trial], session: Session, *, commit: bool = True
@@ -34,17 +33,17 @@ class CodeReflexion(Reflexion):
         """Do one turn of the loop; the previous implementation and its results are blocks of the session."""
         if history:
             last = history[-1]
-            said = last.evaluation.public(task.reference).rationale
-            blocks = {**session.blocks, PREVIOUS_BLOCK: last.attempt.output, RESULTS_BLOCK: said}
+            results = last.evaluation.public(task.reference).rationale
+            blocks = {**session.blocks, PREVIOUS_BLOCK: last.attempt.output, RESULTS_BLOCK: results}
             session = replace(session, blocks=blocks)
             if not self.options.learn:
-                # The arm last-attempt has the attempt where others have lessons: the code would be shown twice.
+                # The arm last-attempt shows the attempt in place of lessons: the code would appear twice.
                 history = [*history[:-1], replace(last, block="")]
         return await super().trial(task, history, session, commit=commit)
 
 
 class CodeAgent:
-    """Has a language model write. What it does depends on its task and session alone."""
+    """Lets a language model write; the result depends only on the task and the session."""
 
     name = "humaneval"
     retry_safe = True
@@ -54,7 +53,7 @@ class CodeAgent:
         self._sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Write once. ``Attempt.output`` is the solution; a reply without code is an empty one, which fails."""
+        """Write once. ``Attempt.output`` is the solution, which is empty (and fails) if the reply has no code."""
         before = [name for name in (PREVIOUS_BLOCK, RESULTS_BLOCK) if name in session.blocks]
         parts = [*(fence(name, session.blocks[name]) for name in before), task.prompt]
         system = prompt_text("rewrite.md" if before else "write.md")
@@ -67,7 +66,7 @@ class CodeAgent:
 
 
 def prompt_text(name: str) -> str:
-    """Return one of this benchmark's prompts."""
+    """Return a prompt of this benchmark."""
     return resources.files(__package__).joinpath("prompts", name).read_text(encoding="utf-8").strip()
 
 

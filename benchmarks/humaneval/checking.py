@@ -1,4 +1,4 @@
-"""Running a problem's own tests on programs, in the sandbox."""
+"""Runs a problem's own tests on programs, in the sandbox."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .own_tests import OwnTest
 from .scoring import MEMORY_MB
 
 SECONDS: Final = 1.0
-"""Time for one of the own tests."""
+"""Time for one own test."""
 
 _MOST_SECONDS = 60.0
 _SHOWN = 200
@@ -23,7 +23,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One test: whether it passed, and where not, what the function gave instead."""
+    """Whether a test passed; if not, what the function gave instead."""
 
     test: OwnTest
     passed: bool
@@ -32,19 +32,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a problem's own tests say of a program; ``problem`` is set where it can't be loaded at all."""
+    """The outcomes of own tests on a program; ``problem`` says why the program can't be loaded, if so."""
 
     outcomes: tuple[Outcome, ...] = ()
     problem: str = ""
 
     @property
     def tested(self) -> bool:
-        """Whether anything was found out: that a program can't be loaded needs no test."""
+        """Whether there is a verdict: a program that can't be loaded fails without any test."""
         return bool(self.outcomes or self.problem)
 
     @property
     def passed(self) -> bool:
-        """Whether it can be loaded and every test passed (also where there is none)."""
+        """Whether the program can be loaded and every test passed; true without tests."""
         return not self.problem and all(each.passed for each in self.outcomes)
 
     @property
@@ -55,26 +55,26 @@ class Checked:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The tests that failed, each with what came instead, in the words of the paper's feedback."""
+        """The tests that failed, each with the value that came instead, in the form of the paper's feedback."""
         if self.problem:
             return (f"the code can't be run: {self.problem}",)
         return tuple(f"{each.test.source} # output: {each.got}" for each in self.outcomes if not each.passed)
 
     def feedback(self) -> str:
-        """Return what the agent and the reflector read: which tests passed, which failed, and the value got."""
+        """Return the feedback for agent and reflector: tests that passed, and tests that failed with their values."""
         passed = "\n".join(each.test.source for each in self.outcomes if each.passed) or "(none)"
         return f"Tests passed:\n{passed}\n\nTests failed:\n" + ("\n".join(self.failed) or "(none)")
 
 
 class OwnTestRunner:
-    """Runs own tests: ``seconds`` for each test; ``concurrency`` runs at once."""
+    """Runs own tests, with ``seconds`` for each test and at most ``concurrency`` runs at a time."""
 
     def __init__(self, *, seconds: float = SECONDS, concurrency: int | None = None) -> None:
         self._seconds = seconds
         self._sandbox = Sandbox(SandboxLimits(memory_mb=MEMORY_MB), concurrency=concurrency)
 
     async def check(self, program: str, entry_point: str, tests: Sequence[OwnTest]) -> Checked:
-        """Run the tests on a program. Raises :class:`SandboxError` where code could not be run at all."""
+        """Run the tests on a program. Raises :class:`SandboxError` if no code can be run."""
         inputs: dict[str, JSON] = {
             "tests": [{"source": test.source, "actual": test.actual} for test in tests],
             "entry_point": entry_point,
@@ -94,7 +94,6 @@ class OwnTestRunner:
         except (CodeError, CodeLimitError) as error:
             return Checked(problem=str(error))
         found = cast("dict[str, Any]", ran.value)
-        said = zip(tests, found["outcomes"], strict=not found["problem"])
-        return Checked(
-            tuple(Outcome(test, each["passed"], each["got"]) for test, each in said), found["problem"]
-        )
+        pairs = zip(tests, found["outcomes"], strict=not found["problem"])
+        outcomes = tuple(Outcome(test, each["passed"], each["got"]) for test, each in pairs)
+        return Checked(outcomes, found["problem"])

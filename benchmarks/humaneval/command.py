@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -37,7 +36,7 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
     required=True,
     help="HumanEval, or problems of its form: .jsonl or .jsonl.gz.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="The first so many problems.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first N problems.")
 @arms_option("retry,reflexion")
 @plan_options("problem", k=3, workers=cores)
 @executor_options
@@ -46,7 +45,7 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
     type=click.Choice(["self", "oracle"]),
     default="self",
     show_default=True,
-    help="What stops the attempts: own tests, or the hidden tests (never in one column with the first).",
+    help="What stops the attempts: own tests or the hidden tests. Their figures are never in one column.",
 )
 @click.option(
     "--tests",
@@ -60,7 +59,7 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
     type=click.IntRange(min=1),
     default=MOST_TESTS,
     show_default=True,
-    help="Own tests that a model may write for a problem.",
+    help="How many own tests a model may write for a problem.",
 )
 @endpoint_options
 @click.option("--temperature", type=float, default=0.2, show_default=True, help="Of the model's solutions.")
@@ -77,8 +76,9 @@ _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # a
 @spending_options
 @click.option("--json", "as_json", is_flag=True, help="Print figures as JSON.")
 def humaneval(**options: Any) -> None:  # noqa: ANN401 - click hands over what its options made
-    """Write functions, try them, learn from their own tests; the hidden tests only score."""
-    _check_arms(options["arms"])
+    """Write functions, run own tests on them, and learn from these; the hidden tests only score."""
+    if any(arm_of(name).kind == "irrelevant" for name in options["arms"]):
+        raise click.UsageError(f"all problems are of one kind: choose from {', '.join(_USABLE)}")
     setting = Setting(
         **setting_of(options, "humaneval", judged_by=options["judge"]),
         problems=load_problems(options["data"])[: options["limit"]],
@@ -90,8 +90,3 @@ def humaneval(**options: Any) -> None:  # noqa: ANN401 - click hands over what i
     )
     go = partial(run, setting, say=partial(click.echo, err=True), watcher=PlainProgress())
     run_command(options, "humaneval", setting, go, (run_table, own_figures))
-
-
-def _check_arms(names: Sequence[ArmName]) -> None:
-    if any(arm_of(name).kind == "irrelevant" for name in names):
-        raise click.UsageError(f"all problems are of one kind: choose from {', '.join(_USABLE)}")

@@ -1,4 +1,4 @@
-"""The two judges: a problem's own tests (self-judged), and its hidden tests (oracle-judged). Never in one column."""
+"""The two judges: a problem's own tests (self-judged), and its hidden tests (oracle-judged)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jeeves_reflexion.models.ask import ask
 
 from ..records import read_rows
 from .agent import entry_point_of, prompt_text
-from .checking import Checked, OwnTestRunner
+from .checking import OwnTestRunner
 from .own_tests import MOST_TESTS, OwnTest, docstring_tests, model_tests
 from .problems import Problem
 from .scoring import HiddenTests
@@ -28,7 +28,7 @@ _REFUSED = "It did not pass the hidden tests; what they are is not told."
 
 
 class OwnTestSource(Protocol):
-    """Where a problem's own tests come from; it sees the task without gold."""
+    """Gives a problem's own tests; it sees the task without gold."""
 
     async def __call__(self, task: Task) -> Sequence[OwnTest]:
         """Return the tests, the same each time."""
@@ -41,9 +41,9 @@ async def docstring_source(task: Task) -> Sequence[OwnTest]:
 
 
 class ModelTests:
-    """Tests that a model writes, once for each problem, before it is first judged (Shinn et al. 2023, 4.3).
+    """Tests that a model writes once for each problem, before the first verdict (Shinn et al. 2023, 4.3).
 
-    ``path`` keeps them, so that a run that goes on later has the same tests. Model calls are the evaluator's.
+    The file ``path`` keeps them, so that a resumed run has the same tests. The calls count as the evaluator's.
     """
 
     def __init__(self, model: ChatModel, *, path: Path | None = None, most: int = MOST_TESTS) -> None:
@@ -56,7 +56,7 @@ class ModelTests:
             self._tests = read_tests(path)
 
     async def __call__(self, task: Task) -> Sequence[OwnTest]:
-        """Return the tests, written at the first call; none where the model wrote no valid one."""
+        """Return the tests, which the first call lets the model write; none if none is valid."""
         async with self._locks[task.id]:
             if task.id not in self._tests:
                 messages = [Message("system", prompt_text("tests.md")), Message("user", task.prompt)]
@@ -85,15 +85,15 @@ class _Kept(pydantic.BaseModel):
 
 
 def read_tests(path: Path) -> dict[str, list[OwnTest]]:
-    """Return the tests that a run kept, by problem; raises :class:`ConfigurationError` for a file without them."""
+    """Return the tests that a run has kept, by problem. Raises :class:`ConfigurationError` for another file."""
     return {row.task_id: row.tests for _, row in read_rows(path, _Kept, "the tests of a problem")}
 
 
 class OwnTestsEvaluator:
-    """Self-judged: an attempt passes if its problem's own tests do. It never reads ``Task.reference``.
+    """Self-judged: an attempt passes if its problem's own tests pass. ``Task.reference`` is never read.
 
-    A problem without tests gets no score. What can be loaded is handed in then, as in the paper, where an empty
-    list of tests has no failure; what can't be loaded failed.
+    Without tests there is no score. Then a program that can be loaded is handed in, as in the paper, where an empty
+    list of tests has no failure; a program that can't be loaded has failed.
     """
 
     def __init__(self, source: OwnTestSource, runner: OwnTestRunner) -> None:
@@ -101,25 +101,20 @@ class OwnTestsEvaluator:
         self._runner = runner
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
-        """Return the share of own tests that passed, with those that failed as the issues."""
-        public = task.public()
-        tests = await self._source(public)
+        """Return the share of own tests that passed; the tests that failed are the issues."""
+        tests = await self._source(task.public())
         checked = await self._runner.check(attempt.output, entry_point_of(task), tests)
-        return _evaluation(checked)
-
-
-def _evaluation(checked: Checked) -> Evaluation:
-    if not checked.tested:
-        return Evaluation(None, passed=True, rationale=UNTESTED)
-    return Evaluation(
-        checked.share, passed=checked.passed, rationale=checked.feedback(), issues=checked.failed
-    )
+        if not checked.tested:
+            return Evaluation(None, passed=True, rationale=UNTESTED)
+        return Evaluation(
+            checked.share, passed=checked.passed, rationale=checked.feedback(), issues=checked.failed
+        )
 
 
 class OracleEvaluator:
-    """The hidden tests as an evaluator; all that is told of them is that they failed.
+    """The hidden tests as an evaluator, which tells only that they failed.
 
-    As the scorer of a self-judged run it is heard of by no loop; as a loop's evaluator it makes an oracle-judged run.
+    It is the scorer of a self-judged run, which no loop hears of, or the evaluator of an oracle-judged run.
     """
 
     def __init__(self, problems: Mapping[str, Problem], hidden: HiddenTests) -> None:

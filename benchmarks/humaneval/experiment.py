@@ -1,4 +1,4 @@
-"""One run: problems, arms, trials, seeds. Own tests judge the attempts, the hidden tests score them aside."""
+"""One run: problems, arms, trials, seeds. Own tests judge the attempts, the hidden tests score them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from .scoring import SECONDS, HiddenTests
 Tests = Literal["docstring", "model"]
 
 FORGETFUL: Final = frozenset({"react", "retry"})
-"""Arms whose attempts see nothing of the attempts before."""
+"""Arms whose attempts see nothing of earlier attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(RunSetting):
-    """What one run tries, and with what.
+    """The setting of one run.
 
     ``plan.judged_by`` says what stops the attempts: ``"self"``, the own tests (as in the paper), or ``"oracle"``, the
     hidden tests.
@@ -52,10 +52,10 @@ class Setting(RunSetting):
     def __post_init__(self) -> None:
         RunSetting.__post_init__(self)
         if not self.problems:
-            raise ConfigurationError("there is no problem to try")
+            raise ConfigurationError("there is no problem to try: the data is empty")
         if self.runs_on.ray and self.tests == "model":
             raise ConfigurationError(
-                "--executor ray: tests that a model writes are kept on this machine; choose --tests docstring"
+                "--executor ray: the tests that a model writes stay on this machine; choose --tests docstring"
             )
 
 
@@ -69,7 +69,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
 
 
 def task_of(problem: Problem) -> Task:
-    """Return the task of a problem; its hidden tests are the reference, which evaluators alone receive."""
+    """Return the task of a problem. Its hidden tests are the reference, which only evaluators receive."""
     return Task(
         problem.prompt,
         id=problem.id,
@@ -80,7 +80,7 @@ def task_of(problem: Problem) -> Task:
 
 
 def confusion(results: Results, arm: ArmName) -> Confusion:
-    """Count both verdicts on the solutions that stand at the end of a self-judged run, one for each task and seed."""
+    """Count both verdicts on the last solutions of a self-judged run, one for each task and seed."""
     rows = [row for row in results.rows if row.arm == arm and row.split == "learning"]
     pairs = []
     for row in {(row.seed, row.task.id): row for row in rows}.values():
@@ -115,7 +115,7 @@ async def _open_tools(setting: Setting, place: LessonLocation, store: VectorStor
 
 
 def _loop(setting: Setting, parts: _Parts, scope: VectorStore, arm: ArmName, seed: int) -> Reflexion:
-    """The loop of one arm and seed: all arms share their tests and everything but what they remember."""
+    """Return the loop of one arm and seed; the arms differ only in what they remember."""
     plan, source = setting.plan, _source(setting, parts, seed)
     evaluator: Evaluator = OwnTestsEvaluator(source, parts.runner)
     if plan.judged_by == "oracle":
@@ -132,7 +132,7 @@ def _loop(setting: Setting, parts: _Parts, scope: VectorStore, arm: ArmName, see
 
 
 def _source(setting: Setting, parts: _Parts, seed: int) -> OwnTestSource:
-    """All arms of a seed are judged by the same tests."""
+    """Return the source of own tests, the same for all arms of a seed."""
     if setting.tests == "docstring":
         return docstring_source
     if seed not in parts.sources:

@@ -1,4 +1,4 @@
-"""What a problem's own tests say beside what the hidden tests say."""
+"""Compares the verdicts of own tests with those of the hidden tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..report import counted_share, share_json, table
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two verdicts on one solution of a task; ``own`` is ``None`` where there was no test of its own."""
+    """The two verdicts on one solution of a task; ``own`` is ``None`` if there was no own test."""
 
     task: str
     own: bool | None
@@ -26,8 +26,8 @@ class Confusion:
     """Solutions by both verdicts; intervals are clustered by task.
 
     Shinn et al. 2023, table 2, divide by the own tests' verdict: a false positive is a wrong solution among those whose
-    own tests pass, a false negative a right one among those whose own tests fail. The other direction, of wrong
-    solutions how many pass and of right ones how many are refused, does not depend on how many are right.
+    own tests pass, a false negative a right one among those whose own tests fail. The other two shares, of wrong
+    solutions that pass and of right ones that fail, do not depend on how many solutions are right.
     """
 
     pairs: tuple[Pair, ...] = ()
@@ -38,30 +38,29 @@ class Confusion:
 
     @property
     def wrong_among_passed(self) -> Share | None:
-        """The paper's false positives: wrong, of those whose own tests pass."""
+        """The paper's false positives: wrong ones among those whose own tests pass."""
         return self._share(lambda pair: not pair.hidden, lambda pair: pair.own is True)
 
     @property
     def right_among_failed(self) -> Share | None:
-        """The paper's false negatives: right, of those whose own tests fail."""
+        """The paper's false negatives: right ones among those whose own tests fail."""
         return self._share(lambda pair: pair.hidden, lambda pair: pair.own is False)
 
     @property
     def passed_among_wrong(self) -> Share | None:
-        """Wrong solutions that their own tests let through."""
+        """Those whose own tests pass, among wrong solutions."""
         return self._share(lambda pair: bool(pair.own), lambda pair: pair.own is not None and not pair.hidden)
 
     @property
     def failed_among_right(self) -> Share | None:
-        """Right solutions that their own tests refuse."""
+        """Those whose own tests fail, among right solutions."""
         return self._share(lambda pair: not pair.own, lambda pair: pair.own is not None and pair.hidden)
 
     def as_json(self) -> dict[str, JSON]:
         """Return counts and shares."""
-        shares = ("wrong_among_passed", "right_among_failed", "passed_among_wrong", "failed_among_right")
         return {
             **{name: self.count(own=own, hidden=hidden) for name, (own, hidden) in _COUNTS.items()},
-            **{name: share_json(getattr(self, name)) for name in shares},
+            **{name: share_json(getattr(self, name)) for name in _SHARES},
         }
 
     def _share(self, found: Callable[[Pair], bool], among: Callable[[Pair], bool]) -> Share | None:
@@ -80,7 +79,8 @@ _COUNTS: Final[dict[str, tuple[bool | None, bool]]] = {
     "untested_wrong": (None, False),
 }
 
-_HEADS = (
+_SHARES: Final = ("wrong_among_passed", "right_among_failed", "passed_among_wrong", "failed_among_right")
+_HEADS: Final = (
     "",
     "own tests pass, right",
     "pass, wrong",
@@ -95,7 +95,7 @@ _HEADS = (
 
 
 def confusion_table(rows: Mapping[str, Confusion]) -> str:
-    """Return the table of both verdicts, a row for each name."""
+    """Return the table of both verdicts, with a row for each name."""
     return table(
         _HEADS,
         [
@@ -103,10 +103,7 @@ def confusion_table(rows: Mapping[str, Confusion]) -> str:
                 name,
                 *(found.count(own=own, hidden=hidden) for own, hidden in list(_COUNTS.values())[:4]),
                 f"{found.count(own=None, hidden=True)}, {found.count(own=None, hidden=False)}",
-                counted_share(found.wrong_among_passed, 1),
-                counted_share(found.right_among_failed, 1),
-                counted_share(found.passed_among_wrong, 1),
-                counted_share(found.failed_among_right, 1),
+                *(counted_share(getattr(found, share), 1) for share in _SHARES),
             )
             for name, found in rows.items()
         ],

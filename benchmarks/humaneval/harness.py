@@ -1,9 +1,9 @@
-"""The two sides of a verdict, each in a sandbox of its own: there the candidate's code is called, here it is judged.
+"""The two sides of a verdict, each in its own sandbox: one runs the candidate's code, the other judges it.
 
-This file's text is what runs in both (standard library alone): :class:`Candidate` with the candidate's code,
-:func:`judge_hidden` and :func:`judge_own` with the tests. A line of JSON asks (load the program, call a function), a
-line answers. What crosses is data: numbers, texts, lists, tuples, sets, dicts, ranges and bytes, of exactly these
-classes. Of any other value the judge has an :class:`Other`, which is equal to nothing but itself.
+The text of this file runs in both, so it needs only the standard library: :class:`Candidate` with the candidate's code,
+:func:`judge_hidden` and :func:`judge_own` with the tests. One line of JSON asks (load the program, call a function),
+one line answers. Only data crosses: numbers, texts, lists, tuples, sets, dicts, ranges and bytes, of exactly these
+classes. For any other value the judge has an :class:`Other`, which equals only itself.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _LARGE: Final = 1 << 62
 
 
 def source(call: str) -> str:
-    """Return the program that runs one side: this file, and a call of one of its functions."""
+    """Return the program of one side: this file, and a call of one of its functions."""
     return f"{Path(__file__).read_text(encoding='utf-8')}\n{call}\n"
 
 
 class Late(BaseException):
-    """No value in time."""
+    """There was no value in time."""
 
 
 class Broken(BaseException):
-    """The candidate's process ended, or was given up since it did not answer."""
+    """The candidate's process ended or stopped answering."""
 
 
 class Other:
-    """Stands for a value of the candidate's that is none of the classes that cross."""
+    """Stands for a value of the candidate that can't cross."""
 
     def __init__(self, shown: str, *, true: bool) -> None:
         self._shown = shown
@@ -51,7 +51,7 @@ class Other:
 
 
 def encoded(value: Any) -> Any:  # noqa: ANN401
-    """Return a value as JSON that says its class."""
+    """Return a value as JSON, with its class."""
     if value is None or isinstance(value, bool | str | float):
         return value
     if isinstance(value, int):
@@ -68,7 +68,7 @@ def encoded(value: Any) -> Any:  # noqa: ANN401
 
 
 def decoded(value: Any) -> Any:  # noqa: ANN401
-    """Return the value that JSON of :func:`encoded` stands for. Raises where it is none: it may come from anybody."""
+    """Return the value of JSON from :func:`encoded`. Raises for other JSON, which a hostile candidate may send."""
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, dict):
@@ -101,7 +101,7 @@ def _send(message: object) -> None:
 
 
 def _timed(seconds: float, call: Callable[[], Any]) -> Any:  # noqa: ANN401
-    """Call within a time; 0 is no limit. Raises :class:`Late`."""
+    """Call with a time limit (0: no limit). Raises :class:`Late`."""
     signal.signal(signal.SIGALRM, _raise_late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -132,7 +132,7 @@ def _text(error: BaseException) -> str:
 
 
 class Candidate:
-    """The side of the candidate: does what the judge asks, each within ``seconds`` (0: no limit)."""
+    """The candidate's side: does what the judge asks, each time within ``seconds`` (0: no limit)."""
 
     def __init__(self, program: str, seconds: float) -> None:
         self._program = program
@@ -151,7 +151,7 @@ class Candidate:
                 _send(answer)
 
     def _answer(self, call: str | None = None, args: object = (), named: object = None) -> Any:  # noqa: ANN401
-        """Load the program, and call a function of it where one is asked for."""
+        """Load the program, and call a function of it if ``args`` are given."""
         if not self._names:
             exec(compile(self._program, "<solution>", "exec", dont_inherit=True), self._names)  # noqa: S102
         if call not in self._names:
@@ -160,7 +160,7 @@ class Candidate:
 
 
 class Channel:
-    """Asks the candidate. ``broken`` once it can't any more: then nothing passes, whatever a test makes of that."""
+    """Asks the candidate. Once this fails, it is ``broken``, and nothing passes, whatever a test does about it."""
 
     def __init__(self, entry_point: str) -> None:
         self.broken = False
@@ -168,12 +168,12 @@ class Channel:
         self._entry_point = entry_point
 
     def load(self) -> Callable[..., Any]:
-        """Have the program loaded, and return its function."""
+        """Load the program and return its function."""
         self._ask({"call": self._entry_point, "args": None})
         return self.function(self._entry_point)
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return what calls a function of the program. It raises what that raises, :class:`Late` or :class:`Broken`."""
+        """Return a proxy of a function. It raises what the function raises, :class:`Late` or :class:`Broken`."""
         return lambda *args, **named: self._ask(
             {"call": name, "args": encoded(list(args)), "named": encoded(named)}
         )
@@ -181,7 +181,7 @@ class Channel:
     def _ask(self, asked: dict[str, Any]) -> Any:  # noqa: ANN401
         if self.broken:
             raise Broken("the code's process did not answer before")
-        # Also when the time ends while this waits: a late answer must not be taken for the next.
+        # Stays so if the time ends during the wait: a late answer must not be taken for the next one.
         self.broken = True
         try:
             _send(asked)
@@ -208,7 +208,7 @@ def _error(name: str, said: str) -> BaseException:
 
 
 def judge_hidden(tests: str, preamble: str, entry_point: str) -> dict[str, Any]:
-    """Run hidden tests on the one program; ``preamble`` is what the problem has before its function."""
+    """Run hidden tests on the program; ``preamble`` is the problem's code before the function."""
     _silence()
     channel = Channel(entry_point)
     names: dict[str, Any] = {}
@@ -240,7 +240,7 @@ def _named(error: BaseException) -> str:
 
 
 class Names(dict[str, Any]):
-    """The names of own tests: a module is the judge's, and what Python lacks besides is a function of the program's."""
+    """The names in own tests: a name of a module is the judge's module, any other is a function of the program."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ class Names(dict[str, Any]):
 def judge_own(
     tests: Sequence[Mapping[str, str]], entry_point: str, seconds: float, room: int
 ) -> dict[str, Any]:
-    """Run a problem's own tests on a program. A call has ``seconds``; ``room`` is how much is shown of a value."""
+    """Run own tests on a program. A call has ``seconds``; ``room`` limits the characters shown of a value."""
     _silence()
     channel = Channel(entry_point)
     names = Names(channel)
@@ -267,7 +267,7 @@ def judge_own(
         return {"problem": "it does not end when it is loaded", "outcomes": []}
     except BaseException as error:  # noqa: BLE001  everything that is raised is a problem
         return {"problem": _named(error)[:room], "outcomes": []}
-    # The candidate's side has the limit for a call: here it bounds what a test does.
+    # The candidate's side limits a call; this limits the test around it.
     return {"problem": "", "outcomes": [_outcome(names, test, 2 * seconds, room) for test in tests]}
 
 

@@ -1,8 +1,7 @@
 """Programs that are one small change away from a right one: mutants (DeMillo, Lipton and Sayward 1978).
 
 The operators are those of Offutt et al. 1996 (arithmetic, relational, logical) with the constants and deleted
-statements of later tools (Deng, Offutt and Li 2013). A mutant may be right all the same: who needs wrong ones has them
-judged.
+statements of later tools (Deng, Offutt and Li 2013). A mutant may still be right, so the caller must judge it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _OPPOSITES: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 }
 
 _Change: TypeAlias = tuple[Operator, Callable[[Any], None]]
-"""An operator, and what changes a copy of the node that it was found at."""
+"""An operator, and a function that changes a copy of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,8 @@ class Mutant:
 def mutants(source: str) -> list[Mutant]:
     """Return every program that is one change away, each once and always in the same order.
 
-    Only the bodies of functions are changed, and no docstring. Sources are as ``ast.unparse`` writes them; one that
-    can't be read has no mutants.
+    Only the bodies of functions are changed, and no docstring. Mutants are written by ``ast.unparse``. A source that
+    can't be parsed has none.
     """
     tree = parsed(source)
     if tree is None:

@@ -1,7 +1,7 @@
-"""Tests that need no gold: examples in the docstring, and asserts that a model wrote.
+"""Tests without gold: examples in the docstring, and asserts that a model wrote.
 
-Shinn et al. 2023 (arXiv 2303.11366), 4.3: the model writes tests, those that are no valid Python are dropped by parsing
-them, and at most six are kept.
+As in Shinn et al. 2023 (arXiv 2303.11366), 4.3, the model writes tests, tests that don't parse are dropped, and at most
+six are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FENCED = re.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE |
 
 @dataclass(frozen=True, slots=True)
 class OwnTest:
-    """One assert, and the expression whose value is shown where it fails."""
+    """One assert, and the expression whose value is shown if it fails."""
 
     source: str
     actual: str
@@ -40,8 +40,8 @@ class OwnTest:
 def docstring_tests(prompt: str, entry_point: str) -> list[OwnTest]:
     """Return the examples in the docstring of a prompt's function, as tests, each once.
 
-    Those after ``>>>`` (as :mod:`doctest` reads them) and calls of the function that are written
-    before a value: ``f(1) == 2``, ``f(1) -> 2``, ``f(1) => 2``, ``f(1) returns 2``. What is no literal value is none.
+    Examples are lines after ``>>>``, as for :mod:`doctest`, and calls of the function followed by a literal value:
+    ``f(1) == 2``, ``f(1) -> 2``, ``f(1) => 2``, ``f(1) returns 2``.
     """
     docstring = _docstring(prompt, entry_point)
     found = list(_doctests(docstring, entry_point))
@@ -53,8 +53,8 @@ def docstring_tests(prompt: str, entry_point: str) -> list[OwnTest]:
 def model_tests(reply: str, prompt: str, entry_point: str, *, most: int = MOST_TESTS) -> list[OwnTest]:
     """Return the first ``most`` valid asserts of a model's reply, each once.
 
-    Valid is an assert that compiles, calls the function, and uses no other name than builtins and what the prompt has
-    before the function. Lines that are no Python cost only themselves.
+    An assert is valid if it compiles, calls the function, and uses only builtins and names that the prompt defines
+    before the function. Lines that are no Python are skipped.
     """
     texts = [match[1] for match in _FENCED.finditer(reply)] or [reply]
     known = _names(preamble(prompt, entry_point)) | {entry_point}
@@ -91,7 +91,7 @@ def _doctests(docstring: str, entry_point: str) -> Iterator[OwnTest]:
 
 
 def _examples(docstring: str, entry_point: str) -> Iterator[OwnTest]:
-    """Find calls at any place of the text; a call may go over lines."""
+    """Find calls anywhere in the text; a call may span lines."""
     text = "\n".join(line for line in docstring.split("\n") if not line.strip().startswith(">>>"))
     for match in re.finditer(rf"(?<![\w.]){re.escape(entry_point)}\(", text):
         call = _balanced(text[match.start() :])
@@ -99,13 +99,13 @@ def _examples(docstring: str, entry_point: str) -> Iterator[OwnTest]:
         arrow = _ARROWS.match(rest)
         if not call or arrow is None or not arrow[0].strip():
             continue
-        said = re.sub(r"^(true|false)\b", lambda word: word[0].title(), rest[arrow.end() :].split("\n")[0])
-        if test := _test(call, _longest_literal(said), entry_point, "example"):
+        value = re.sub(r"^(true|false)\b", lambda word: word[0].title(), rest[arrow.end() :].split("\n")[0])
+        if test := _test(call, _longest_literal(value), entry_point, "example"):
             yield test
 
 
 def _balanced(text: str) -> str:
-    """The beginning of a text up to the first bracket after which it is an expression; empty if there is none."""
+    """Return the text up to the first bracket that makes it an expression; empty if there is none."""
     for end in (at for at, letter in enumerate(text[:_LONGEST], 1) if letter == ")"):
         if _expression(text[:end]) is not None:
             return text[:end]
@@ -113,7 +113,7 @@ def _balanced(text: str) -> str:
 
 
 def _longest_literal(line: str) -> str:
-    """The longest beginning of a line that is a literal value: words may follow it, unless they go on with it."""
+    """Return the longest beginning of a line that is a literal value and that the rest does not continue."""
     for end in range(len(line), 0, -1):
         if re.match(r"[\w\"']", line[end:]):
             continue
@@ -142,7 +142,7 @@ def _expression(text: str) -> ast.expr | None:
 
 
 def _literal(text: str) -> bool:
-    """Whether a text is one literal value; a full stop or comma after a value is that of a sentence."""
+    """Return whether a text is one literal value; a full stop or comma at the end belongs to the sentence."""
     node = _expression(text)
     if node is None or re.fullmatch(r"\s*-?\d+\.\s*|.*,\s*", text):
         return False
@@ -154,7 +154,7 @@ def _literal(text: str) -> bool:
 
 
 def _asserts(text: str) -> Iterator[ast.Assert]:
-    """The asserts of a text, at top level or in test functions; line by line where it is no Python as a whole."""
+    """Yield the asserts of a text, at top level or in test functions; line by line if the whole does not parse."""
     trees = [tree] if (tree := parsed(text)) else [parsed(line.strip()) for line in text.split("\n")]
     for found in trees:
         for node in found.body if found else ():
@@ -169,7 +169,7 @@ def _valid(node: ast.Assert, entry_point: str, known: set[str]) -> bool:
 
 
 def _uses_only(node: ast.AST, known: set[str]) -> bool:
-    """Whether a test uses no names but builtins, its own, and the known ones."""
+    """Return whether a test uses only builtins, its own names and the known ones."""
     bound = {
         each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
     }
@@ -191,7 +191,7 @@ def _actual(node: ast.Assert) -> str:
 
 
 def _names(source: str) -> set[str]:
-    """The names that a source binds at its top level."""
+    """Return the names that a source binds at its top level."""
     tree = parsed(source)
     names: set[str] = set()
     for node in tree.body if tree else ():

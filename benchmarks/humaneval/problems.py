@@ -18,8 +18,8 @@ from ..records import read_rows
 class Problem:
     """One problem.
 
-    ``prompt`` is the beginning of a Python module that ends in the head and docstring of ``entry_point``; ``hidden`` is
-    the code that decides (gold): it runs after the solution and raises where that is wrong.
+    ``prompt`` is the beginning of a Python module that ends with the head and docstring of ``entry_point``. ``hidden``
+    is gold: code that runs after the solution and raises if the solution is wrong.
     """
 
     id: str
@@ -31,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A solution from a file: a whole module or what continues the prompt, and the logged verdict, if any."""
+    """A solution from a file: a whole module or a continuation of the prompt, and the logged verdict, if any."""
 
     task_id: str
     solution: str
@@ -76,22 +76,24 @@ class _Sample(pydantic.BaseModel):
 def load_problems(path: Path) -> list[Problem]:
     """Read problems, plain or compressed, in the file's order.
 
-    Raises :class:`ConfigurationError` that names the file, the line and what is wrong there.
+    Raises :class:`ConfigurationError`, which names the file, the line and the fault.
     """
     problems: dict[str, Problem] = {}
     for line, row in read_rows(path, _Problem, "a problem: task_id, prompt, entry_point and test"):
         if row.task_id in problems:
-            raise ConfigurationError(f"{path}, line {line}: there is a problem {row.task_id!r} already")
+            raise ConfigurationError(
+                f"{path}, line {line}: another problem has the id {row.task_id!r} already"
+            )
         hidden = f"{row.test}\ncheck({row.entry_point})"
         problems[row.task_id] = Problem(row.task_id, row.prompt, row.entry_point, hidden)
     return list(problems.values())
 
 
 def load_samples(path: Path) -> list[Sample]:
-    """Read solutions: ``task_id``, ``completion`` or ``solution``, and ``is_solved`` or ``passed`` where it is logged.
+    """Read solutions: ``task_id``, ``completion`` or ``solution``, and perhaps the verdict ``is_solved`` or ``passed``.
 
-    Of HumanEval's own file the canonical solutions are read. A problem may have several.
-    Raises :class:`ConfigurationError` that names the file and line.
+    From HumanEval's own file the canonical solutions are read. A problem may have several solutions.
+    Raises :class:`ConfigurationError`, which names the file and line.
     """
     expected = "a solution: task_id and completion or solution"
     rows = read_rows(path, _Sample, expected)

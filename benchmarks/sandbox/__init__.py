@@ -1,1 +1,1 @@
-"""What a sandboxed evaluation costs, beside a bare process of the same interpreter."""
+"""Attacks on the sandbox, and the matrix of ways and users that they are tried with."""

@@ -1,4 +1,4 @@
-"""Attacks on the sandbox, each with what must become of it: ``attacks.toml`` as data."""
+"""The attacks of ``attacks.toml``, each with the way it must end."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, Final
 from jeeves_reflexion.sandbox import SandboxLimits
 
 _ROOMY: Final = SandboxLimits(seconds=20, memory_mb=128, output_bytes=100_000, file_bytes=2_000_000)
-"""For code that ends by itself, or at another limit than time, on a busy machine too."""
+"""For code that ends by itself or at another limit than time; generous, because the machine may be busy."""
 _LATE: Final = 0.7
-"""Seconds of what must end at the limit of time."""
+"""The seconds of an attack that must end at the limit of time."""
 _PROLOG_MEMORY_MB: Final = 256
 
 
 @dataclass(frozen=True)
 class Attack:
-    """Code, and what must become of it: the limits it may end at, ``error``, or a value."""
+    """Code and the ways it may end: at a limit (by name), as ``error``, or as ``value``."""
 
     name: str
     code: str

@@ -1,4 +1,4 @@
-"""A host to harm, and attacks on it; also a program, so that another user can run them all."""
+"""A host to attack, and what runs attacks on it; also a program, so that another user can run them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jeeves_reflexion.types import JSON
 
 
 class Host:
-    """What there is to harm: listeners, a file, a marker by which our processes are known."""
+    """What an attack could harm: listening sockets and a file. A marker identifies our processes."""
 
     def __init__(self) -> None:
         self.marker = f"marker-{uuid4().hex}"
@@ -63,7 +63,7 @@ class Host:
         return opened
 
     def inputs(self) -> dict[str, JSON]:
-        """What an attack in Python or Lua is told of its host."""
+        """Return what an attack in Python or Lua is told about its host."""
         return {
             "host": os.getpid(),
             "home": str(Path.home()),
@@ -75,7 +75,7 @@ class Host:
         }
 
     def harm(self) -> list[str]:
-        """What happened that must not."""
+        """Return a description of each harm that was done."""
         found = []
         if self.witness.read_text() != "untouched" or self.witness.stat().st_mode & 0o777 != 0o666:
             found.append("the witness was touched")
@@ -89,7 +89,7 @@ class Host:
         return [*found, *(f"process {pid} is left" for pid in self.processes())]
 
     def processes(self) -> list[int]:
-        """Processes of our sandboxes that are left (they keep the supervisor's command line, or are swipl's)."""
+        """Return our sandboxes' processes that still run; each has the marker in its command line."""
         found = []
         for name in filter(str.isdigit, (path.name for path in Path("/proc").iterdir())):
             try:
@@ -102,7 +102,7 @@ class Host:
 
 @contextmanager
 def forced(way: Way, host: Host) -> Iterator[None]:
-    """Have sandboxes use this way, and mark their processes."""
+    """Make sandboxes use this way, and mark their processes."""
     command = [*jail.interpreter(), host.marker]
     guarantees = Guarantees(network=True, files=True, processes=True, way=way, text="")
     with (
@@ -114,7 +114,7 @@ def forced(way: Way, host: Host) -> Iterator[None]:
 
 
 async def outcome(attack: Attack, host: Host) -> tuple[str, object]:
-    """Run one attack; return how it ended, and with what."""
+    """Run one attack; return how it ended, and its value or message."""
     try:
         inputs = {} if attack.language == "prolog" else host.inputs()
         ran = await Sandbox().run(attack.code, language=attack.language, inputs=inputs, limits=attack.limits)
@@ -128,7 +128,7 @@ async def outcome(attack: Attack, host: Host) -> tuple[str, object]:
 
 
 def judge(attack: Attack, ended: str, said: object) -> str:
-    """What is wrong, or nothing."""
+    """Return what is wrong with the end of an attack, or an empty text."""
     if ended not in attack.ends or (ended == "value" and said != attack.value):
         return f"ended as {ended} ({said!r:.500}), but must end as {attack.ends} {attack.value!r}"
     return ""
@@ -155,7 +155,7 @@ async def run_all(languages: list[str], host: Host) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run all attacks one way, and print what is wrong with each, and with the host, as JSON."""
+    """Run all attacks in one way, and print as JSON what is wrong with each, and with the host."""
     way, *languages = sys.argv[1:]
     os.environ["SECRET"] = "SECRET-OF-THE-HOST"  # noqa: S105  there is nothing to protect
     with Host() as host, forced(cast("Way", way), host):

@@ -1,6 +1,6 @@
-"""``python -m benchmarks.sandbox.matrix``: every attack, by both ways that shut the sandbox, as root and as nobody.
+"""``python -m benchmarks.sandbox.matrix``: every attack, by both ways that isolate the sandbox, as root and as nobody.
 
-The tests run each attack once, by the way that this machine has; this is the whole of it, for a change to the sandbox.
+The tests run each attack once, in the way that the machine supports. Run this matrix after a change to the sandbox.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _ENVIRONMENT = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(_PACKAGES), "P
 _SECONDS = 300
 
 Wrong = dict[str, str]
-"""What is wrong with each attack (nothing, where it ended as it must), and under ``host`` what harm there was."""
+"""What is wrong with each attack (empty if it ended as it must), and under ``host`` the harm that was done."""
 
 
 @click.command()
 @out_option("sandbox-attacks.json and sandbox-attacks.md")
 def main(out: Path) -> None:
-    """Run every attack by both ways and users, and write which got through. Exits with 1 if one did."""
+    """Run every attack by both ways and users, and write which got through. Exits with 1 if any did."""
     sides: dict[str, Wrong | str] = {}
     for way in ("namespaces", "landlock"):
         for user in ("root", "nobody") if os.geteuid() == 0 else ("ordinary user",):
@@ -53,10 +53,10 @@ def _languages() -> list[str]:
 
 
 def attacked(way: str, *, nobody: bool = False) -> Wrong | str:
-    """Run all attacks in a process of a user; return what is wrong with each, or why they can't be run."""
+    """Run all attacks in a process of a user; return what is wrong with each, or why they can't run."""
     python = sys.executable
     if os.geteuid() == 0 and (nobody or way == "landlock"):
-        python = _python_of_others()  # with Landlock root gives up its rights, and with them its folders
+        python = _python_of_others()  # with Landlock, root gives up its rights and so its folders
         if not python:
             return "no interpreter with our packages that an ordinary user may run"
     if way == "landlock" and not walls.landlock_version():
@@ -73,10 +73,10 @@ def attacked(way: str, *, nobody: bool = False) -> Wrong | str:
 
 @functools.cache
 def _python_of_others() -> str:
-    """An interpreter of our version that another user may run, with our packages; empty if there is none."""
+    """Return an interpreter of our version, with our packages, that another user may run; empty if there is none."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for candidate in (os.path.realpath(sys.executable), f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
-        # twice, since the first one still has root's rights when it is started
+        # A second process, because the first one still has root's rights when it starts.
         again = "subprocess.run([sys.executable, '-c', ''], check=True)"
         code = f"import subprocess, sys, jeeves_reflexion.sandbox; {again}"
         command = [*_AS_NOBODY, candidate, "-c", code]
@@ -93,10 +93,10 @@ def _python_of_others() -> str:
 
 def _page(sides: dict[str, Wrong | str]) -> str:
     intro = (
-        f"Measured by `python -m benchmarks.sandbox.matrix` on {machine()}, Linux {platform.release()}. Each attack"
-        " (`benchmarks/sandbox/attacks.toml`) is *held* when it ends as it must: at a limit, as an error or"
-        " with a harmless value, and nothing of the host was touched or reached, and no process and no scratch folder"
-        " was left. Each by its name is in the JSON beside this page."
+        f"Measured by `python -m benchmarks.sandbox.matrix` on {machine()}, Linux {platform.release()}. An attack"
+        " (`benchmarks/sandbox/attacks.toml`) is *held* if it ends as it must (at a limit, as an error or with a"
+        " harmless value), touches and reaches nothing of the host, and leaves no process and no scratch folder."
+        " The JSON beside this page lists each attack by name."
     )
     rows = []
     for name, side in sides.items():

@@ -1,4 +1,4 @@
-"""What a fresh process sees: the time to open a store and to answer a first search, and the memory that it takes.
+"""Measures a fresh process: the time to open a store and answer a first search, and the memory that this takes.
 
 ``python -m benchmarks.vectorstores.child open|memory FOLDER QUERIES.npy`` prints one JSON object.
 """
@@ -11,12 +11,12 @@ import sys
 import tempfile
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import numpy as np
 
+from benchmarks.timing import resident_memory
 from benchmarks.vectorstores.vectors import open_at
 from vectorstores import Chunk
 
@@ -35,34 +35,21 @@ async def first_search(folder: str, query: FloatArray) -> float:
 
 
 async def memory(folder: str, queries: FloatArray) -> dict[str, int]:
-    """Return by how much this process grew, in bytes, by kind of page, once a store is open and was searched well."""
+    """Return by how many bytes this process grows, by kind of page, when a store is opened and searched many times."""
     dim = queries.shape[1]
     with tempfile.TemporaryDirectory() as empty:
-        # So that all that is loaded once is loaded.
+        # Load everything that is loaded once per process.
         async with open_at(f"{empty}/store", dim) as store:
             await store.add([Chunk("a row", vector=queries[0])])
             await store.search(queries[0], k=5)
     gc.collect()
-    before = pages()
+    before = resident_memory()
     async with open_at(folder, dim) as store:
         for number in range(_WARM_SEARCHES):
             await store.search(queries[number % len(queries)], k=5)
         gc.collect()
-        after = pages()
+        after = resident_memory()
     return {kind: after[kind] - before[kind] for kind in after}
-
-
-def pages() -> dict[str, int]:
-    """Return this process's resident memory in bytes: ``private`` to it, and ``file``, which the kernel shares and
-    takes back as it likes.
-    """
-    counted = {"RssAnon": "private", "RssFile": "file", "RssShmem": "file"}
-    found = dict.fromkeys(counted.values(), 0)
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        name, _, rest = line.partition(":")
-        if name in counted:
-            found[counted[name]] += int(rest.split()[0]) * 1024
-    return found
 
 
 async def _main(what: str, folder: str, queries: str) -> None:

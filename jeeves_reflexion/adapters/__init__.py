@@ -1,6 +1,6 @@
 """Agents of other frameworks as agents of ours: ``adapt(agent)``, one module per framework.
 
-A framework's module is imported only for an object that comes from it, so none is needed by this package.
+A module is imported only for an object of its framework, so this package requires none of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jeeves_reflexion.adapters.base import Trace as Trace
 from jeeves_reflexion.callables import signature_of
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 
-# By the package that defines an agent's class, or a class that it derives from: our module, and the extra.
+# The package that defines an agent's class or one of its bases, with our module and extra for it.
 _FRAMEWORKS = {
     "agent_framework": ("agent_framework", "agent-framework"),
     "agents": ("openai_agents", "openai-agents"),
@@ -35,15 +35,15 @@ _NAMES = ", ".join(sorted({extra for _, extra in _FRAMEWORKS.values()}))
 
 
 def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of the adapter
-    """Return an agent of another framework as one that a loop can run.
+    """Return an adapter that lets a loop run an agent of another framework.
 
-    ``options`` go to the framework's own call; see the adapter of each. ``Reflexion(base=agent)`` does the same
-    without options. A function with a parameter ``lessons`` makes a fresh agent for each attempt, for frameworks whose
-    agents take their instructions when they are made::
+    ``options`` go to the framework's own call; see its adapter. ``Reflexion(base=agent)`` does the same without
+    options. If the framework's agents take their instructions at construction, pass a function with a parameter
+    ``lessons``, which makes a new agent for each attempt::
 
         adapt(lambda lessons: CodeAgent(tools, model, instructions=lessons))
 
-    Raises :class:`ConfigurationError` for an object of no framework that is known.
+    Raises :class:`ConfigurationError` for an object of an unknown framework.
     """
     if (inspect.isroutine(agent) or isinstance(agent, functools.partial)) and _takes_lessons(agent):
         return _Factory(agent, options)
@@ -57,9 +57,9 @@ def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of 
 
 
 def adapter_of(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - as above
-    """Return the adapter of an agent; None for an object of no framework that is known.
+    """Return the adapter of an agent; None for an object of an unknown framework.
 
-    Raises :class:`ConfigurationError` for an agent that has to be made anew for each attempt.
+    Raises :class:`ConfigurationError` for an agent that has to be made for each attempt.
     """
     found = _find(agent, options)
     if found is not None and found.made_per_attempt:
@@ -78,7 +78,7 @@ def _find(agent: object, options: Mapping[str, Any]) -> Adapter | None:
         try:
             found: Adapter | None = import_module(f"{__name__}.{module}").adapter(agent, **options)
         except ImportError as error:
-            # A module of the user's own may have the name of a framework, and an older framework lacks names.
+            # "agents" may be a module of the user's own. Otherwise the framework is too old and lacks names.
             if package == "agents" and getattr(error, "name", "") in {"agents", "agents.items"}:
                 continue
             raise MissingDependencyError(f"an agent of {package} ({error})", extra) from error

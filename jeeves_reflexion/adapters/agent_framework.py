@@ -18,7 +18,7 @@ from jeeves_reflexion.errors import described
 
 
 class AgentFrameworkAgent(Adapter):
-    """An agent of the Agent Framework; ``options`` go to its ``run``, ``middleware`` before ours."""
+    """An agent of the Agent Framework; ``options`` go to its ``run``, and its ``middleware`` comes before ours."""
 
     def __init__(self, agent: BaseAgent, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
@@ -27,7 +27,7 @@ class AgentFrameworkAgent(Adapter):
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the agent; the lessons stand in the instructions of each model call."""
+        """Run the agent with the lessons in the instructions of each model call."""
         model = _ModelCalls(lessons, trace)
         middleware = [*self._middleware, model, _ToolCalls(model, trace)]
         response = await self.agent.run(
@@ -39,12 +39,12 @@ class AgentFrameworkAgent(Adapter):
             trace.interrupted = "content_filter"
         if response.value is not None:
             return response.value
-        # The text of a response is what its model said in all turns; the last one is the answer.
+        # The text of a response holds all turns of the model; the last one is the answer.
         return response.messages[-1].text if response.messages else ""
 
 
 class _ModelCalls(ChatMiddleware):
-    """Adds the lessons to the instructions, and tells the trace of usage."""
+    """Adds the lessons to the instructions, and reports usage to the trace."""
 
     def __init__(self, lessons: str, trace: Trace) -> None:
         self._lessons = lessons
@@ -63,7 +63,7 @@ class _ModelCalls(ChatMiddleware):
 
 
 class _ToolCalls(FunctionMiddleware):
-    """Tells the trace of tools."""
+    """Reports tool calls to the trace."""
 
     def __init__(self, model: _ModelCalls, trace: Trace) -> None:
         self._model = model
@@ -81,8 +81,8 @@ class _ToolCalls(FunctionMiddleware):
             await self._trace.tool(name, data, described(error), thought=thought, failed=True)
             raise
         result = context.result
-        told = joined(*(part.text or part.uri for part in result)) if isinstance(result, list) else result
-        await self._trace.tool(name, data, told, thought=thought)
+        value = joined(*(part.text or part.uri for part in result)) if isinstance(result, list) else result
+        await self._trace.tool(name, data, value, thought=thought)
 
 
 adapter = adapter_for(AgentFrameworkAgent, BaseAgent)

@@ -38,16 +38,16 @@ class AgnoAgent(Adapter):
             raise RuntimeError(str(run.content))
         if run.status is not RunStatus.completed:
             trace.interrupted = str(run.status.value)
-        # The content of a run is what its model said in all turns; the last one is the answer.
+        # The content of a run holds all turns of its model; the last one is the answer.
         answers = _answers(run)
-        said = answers[-1].content if answers and isinstance(run.content, str) else None
-        return said or run.content
+        last = answers[-1].content if answers and isinstance(run.content, str) else None
+        return last or run.content
 
 
 def _instruct(copy: Any, lessons: str, trace: Trace, later: list[_Call]) -> None:  # noqa: ANN401 - theirs
-    """Give a copy of an agent the lessons and a hook, and the members of a team as well."""
+    """Add the lessons and a hook to a copy of an agent, and to the members of a team."""
     hooks = list(copy.tool_hooks or ())
-    # Agno calls tools through coroutines as soon as one hook is async, and a sync one can't await these.
+    # One async hook makes Agno call tools through coroutines, which sync hooks can't await.
     listener = _listening(trace) if all(map(inspect.iscoroutinefunction, hooks)) else _noting(later)
     copy.tool_hooks = [listener, *hooks]
     copy.additional_context = joined(copy.additional_context, lessons) or None
@@ -69,9 +69,9 @@ def _answers(run: Any) -> list[Any]:  # noqa: ANN401 - theirs
 
 
 def _listening(trace: Trace) -> Callable[..., Any]:
-    """Return a hook that tells of a tool when it is done."""
+    """Return a hook that reports each tool call to the trace as it ends."""
 
-    async def told(
+    async def listener(
         function_name: str, function_call: Callable[..., Any], arguments: dict[str, Any]
     ) -> object:
         try:
@@ -86,25 +86,25 @@ def _listening(trace: Trace) -> Callable[..., Any]:
         await trace.tool(function_name, arguments, result)
         return result
 
-    return told
+    return listener
 
 
 async def _passing(
-    parts: AsyncIterator[Any], told: Callable[[str], Coroutine[Any, Any, None]]
+    parts: AsyncIterator[Any], report: Callable[[str], Coroutine[Any, Any, None]]
 ) -> AsyncIterator[Any]:
-    """Pass on what a tool yields, as one that asks a member of a team does, and tell of its words in the end."""
+    """Pass on what a tool yields, such as one that asks a team member, and report all its words at the end."""
     words = list[str]()
     async for part in parts:
         if isinstance(part, str):
             words.append(part)
         yield part
-    await told("".join(words))
+    await report("".join(words))
 
 
 def _noting(calls: list[_Call]) -> Callable[..., Any]:
-    """Return a hook that notes what a tool did, to be told when the run is over."""
+    """Return a hook that collects tool calls, which are reported after the run."""
 
-    def noted(function_name: str, function_call: Callable[..., Any], arguments: dict[str, Any]) -> object:
+    def listener(function_name: str, function_call: Callable[..., Any], arguments: dict[str, Any]) -> object:
         async def note(value: object) -> None:
             calls.append((function_name, arguments, value, False))
 
@@ -129,7 +129,7 @@ def _noting(calls: list[_Call]) -> Callable[..., Any]:
         calls.append((function_name, arguments, result, False))
         return result
 
-    return noted
+    return listener
 
 
 adapter = adapter_for(AgnoAgent, Agent, Team)

@@ -19,12 +19,12 @@ from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for, argument
 
 
 class AutoGenAgent(Adapter):
-    """An agent or a team of AutoGen, made anew for each attempt with the lessons in its ``system_message``."""
+    """An agent or a team of AutoGen, made for each attempt with the lessons in its ``system_message``."""
 
     made_per_attempt = True
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the agent on the prompt; ``lessons`` stand in its system message already."""
+        """Run the agent on the prompt; its system message already includes ``lessons``."""
         token, heard = CancellationToken(), _Heard(trace)
         answer: object = ""
         try:

@@ -1,4 +1,4 @@
-"""What adapters share: one attempt's steps and usage, and the way from a framework's result to an attempt."""
+"""The base of adapters: it records the steps and usage of an attempt, and makes an attempt of a framework's result."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _STEP_TOKENS: Final = 2000
 
 @dataclass(slots=True)
 class Trace:
-    """The steps and the usage of one attempt, told to the session as they happen.
+    """The steps and the usage of one attempt, reported to the session as they happen.
 
-    An adapter sets ``interrupted`` where the framework's own limit ended the attempt, and ``output`` to what it has
-    until then.
+    An adapter sets ``interrupted`` if a limit of the framework ended the attempt, and ``output`` to the output so far.
     """
 
     session: Session
@@ -41,16 +40,16 @@ class Trace:
     async def tool(
         self, name: str, arguments: object, result: object, *, thought: str = "", failed: bool = False
     ) -> None:
-        """Note a call of a tool and what came of it."""
+        """Record a tool call and its result."""
         action = f"{name} {text_of(arguments)}".strip()
         step = Step(thought.strip(), action, cut_middle(text_of(result), _STEP_TOKENS), failed=failed)
         self.steps.append(step)
         await self.session.tell(StepTaken, number=len(self.steps), step=step)
 
     def used(self, calls: int, input_tokens: int | None, output_tokens: int | None) -> None:
-        """Charge model calls. Frameworks write zeros where the endpoint reports nothing: that is unknown, too.
+        """Charge model calls. No input tokens means unknown usage: frameworks write 0 if the endpoint reports nothing.
 
-        Raises :class:`BudgetExceededError` where the run has used up its budget.
+        Raises :class:`BudgetExceededError` if the run has used up its budget.
         """
         if calls <= 0:
             return
@@ -75,15 +74,15 @@ class Trace:
 
 
 class Adapter(ABC):
-    """An agent of a framework, as an agent of ours.
+    """An agent of a framework as an agent of ours.
 
-    Each attempt gets the recalled lessons in the framework's own instructions, and a conversation of its own. Nothing
-    of the wrapped agent is changed, so one agent serves many runs at once.
+    Each attempt gets the recalled lessons in the framework's own instructions, and a new conversation. The wrapped
+    agent is never changed, so one agent serves many runs at once.
     """
 
     retry_safe: bool = True
     made_per_attempt: bool = False
-    """Whether lessons reach its instructions only when an agent is made: then a function makes one each time."""
+    """Whether the framework's agents take instructions only at construction: then a function makes one each time."""
 
     def __init__(self, agent: Any) -> None:  # noqa: ANN401 - whatever the framework has
         self.agent = agent
@@ -91,13 +90,13 @@ class Adapter(ABC):
 
     @abstractmethod
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the agent once and return its answer; ``lessons``, which may be empty, go into its instructions."""
+        """Run the agent once with ``lessons``, which may be empty, in its instructions, and return its answer."""
 
     async def __call__(self, task: Task, session: Session) -> Attempt[Any]:
         """Try the task once.
 
-        What the framework raises after the first step becomes ``Attempt.error`` beside the steps; what it raises
-        before is raised, as are programming errors and what no retry would mend.
+        An error of the framework after the first step becomes ``Attempt.error`` beside the steps. An earlier one is
+        raised, as are programming errors and errors that no retry would fix.
         """
         trace, started = Trace(session), time.monotonic()
         session.spend.check()
@@ -115,10 +114,10 @@ class Adapter(ABC):
 
 
 def text_of(value: object) -> str:
-    """Return arguments, a result or an answer as text: a text as it is, data as JSON, else what ``str`` says."""
+    """Return a value as text: a text unchanged, data as JSON, anything else by ``str``."""
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, Iterator):  # JSON would use it up
+    if isinstance(value, Iterator):  # to_json would consume it
         return str(value)
     try:
         return to_json(value).decode()
@@ -127,32 +126,32 @@ def text_of(value: object) -> str:
 
 
 def joined(*texts: str | None) -> str:
-    """Return the texts that say something, a blank line between them."""
+    """Join the texts that are not blank with blank lines between them."""
     return "\n\n".join(text for text in texts if text and text.strip())
 
 
 def arguments_of(text: str) -> object:
-    """Return what a model wrote as arguments: data where it is JSON, else the text."""
+    """Return the arguments that a model wrote: data if they are JSON, else the text."""
     value = json_or_none(text)
     return text if value is None else value
 
 
 def adapter_for(adapter: Callable[..., Adapter], *kinds: type) -> Callable[..., Adapter | None]:
-    """Return what makes an adapter of an object and options; for an object of other kinds it returns None."""
+    """Return a function that makes an adapter of an agent and options, or returns None for objects of other classes."""
     return lambda agent, **options: adapter(agent, **options) if isinstance(agent, kinds) else None
 
 
 def refuse(options: Mapping[str, object], framework: str, **reasons: str) -> None:
-    """Raise :class:`ConfigurationError` for an option that an adapter sets itself."""
+    """Raise :class:`ConfigurationError` for an option that the adapter sets itself."""
     for name in reasons.keys() & options.keys():
         raise ConfigurationError(f"{framework}: {name}= can't be set: {reasons[name]}")
 
 
 async def _in_task(work: Coroutine[Any, Any, T]) -> T:
-    """Await the work of a framework that knows asyncio alone, in a task of its own.
+    """Run the work of a framework that needs asyncio in a task of its own.
 
-    A cancellation reaches it once, as asyncio's own would, and its end is waited for: anyio would cancel each step of
-    its cleaning up anew. Raises :class:`SessionError` on another event loop.
+    The task is cancelled once, as asyncio does, and its end is awaited. Without it, anyio would cancel each ``await``
+    of the framework's cleanup again. Raises :class:`SessionError` on another event loop.
     """
     try:
         task = asyncio.get_running_loop().create_task(work)
@@ -167,4 +166,4 @@ async def _in_task(work: Coroutine[Any, Any, T]) -> T:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # looked at, so that asyncio does not report it a second time
+                task.exception()  # retrieved, so that asyncio does not report it a second time

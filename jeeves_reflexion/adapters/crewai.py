@@ -21,11 +21,11 @@ from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
 
 
 class CrewAIAgent(Adapter):
-    """A crew, a flow or an agent of CrewAI, made anew for each attempt with the lessons in a ``backstory``.
+    """A crew, a flow or an agent of CrewAI, made for each attempt with the lessons in a ``backstory``.
 
-    ``options`` are further inputs of a crew, whose tasks have ``{prompt}`` in a description, or of a flow, whose state
-    has a ``prompt``; or they go to an agent's ``kickoff``. An attempt that is cancelled ends before the next call of a
-    model or a tool.
+    ``options`` are further inputs of a crew or a flow, or go to an agent's ``kickoff``. A crew needs a task with
+    ``{prompt}`` in its description; a flow gets the prompt as ``prompt`` in its state. A cancelled attempt ends before
+    the next call of a model or a tool.
     """
 
     made_per_attempt = True
@@ -42,7 +42,7 @@ class CrewAIAgent(Adapter):
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the crew on the prompt; ``lessons`` stand in a backstory already."""
+        """Run the crew on the prompt; a backstory already includes ``lessons``."""
         heard = _Heard(trace)
         call = functools.partial(self._run, prompt, heard)
         try:
@@ -71,7 +71,7 @@ class CrewAIAgent(Adapter):
 
 
 class _Heard:
-    """Tells the trace of tools and of usage, from CrewAI's own threads."""
+    """Reports tool calls and usage to the trace from CrewAI's own threads."""
 
     def __init__(self, trace: Trace) -> None:
         self.stopped: BudgetExceededError | None = None
@@ -83,7 +83,7 @@ class _Heard:
         self._asked = 0
 
     def hooks(self) -> dict[InterceptionPoint, list[Any]]:
-        """Return what CrewAI calls in the context of this attempt alone."""
+        """Return the hooks of this attempt."""
         return {
             InterceptionPoint.PRE_MODEL_CALL: [self._before_model],
             InterceptionPoint.PRE_TOOL_CALL: [self._before_tool],
@@ -91,9 +91,9 @@ class _Heard:
         }
 
     async def settle(self) -> None:
-        """Charge what was heard. Raises :class:`BudgetExceededError` where the run has used up its budget."""
+        """Charge the calls since the last time. Raises :class:`BudgetExceededError` if the budget is used up."""
         heard, self.usage = self.usage, []
-        # A model of the user's own may not tell that it was asked.
+        # A model of the user's own may emit no event.
         unheard, self._asked = max(self._asked - len(heard), 0), 0
         for usage in heard:
             given = usage.get("prompt_tokens") or usage.get("input_tokens")
@@ -111,10 +111,10 @@ class _Heard:
 
     def _after_tool(self, context: ToolCallHookContext) -> None:
         if self.stopped is not None or self.cancelled:
-            return  # a tool that was not run
+            return  # the tool was not run
         crewai_event_bus.flush()
         name = context.tool_name
-        failed = context.tool is None  # there is no tool of that name
+        failed = context.tool is None  # no tool has that name
         if name in self.failed:
             self.failed.remove(name)
             failed = True
@@ -132,7 +132,7 @@ class _Heard:
             raise HookAborted(str(error)) from error
 
 
-# CrewAI's bus is one for the process and hands each event on in the context that it came from.
+# CrewAI has one event bus per process, which handles each event in the context that emitted it.
 _current: ContextVar[_Heard | None] = ContextVar("jeeves_reflexion_crewai", default=None)
 
 

@@ -18,11 +18,11 @@ from jeeves_reflexion.errors import ConfigurationError, described
 
 
 class DSPyModule(Adapter):
-    """A ``dspy.Module``, such as ``ReAct`` or ``ChainOfThought``; ``options`` are further inputs of it.
+    """A ``dspy.Module``, such as ``ReAct`` or ``ChainOfThought``; ``options`` are its further inputs.
 
-    The prompt goes to ``input_field``, which has to be named where the module takes more than one. The answer is
-    ``output_field``; without it the only output field, or all of them as data. A module without ``aforward`` runs in
-    a worker thread.
+    The prompt goes to ``input_field``, which is required if the module has several inputs. The answer is
+    ``output_field``, which defaults to the only output field, or to all of them as data. A module without ``aforward``
+    runs in a worker thread.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class DSPyModule(Adapter):
 
 
 class _Heard(BaseCallback):
-    """Keeps what happened until it can be told to the trace: callbacks of DSPy can't await."""
+    """Collects tool calls for the trace, since DSPy's callbacks can't await."""
 
     def __init__(self, trace: Trace, ends: set[int]) -> None:
         self.thought = ""
@@ -108,8 +108,8 @@ class _Heard(BaseCallback):
             self._done.append((call, result, exception is not None))
 
     async def tell(self) -> None:
-        """Tell the trace. Raises :class:`BudgetExceededError` where the run has used up its budget."""
-        if self.cancelled:  # a thread that was left behind ends here
+        """Report to the trace. Raises :class:`BudgetExceededError` if the run has used up its budget."""
+        if self.cancelled:  # ends a thread that was left behind
             raise asyncio.CancelledError
         done, self._done = self._done, []
         for (name, arguments, thought), result, failed in done:
@@ -120,7 +120,7 @@ class _Heard(BaseCallback):
 
 
 class _Tracker(UsageTracker):
-    """Hears of each call of a model; an answer from DSPy's cache is none."""
+    """Collects the usage of each model call; answers from DSPy's cache are not calls."""
 
     def __init__(self, outer: UsageTracker | None) -> None:
         super().__init__()
@@ -134,16 +134,16 @@ class _Tracker(UsageTracker):
             self._outer.add_usage(lm, usage_entry)
 
     def drain(self) -> list[dict[str, Any]]:
-        """Return what was heard since the last time."""
+        """Return the usage since the last time."""
         entries, self._entries = self._entries, []
         return entries
 
 
 @functools.cache
 def _listening(kind: type) -> type:
-    """Return a predictor's class that tells of the tools before it and of its own call.
+    """Return a subclass of a predictor that reports the tools before it and its own call.
 
-    A class and no function put on the object: modules such as ``BestOfN`` copy their predictors again.
+    A function set on the object would be lost, since modules such as ``BestOfN`` copy their predictors again.
     """
 
     class Listening(kind):
@@ -168,7 +168,7 @@ def _listening(kind: type) -> type:
 
 
 def _current() -> _Heard:
-    # From DSPy's own settings, which its worker threads get too.
+    # DSPy's settings reach its worker threads too.
     return next(each for each in reversed(dspy.settings.callbacks) if isinstance(each, _Heard))
 
 
@@ -178,9 +178,9 @@ def _thought(prediction: object) -> str:
 
 
 def _copy(value: Any, made: dict[int, Any]) -> Any:  # noqa: ANN401 - any attribute of a module
-    """Return a copy of a module, its modules and lists; tools, models and the rest are the user's own objects.
+    """Return a copy of a module, its modules and lists. Tools, models and other objects are shared.
 
-    ``deepcopy`` would copy the object whose method is a tool.
+    ``deepcopy`` would also copy an object whose method is a tool.
     """
     if id(value) in made:
         return made[id(value)]
@@ -196,7 +196,7 @@ def _copy(value: Any, made: dict[int, Any]) -> Any:  # noqa: ANN401 - any attrib
 
 
 def _move_tools(module: dspy.Module) -> None:
-    """Have the framework's own agents run sync tools in a thread: DSPy would run them on the event loop."""
+    """Make DSPy's own agents run sync tools in a thread, not on the event loop."""
     for kind in (dspy.ReAct, getattr(dspy, "ReActV2", dspy.ReAct)):
         for _, agent in module.named_sub_modules(kind):
             agent.tools = {name: _moved(tool) for name, tool in agent.tools.items()}
@@ -212,7 +212,7 @@ def _moved(tool: dspy.Tool) -> dspy.Tool:
 
 @functools.cache
 def _threaded(kind: Any) -> Any:  # noqa: ANN401 - a class of tools
-    """Return a tool's class that works in a thread where it is awaited."""
+    """Return a subclass of a tool that runs in a thread when it is awaited."""
 
     class Threaded(kind):
         async def acall(self, **arguments: object) -> object:
@@ -223,7 +223,7 @@ def _threaded(kind: Any) -> Any:  # noqa: ANN401 - a class of tools
 
 
 def _ends(module: dspy.Module) -> set[int]:
-    """Return the tools with which the framework's own agents end, which are no steps."""
+    """Return the ids of the tools by which DSPy's own agents end; their calls are not steps."""
     return {
         id(agent.tools[name])
         for kind, name in ((dspy.ReAct, "finish"), (getattr(dspy, "ReActV2", dspy.ReAct), "submit"))
@@ -253,7 +253,7 @@ def _outputs(module: dspy.Module) -> list[str]:
 
 
 def _signature(module: dspy.Module) -> Any:  # noqa: ANN401 - theirs
-    """Return what a module takes and answers, where it says so itself; None for one that the user wrote."""
+    """Return the signature of a module; None for a user's own module that has none."""
     for holder in (
         module,
         getattr(module, "predict", None) if isinstance(module, dspy.ChainOfThought) else None,

@@ -20,7 +20,7 @@ _APP = "jeeves_reflexion"
 
 
 class ADKAgent(Adapter):
-    """An agent of the ADK, run in a session of its own; ``options`` go to ``Runner.run_async``."""
+    """An agent of the ADK, which runs in a session of its own; ``options`` go to ``Runner.run_async``."""
 
     def __init__(self, agent: BaseAgent, **options: Any) -> None:  # noqa: ANN401 - the runner's own
         super().__init__(agent)
@@ -28,7 +28,7 @@ class ADKAgent(Adapter):
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the agent; the lessons stand in the instructions of each model call, of its sub-agents too."""
+        """Run the agent with the lessons in the instructions of each model call, sub-agents included."""
         sessions = InMemorySessionService()
         session = await sessions.create_session(app_name=_APP, user_id=_APP, session_id=uuid4().hex)
         plugin = _Plugin(lessons, trace)
@@ -42,7 +42,7 @@ class ADKAgent(Adapter):
             ):
                 plugin.charge()
                 if event.error_code == LlmCallsLimitExceededError.__name__:
-                    continue  # it is raised as well
+                    continue  # the error is raised as well
                 if event.error_message:
                     raise RuntimeError(f"the model answered with an error: {event.error_message}")
                 if event.error_code and event.error_code not in {"STOP", types.FinishReason.STOP}:
@@ -55,7 +55,7 @@ class ADKAgent(Adapter):
 
 
 class _Plugin(BasePlugin):
-    """Adds the lessons to the instructions, and tells the trace of tools."""
+    """Adds the lessons to the instructions, and reports tool calls to the trace."""
 
     def __init__(self, lessons: str, trace: Trace) -> None:
         super().__init__(_APP)
@@ -65,9 +65,9 @@ class _Plugin(BasePlugin):
         self._answered = list[types.GenerateContentResponseUsageMetadata | None]()
 
     def charge(self) -> None:
-        """Charge the model calls since the last time, of sub-agents too.
+        """Charge the model calls since the last time, sub-agents included.
 
-        Not in a callback: what is raised there does not come out of the runner as itself.
+        Not called from a callback, because the runner wraps what a callback raises.
         """
         answered, self._answered = self._answered, []
         for usage in answered:

@@ -1,4 +1,4 @@
-"""Inspect AI, the other way round: our loop as the solver of a task, our evaluators as its scorers.
+"""Our loop as the solver of an Inspect AI task, and our evaluators as its scorers.
 
 ::
 
@@ -63,7 +63,7 @@ _GRADES = {CORRECT: 1.0, PARTIAL: 0.5, INCORRECT: 0.0, NOANSWER: 0.0}
 
 @dataclass
 class _Sample:
-    """The sample that a loop works on: its state, and that of each attempt."""
+    """The sample that a loop works on: its state, and the state of each attempt."""
 
     state: TaskState
     generate: Generate
@@ -85,11 +85,11 @@ def _sample() -> _Sample:
 
 @solver
 def reflexive(loop: Any) -> Solver:  # noqa: ANN401 - a Reflexion, which is above this room
-    """Return a solver that has a :class:`~jeeves_reflexion.Reflexion` try each sample until an attempt passes.
+    """Return a solver in which a :class:`~jeeves_reflexion.Reflexion` tries each sample until an attempt passes.
 
-    The sample's state becomes that of the best attempt; its store says ``reflexion:attempts`` and
-    ``reflexion:stop_reason``. Attempts of one sample share its sandbox. Where a limit of Inspect ends an attempt, it
-    ends the sample, as it would without the loop. Raises ``RuntimeError`` where every attempt failed with an error.
+    The sample's state becomes that of the best attempt, and its store gets ``reflexion:attempts`` and
+    ``reflexion:stop_reason``. All attempts share the sample's sandbox. A limit of Inspect that ends an attempt ends the
+    sample too, as it would without the loop. Raises ``RuntimeError`` if every attempt failed with an error.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -115,9 +115,9 @@ def reflexive(loop: Any) -> Solver:  # noqa: ANN401 - a Reflexion, which is abov
 
 
 class SampleAgent(Adapter):
-    """An agent or a solver of Inspect as the base of a loop that :func:`reflexive` runs; by default the task's model.
+    """An agent or a solver of Inspect as the base of a loop for :func:`reflexive`; by default the task's model.
 
-    Each attempt works on a copy of the sample's state, with the lessons in a system message at its head.
+    Each attempt works on a copy of the sample's state, with the lessons in a system message.
     """
 
     def __init__(self, agent: Agent | Solver | None = None) -> None:
@@ -126,7 +126,7 @@ class SampleAgent(Adapter):
         self._solver = as_solver(agent) if agent is not None and is_agent(agent) else agent
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Solve the sample once; its own state has the prompt already."""
+        """Solve the sample once. Its state already holds the prompt."""
         sample, number = _sample(), len(_sample().tried)
         if sample.limit is not None:
             raise BudgetExceededError("inspect", str(sample.limit))
@@ -177,18 +177,18 @@ def _given(usage: ModelUsage | None) -> int | None:
 
 
 async def task_scorers(task: Task, attempt: Attempt[Any]) -> Evaluation:
-    """Judge an attempt by the scorers of the Inspect task that runs: the mean of what they say, from 0 to 1.
+    """Judge an attempt by the mean score, from 0 to 1, of the running Inspect task's scorers.
 
-    They see the sample's target, so an attempt is made again where the target says that it was wrong.
+    They see the sample's target, so the loop tries again whenever the target shows that the answer is wrong.
     """
     sample = _sample()
     return verdict_of(await score_with_task(_state_of(sample, len(sample.tried), attempt)))
 
 
 def verdict_of(scores: Sequence[Score]) -> Evaluation:
-    """Return what scores of Inspect say together: their mean, from 0 to 1; unscored where one says nothing.
+    """Return the mean of Inspect's scores, from 0 to 1; unscored if one of them has no value.
 
-    Raises :class:`ConfigurationError` for scores that are no share.
+    Raises :class:`ConfigurationError` for a mean outside of 0 to 1.
     """
     values = [_number(each.value) for each in scores]
     rationale = "\n".join(each.explanation for each in scores if each.explanation)
@@ -200,12 +200,12 @@ def verdict_of(scores: Sequence[Score]) -> Evaluation:
         raise ConfigurationError(
             f"inspect-ai: the task's scorers say {found:g}, which is no share: pass an evaluator that makes one of it"
         )
-    # A grader's words may quote the target.
+    # A grader's explanation may quote the target.
     return Evaluation(found, rationale=rationale, quotes_gold=frozenset({"rationale"}))
 
 
 def _number(value: object) -> float | None:
-    """Return a score's value as a number; None for one that says nothing."""
+    """Return a score's value as a number; None if it has none."""
     if isinstance(value, str):
         if value in _GRADES:
             return _GRADES[value]
@@ -227,7 +227,7 @@ def _number(value: object) -> float | None:
 
 @scorer(metrics=[mean(), stderr()])
 def evaluated(evaluator: Any) -> Scorer:  # noqa: ANN401 - an evaluator, or what as_evaluator takes
-    """Return a scorer that judges by an evaluator of ours, or by any function that a loop takes as one."""
+    """Return a scorer that judges by one of our evaluators, or by a function that a loop takes as one."""
     judge = as_evaluator(evaluator)
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -244,7 +244,7 @@ def evaluated(evaluator: Any) -> Scorer:  # noqa: ANN401 - an evaluator, or what
 
 
 class InspectModel:
-    """The model of the Inspect task that runs, or another of Inspect's, as one that judges and reflects."""
+    """The model of the running Inspect task, or another model of Inspect, as a judge and reflector."""
 
     supports_tools = False
 
@@ -253,7 +253,7 @@ class InspectModel:
 
     @property
     def name(self) -> str:
-        """The model's name, as Inspect has it."""
+        """The model's name in Inspect."""
         return "inspect" if self._model is None else str(self._model)
 
     async def complete(
@@ -264,7 +264,7 @@ class InspectModel:
         schema: Mapping[str, JSON] | None = None,
         sampling: Sampling | None = None,
     ) -> Completion:
-        """Answer. Raises :class:`ModelError`; a ``schema`` is not enforced."""
+        """Answer a conversation. A ``schema`` is not enforced. Raises :class:`ModelError`."""
         wanted = sampling or Sampling()
         config = GenerateConfig(
             temperature=wanted.temperature,
@@ -302,7 +302,7 @@ def _task(state: TaskState, target: Target | None = None) -> Task:
 
 
 def _state_of(sample: _Sample, number: int, attempt: Attempt[Any]) -> TaskState:
-    """Return the state of an attempt; for a base that is none of Inspect's, the sample's with the answer."""
+    """Return the state of an attempt; if the base is not Inspect's, a copy of the sample's state with the answer."""
     state = sample.tried[number - 1] if 0 < number <= len(sample.tried) else copy.deepcopy(sample.state)
     if state.output.completion != attempt.output:
         state.output = ModelOutput.from_content(str(state.model), attempt.output)
@@ -311,7 +311,7 @@ def _state_of(sample: _Sample, number: int, attempt: Attempt[Any]) -> TaskState:
 
 
 def _take(state: TaskState, best: TaskState) -> None:
-    """Make a sample's state that of an attempt."""
+    """Copy the state of an attempt into the sample's state."""
     state.messages, state.output, state.metadata = best.messages, best.output, best.metadata
     for name, value in best.store.items():
         state.store.set(name, value)

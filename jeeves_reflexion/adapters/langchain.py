@@ -23,11 +23,11 @@ class _State(AgentState[Any]):
 
 
 class LearnerMiddleware(AgentMiddleware[Any, Any]):
-    """Puts a learner's lessons into the system message of each model call, and learns when the run is over.
+    """Adds a learner's lessons to the system message of each model call, and learns from the finished run.
 
-    The task is the last message of the user's. ``done`` is called with the task, the attempt and the advice, in place
-    of judging at once. One object serves many runs at once, called with ``ainvoke`` or ``astream``. A run that raises
-    is not learned from, and one that goes on after an interrupt does so without lessons.
+    The task is the user's last message. ``done`` is called with the task, the attempt and the advice, instead of
+    judging at once. One object serves many runs at once, called with ``ainvoke`` or ``astream``. It does not learn from
+    a run that raises, and a run that resumes after an interrupt gets no lessons.
     """
 
     state_schema = _State
@@ -47,10 +47,10 @@ class LearnerMiddleware(AgentMiddleware[Any, Any]):
 
     async def awrap_model_call(
         self,
-        request: Any,  # noqa: ANN401 - a ModelRequest, which is generic in some versions alone
+        request: Any,  # noqa: ANN401 - a ModelRequest, which is generic only in some versions
         handler: Callable[[Any], Awaitable[Any]],
     ) -> Any:  # noqa: ANN401
-        """Call the model with the lessons among its instructions."""
+        """Call the model with the lessons in its instructions."""
         found = request.state.get("learner_run")
         if found is not None and found[0].lessons:
             request = request.override(system_message=_instructed(request.system_message, found[0].lessons))
@@ -68,7 +68,7 @@ class LearnerMiddleware(AgentMiddleware[Any, Any]):
 
 
 def _instructed(own: SystemMessage | None, lessons: str) -> SystemMessage:
-    """Return the agent's own instructions with the lessons; parts, some of which may be cached, stay as they are."""
+    """Return the agent's own instructions with the lessons; parts, which may be cached, remain unchanged."""
     if own is None:
         return SystemMessage(lessons)
     if isinstance(own.content, str):

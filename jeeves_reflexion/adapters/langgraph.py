@@ -16,15 +16,15 @@ from jeeves_reflexion.adapters.base import Adapter, Trace
 from jeeves_reflexion.errors import ConfigurationError
 
 MakeInput = Callable[[str, str], Any]
-"""What makes a graph's input of the prompt and the lessons (empty where there are none)."""
+"""Makes a graph's input of the prompt and the lessons (empty if there are none)."""
 
 
 class LangGraphAgent(Adapter):
     """A compiled graph whose state has ``messages``, such as an agent of LangChain.
 
-    The lessons are a system message at the head of the conversation, after the agent's own system prompt. A graph of
-    another state needs ``make_input``, which turns prompt and lessons into its input, and ``output``, the key of the
-    state in which it answers. ``config`` and ``context`` go to the graph; each attempt has a thread of its own.
+    The lessons are a system message at the start of the conversation, after the agent's own system prompt. A graph with
+    another state needs ``make_input``, which turns prompt and lessons into its input, and ``output``, the key of its
+    answer in the state. ``config`` and ``context`` go to the graph; each attempt has its own thread.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LangGraphAgent(Adapter):
             raise ConfigurationError(f"langgraph: the state of {self.name} has no {output!r}")
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the graph, and tell of tools as their messages come."""
+        """Run the graph, and report tool calls as their messages arrive."""
         config: RunnableConfig = {
             **self._config,
             "configurable": {**self._config.get("configurable", {}), "thread_id": uuid4().hex},
@@ -76,7 +76,7 @@ class LangGraphAgent(Adapter):
 
 
 class LangChainModel(Adapter):
-    """A chat model of LangChain: one call is one attempt."""
+    """A chat model of LangChain. One call is one attempt."""
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Ask the model once."""
@@ -86,7 +86,7 @@ class LangChainModel(Adapter):
 
 
 class Heard:
-    """Turns messages, which parent graphs repeat, into steps and usage, each once; those of before are none."""
+    """Turns messages into steps and usage. Earlier messages, and repetitions by parent graphs, don't count."""
 
     def __init__(self, trace: Trace, earlier: Sequence[BaseMessage] = ()) -> None:
         self._trace = trace
@@ -94,7 +94,7 @@ class Heard:
         self._calls = dict[str, tuple[Mapping[str, Any], str]]()
 
     async def update(self, data: Mapping[str, Any]) -> None:
-        """Tell of what the nodes of a step wrote."""
+        """Report the messages that a step's nodes wrote."""
         if "__interrupt__" in data:
             self._trace.interrupted = "interrupt"
         for update in data.values():
@@ -104,7 +104,7 @@ class Heard:
                     await self.message(message)
 
     async def message(self, message: BaseMessage) -> None:
-        """Tell of a message that has not been seen yet."""
+        """Report a message, unless it was reported before."""
         if message.id in self._seen:
             return
         self._seen |= {message.id} if message.id else set()
@@ -126,11 +126,11 @@ class Heard:
 
 
 def answer_of(state: Mapping[str, Any], trace: Trace) -> object:
-    """Return what the messages of a state say in the end, or its typed answer."""
+    """Return a state's typed answer, or the text of its last message."""
     if state.get("structured_response") is not None:
         return state["structured_response"]
     _look_for_filter(state.get("messages", ()), trace)
-    # A tool that returns directly has the last word, unless the run was cut short after it.
+    # A tool that returns directly gives the answer, unless the run was interrupted after it.
     kinds = AIMessage if trace.interrupted else AIMessage | ToolMessage
     answers = [m for m in state.get("messages", ()) if isinstance(m, kinds)]
     return str(answers[-1].text) if answers else ""
@@ -153,7 +153,7 @@ def _charge(message: AIMessage, trace: Trace) -> None:
 
 
 def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
-    """Return the adapter for a graph or a chat model; None for what is no Runnable, an error for another one."""
+    """Return the adapter for a graph or a chat model; None for other objects. Other Runnables are an error."""
     if isinstance(agent, Pregel):
         return LangGraphAgent(agent, **options)
     if isinstance(agent, BaseChatModel):

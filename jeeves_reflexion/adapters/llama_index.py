@@ -15,10 +15,7 @@ from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joi
 
 
 class LlamaIndexAgent(Adapter):
-    """A ``FunctionAgent``, ``ReActAgent`` or ``CodeActAgent``, or an ``AgentWorkflow`` of some.
-
-    ``options`` go to its ``run``.
-    """
+    """A ``FunctionAgent``, ``ReActAgent``, ``CodeActAgent`` or ``AgentWorkflow``; ``options`` go to its ``run``."""
 
     def __init__(self, agent: BaseWorkflowAgent | AgentWorkflow, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
@@ -59,7 +56,7 @@ class LlamaIndexAgent(Adapter):
 
 
 def _instructed(agent: Any, lessons: str) -> Any:  # noqa: ANN401 - as above
-    """Return a copy with the lessons in the system prompt, of each agent of a workflow."""
+    """Return a copy with the lessons in the system prompt; in a workflow, in that of each agent."""
     if isinstance(agent, AgentWorkflow):
         workflow = copy.copy(agent)
         workflow.agents = {name: _instructed(each, lessons) for name, each in agent.agents.items()}

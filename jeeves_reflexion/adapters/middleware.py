@@ -1,4 +1,4 @@
-"""What the frameworks' middleware shares: lessons before a run and learning after it, without a loop of ours."""
+"""The base of middleware for frameworks: lessons before a run and learning after it, without a loop of ours."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from jeeves_reflexion.loop.learner import Advice, Learner
 
 Done: TypeAlias = Callable[[Task, Attempt[Any], Any], object]
-"""What is called, sync or async, with a run that is over: the task, the attempt, and the advice of the learner."""
+"""A sync or async function that is called after a run with the task, the attempt, and the learner's advice."""
 
 
 class LearnerRun:
     """One run of an agent beside a :class:`~jeeves_reflexion.Learner`.
 
-    Without ``done`` the learner judges the run as soon as it is over. With it, the verdict may come at any time:
+    Without ``done`` the learner judges the run at its end. With ``done`` the verdict may come at any time:
     ``await learner.learn_from(task, attempt, verdict, advice=advice)``.
     """
 
@@ -34,7 +34,7 @@ class LearnerRun:
         self._ended = False
 
     async def begin(self, prompt: str) -> None:
-        """Recall the lessons for a prompt; the first one counts, and an empty one is no task.
+        """Recall the lessons for a prompt. Only the first prompt that is not blank counts.
 
         Raises :class:`ConfigurationError` after the end.
         """
@@ -46,7 +46,7 @@ class LearnerRun:
             self.lessons = self._begun[1].text
 
     async def end(self, output: object) -> None:
-        """Learn from the run, or hand it on."""
+        """Learn from the run, or pass it to ``done``."""
         self._ended = True
         if self._begun is None:
             return

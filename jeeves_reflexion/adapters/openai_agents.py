@@ -1,4 +1,4 @@
-"""Agents of the OpenAI Agents SDK, and lessons for runs of it without a loop of ours."""
+"""Agents of the OpenAI Agents SDK, and lessons for its own runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OpenAIAgentsAgent(Adapter):
         self._options: Mapping[str, Any] = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the agent; the lessons stand in the instructions of each model call, after handoffs too."""
+        """Run the agent with the lessons in the instructions of each model call, also after handoffs."""
         config = _with_lessons(self._config, lambda _: lessons) if lessons else self._config
         try:
             result = await Runner.run(
@@ -46,20 +46,20 @@ class OpenAIAgentsAgent(Adapter):
         except MaxTurnsExceeded:
             trace.interrupted = "max_turns"
             return trace.output
-        if result.interruptions:  # tools that wait for a person's word
+        if result.interruptions:  # tools that wait for approval
             trace.interrupted = "user_input"
             return trace.output
         return result.final_output
 
 
 class _Hooks(RunHooks[Any]):
-    """Tells the trace of tools, handoffs and usage."""
+    """Reports tool calls, handoffs and usage to the trace."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._thought = ""
         self._seen = Usage()
-        # A tool that raises answers the model with the SDK's own words, unless it has others of its own.
+        # The SDK's message for a tool that raises, unless the tool has its own.
         self._failure = default_tool_error_function(None, ValueError("")).rstrip(". ")
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:  # noqa: ANN401
@@ -78,7 +78,7 @@ class _Hooks(RunHooks[Any]):
         await self._trace.tool(tool.name, arguments, result, thought=thought, failed=failed)
 
     def _charge_inner(self, usage: Usage) -> None:
-        """Charge the calls of an agent that is a tool: only the usage of the whole run tells of them."""
+        """Charge the calls of an agent used as a tool, which are only part of the whole run's usage."""
         seen, self._seen = self._seen, Usage()
         self._seen.add(usage)
         given, made = usage.input_tokens - seen.input_tokens, usage.output_tokens - seen.output_tokens
@@ -91,14 +91,15 @@ class _Hooks(RunHooks[Any]):
 def learner_options(
     learner: Learner, *, run_config: RunConfig | None = None, done: Done | None = None
 ) -> dict[str, Any]:
-    """Return the options with which ``Runner.run`` does one run beside a learner.
+    """Return the options for one ``Runner.run`` beside a learner.
 
     ::
 
         result = await Runner.run(agent, question, **learner_options(learner))
 
-    The lessons stand in the instructions of each model call, and the run is learned from when it is over; ``done`` is
-    called with the task, the attempt and the advice instead. A run that raises is not learned from.
+    The instructions of each model call include the lessons, and the learner learns from the finished run; with
+    ``done``, that is called with the task, the attempt and the advice instead. It does not learn from a run that
+    raises.
     """
     run = LearnerRun(learner, done)
 
@@ -119,7 +120,7 @@ class _LearnerHooks(_Hooks):
 
 
 def _with_lessons(config: RunConfig, lessons: Callable[[ModelInputData], str | Awaitable[str]]) -> RunConfig:
-    """Return the options with lessons in the instructions of each model call."""
+    """Return a configuration that adds lessons to the instructions of each model call."""
     earlier = config.call_model_input_filter
 
     async def with_lessons(data: CallModelData[Any]) -> ModelInputData:
@@ -127,15 +128,15 @@ def _with_lessons(config: RunConfig, lessons: Callable[[ModelInputData], str | A
         if earlier is not None:
             filtered = earlier(data)
             model_data = await filtered if inspect.isawaitable(filtered) else filtered
-        told = lessons(model_data)
-        told = told if isinstance(told, str) else await told
-        return ModelInputData(model_data.input, joined(model_data.instructions, told) or None)
+        text = lessons(model_data)
+        text = text if isinstance(text, str) else await text
+        return ModelInputData(model_data.input, joined(model_data.instructions, text) or None)
 
     return dataclasses.replace(config, call_model_input_filter=with_lessons)
 
 
 def _asked(items: Sequence[Any]) -> str:
-    """Return the last words of the user's."""
+    """Return the user's last message."""
     asked = [item["content"] for item in items if isinstance(item, dict) and item.get("role") == "user"]
     content = asked[-1] if asked else ""
     return content if isinstance(content, str) else joined(*(part.get("text") for part in content))

@@ -1,4 +1,4 @@
-"""Agents of pydantic-ai, and lessons for runs of it without a loop of ours."""
+"""Agents of pydantic-ai, and lessons for its own runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PydanticAIAgent(Adapter):
         self._options: Mapping[str, Any] = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the agent with the lessons among its instructions."""
+        """Run the agent with the lessons in its instructions."""
         instructions = [each for each in (self._instructions, lessons) if each]
         async with self.agent.iter(prompt, instructions=instructions or None, **self._options) as run:
             before = copy(run.usage)
@@ -62,7 +62,7 @@ class PydanticAIAgent(Adapter):
 
 
 def _charge(trace: Trace, usage: RunUsage, before: RunUsage) -> None:
-    """Charge what was used since the last time; ``before`` is what other runs that share it had used."""
+    """Charge the usage since the last time; ``before`` is the usage of other runs that share the counter."""
     so_far = trace.usage
     trace.used(
         usage.requests - before.requests - so_far.calls,
@@ -86,11 +86,11 @@ async def _tell(response: ModelResponse, events: Any, trace: Trace) -> None:  # 
 
 
 class LearnerCapability(AbstractCapability[Any]):
-    """Puts a learner's lessons into an agent's instructions, and learns when a run is over.
+    """Adds a learner's lessons to an agent's instructions, and learns from the finished run.
 
     One object serves many runs at once: ``Agent(..., capabilities=[LearnerCapability(learner)])``. ``done`` is called
-    with the task, the attempt and the advice, in place of judging at once. A run that raises, or that waits for a
-    person's word on a tool, is not learned from.
+    with the task, the attempt and the advice, instead of judging at once. It does not learn from a run that raises, or
+    that waits for the approval of a tool.
     """
 
     def __init__(self, learner: Learner, *, done: Done | None = None) -> None:
@@ -100,15 +100,15 @@ class LearnerCapability(AbstractCapability[Any]):
         self._thought = ""
 
     async def for_run(self, ctx: RunContext[Any]) -> LearnerCapability:
-        """Return the one for this run."""
+        """Return the capability for one run."""
         return LearnerCapability(self._learner, done=self._done)
 
     def get_instructions(self) -> Callable[[RunContext[Any]], str]:
-        """Return what gives the lessons, which are known when the run has begun."""
+        """Return a function that gives the lessons, since they are known only after the run begins."""
         return lambda _: self._run.lessons
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Recall, run, learn."""
+        """Recall lessons, run the agent, and learn from the run."""
         asked = [ctx.prompt] if isinstance(ctx.prompt, str) else ctx.prompt or ()
         await self._run.begin(joined(*(part for part in asked if isinstance(part, str))))
         before = copy(ctx.usage)
@@ -121,7 +121,7 @@ class LearnerCapability(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Keep what the model says beside its calls of tools."""
+        """Keep what the model says beside its tool calls."""
         self._thought = joined(response.text)
         return response
 
@@ -134,7 +134,7 @@ class LearnerCapability(AbstractCapability[Any]):
         args: dict[str, Any],
         handler: WrapToolExecuteHandler,
     ) -> object:
-        """Note what a tool did."""
+        """Record a tool call."""
         thought, self._thought = self._thought, ""
         try:
             result = await handler(args)

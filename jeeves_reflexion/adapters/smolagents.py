@@ -12,15 +12,15 @@ from jeeves_reflexion.callables import run
 
 
 class SmolAgent(Adapter):
-    """An agent of smolagents, made anew for each attempt with the lessons in its ``instructions``.
+    """An agent of smolagents, made for each attempt with the lessons in its ``instructions``.
 
-    It knows no asyncio: an attempt that is cancelled ends after the step at work.
+    It doesn't use asyncio, so a cancelled attempt ends only after the current step.
     """
 
     made_per_attempt = True
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
-        """Run the agent on the prompt; ``lessons`` stand in its instructions already."""
+        """Run the agent on the prompt; its instructions already include ``lessons``."""
         call = functools.partial(self._run, prompt, trace)
         try:
             return await run(call, call)
@@ -45,7 +45,7 @@ class SmolAgent(Adapter):
 
 
 def _listen(agent: MultiStepAgent, inner: list[TokenUsage | None]) -> None:
-    """Hear of the model calls of managed agents, which were made for this attempt as well."""
+    """Collect the usage of managed agents, which are made for this attempt as well."""
     for managed in agent.managed_agents.values():
         managed.step_callbacks.register(ActionStep, lambda step, **_: inner.append(step.token_usage))
         _listen(managed, inner)
@@ -71,7 +71,7 @@ async def _tell(
 
 
 def _calls(step: ActionStep) -> list[tuple[str, str, object]]:
-    """Return the calls of a step but for the final answer; those of one that failed stand in the message alone."""
+    """Return the calls of a step except the final answer; if the step failed, only its message holds them."""
     if step.tool_calls:
         calls = [(call.id, call.name, call.arguments) for call in step.tool_calls]
     else:

@@ -1,4 +1,4 @@
-"""Agents: the default base (ReAct), its tools, and any callable as an agent: ``as_agent(function)``."""
+"""Agents: the default one (ReAct) and its tools, and ``as_agent(function)``, which makes one of any callable."""
 
 from vectorstores.lazy import attach
 

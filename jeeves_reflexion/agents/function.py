@@ -1,4 +1,4 @@
-"""Any callable as an agent."""
+"""Makes an agent of any callable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jeeves_reflexion.text import render_blocks
 from jeeves_reflexion.types import Attempt, Task
 from jeeves_reflexion.values import plain_number
 
-# Where chat frameworks keep what was said so far. Found on an object, they are a reason to ask, and no proof.
+# Attributes in which chat frameworks keep a conversation. An object that has one may keep a conversation.
 _HISTORIES = (
     "messages",
     "history",
@@ -35,20 +35,21 @@ _EXPECTED = "it must take (prompt), (task), (prompt, session) or (task, session)
 
 
 def as_agent(function: Callable[..., object]) -> Agent:
-    """Return an agent that calls a function; an object that is an agent already is returned as it is.
+    """Return an agent that calls a function; an object that is already an agent is returned unchanged.
 
-    The function is sync or async and takes a task or its prompt, and a session if it wants one: the first
-    parameter gets the :class:`Task` if it is annotated so, or has no annotation and is called ``task``; else
-    the prompt. A parameter annotated :class:`Session` or called ``session`` gets the session. It returns a
-    text, data that judges are shown as JSON (a Pydantic model, a dataclass, a dict, a list, a number), or an
-    :class:`Attempt`, which says what was used; otherwise that is unknown unless the models of this package were asked,
-    which are metered. One that takes no session finds the lessons in its prompt, fenced, as data. There
-    is a ``UserWarning`` where its object seems to keep a conversation: the lessons of one attempt would stay in
-    it and act in all later ones. A sync function runs in a worker thread, which is left behind when the run is
-    cancelled or late; the end of the process waits for it.
+    The function is sync or async. Its first parameter gets the :class:`Task` if it is annotated so, or is called
+    ``task`` and has no annotation; otherwise it gets the prompt. A parameter annotated :class:`Session` or called
+    ``session`` gets the session. Without one, the prompt includes the lessons, fenced as data; if the function's object
+    then seems to keep a conversation, there is a ``UserWarning``, because the lessons of one attempt would stay in it
+    and influence later ones.
 
-    Its attributes ``retry_safe``, ``reset`` and ``model`` are kept. Raises :class:`ConfigurationError` if it
-    can't be called so.
+    The function returns a text, data that judges see as JSON (a Pydantic model, a dataclass, a dict, a list, a number),
+    or an :class:`Attempt` with its usage. Otherwise the usage is unknown, unless the function asked models of this
+    package, which are metered. A sync function runs in a worker thread, which is left behind if the run is cancelled or
+    out of time; the process waits for it before it exits.
+
+    The attributes ``retry_safe``, ``reset`` and ``model`` are kept. Raises :class:`ConfigurationError` for a function
+    with other parameters.
     """
     return function if _is_agent(function) else FunctionAgent(function)
 
@@ -71,7 +72,7 @@ class FunctionAgent:
                 setattr(self, attribute, getattr(function, attribute))
 
     async def __call__(self, task: Task, session: Session) -> Attempt[Any]:
-        """Call the function. Raises what it raises; :class:`ConfigurationError` for an unusable result."""
+        """Call the function. Raises what it raises, and :class:`ConfigurationError` for an unusable result."""
         started = time.monotonic()
         if self._session is None:
             task = _with_blocks(task, session)
@@ -84,7 +85,7 @@ class FunctionAgent:
         try:
             value = await run(self._function, call)
         except Exception:
-            meter.charge_unknown()  # it may have asked a model before it failed
+            meter.charge_unknown()  # the function may have asked a model before it failed
             raise
         seconds = time.monotonic() - started
         if isinstance(value, Attempt):
@@ -95,7 +96,7 @@ class FunctionAgent:
 
 
 def output_of(value: Any, name: str) -> str:  # noqa: ANN401 - whatever an agent of a user returns
-    """Return what judges read of an output that is no text."""
+    """Return an output that is not a text as JSON, for judges to read."""
     data = plain_number(value)
     is_record = (is_dataclass(data) and not isinstance(data, type)) or hasattr(type(data), "model_dump_json")
     if is_record or isinstance(data, Mapping | list | tuple | int | float):
@@ -133,7 +134,7 @@ def _taken(function: Callable[..., object], name: str) -> tuple[bool, inspect.Pa
     """Return whether a function takes the task rather than its prompt, and which parameter takes the session."""
     parameters, hints = _parameters(function, name)
     if not parameters or parameters[0].kind not in {inspect.Parameter.POSITIONAL_ONLY, _BY_PLACE}:
-        raise ConfigurationError(f"agent {name}: {_EXPECTED}; it has no first parameter by place")
+        raise ConfigurationError(f"agent {name}: {_EXPECTED}; it has no positional parameter")
     first, *others = (each for each in parameters if each.kind not in _STARRED)
     session = next((each for each in others if _means(each, hints, "session", Session)), None)
     surplus = [each.name for each in others if each is not session and each.default is each.empty]
@@ -142,7 +143,7 @@ def _taken(function: Callable[..., object], name: str) -> tuple[bool, inspect.Pa
     if session is not None and session.kind is session.POSITIONAL_ONLY and session is not others[0]:
         raise ConfigurationError(f"agent {name}: {_EXPECTED}, the session right after the first parameter")
     if session is not None and session is others[0] and session.kind is _BY_PLACE:
-        session = session.replace(kind=session.POSITIONAL_ONLY)  # for a decorator may take *args alone
+        session = session.replace(kind=session.POSITIONAL_ONLY)  # a decorator may take only *args
     return _means(first, hints, "task", Task), session
 
 
@@ -162,13 +163,13 @@ def _parameters(
     try:
         hints = typing.get_type_hints(innermost(function))
     except (NameError, TypeError):
-        # A name imported for type checkers only: the annotations are then read as the words that they are.
+        # A name may be imported for type checkers only. Then the annotations are compared as text.
         hints = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
     return parameters, hints
 
 
 def _means(parameter: inspect.Parameter, hints: Mapping[str, object], name: str, kind: type) -> bool:
-    """Whether a parameter is for a task or a session: by its annotation, or without one by its name."""
+    """Whether a parameter takes a task or a session: judged by its annotation, or without one by its name."""
     if parameter.name not in hints:
         return parameter.name == name
     hint = hints[parameter.name]
@@ -183,7 +184,7 @@ def _with_blocks(task: Task, session: Session) -> Task:
 
 
 def _is_agent(function: object) -> typing.TypeGuard[Agent]:
-    """Whether an object is an agent of its own making; functions are wrapped, for one may return a text."""
+    """Whether an object is already an agent. Plain functions are not, since they may return a text."""
     if isinstance(function, FunctionAgent):
         return True
     if inspect.isroutine(function) or inspect.isclass(function) or isinstance(function, functools.partial):

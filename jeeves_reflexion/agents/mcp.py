@@ -1,4 +1,4 @@
-"""The tools of an MCP server as tools for a model, by the official package ``mcp`` (the extra ``mcp``)."""
+"""The tools of an MCP server as tools for a model. Needs the official package ``mcp`` (the extra ``mcp``)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import mcp
 
 _LONGEST_NAME: Final = 64
-_DESCRIPTION: Final = 500  # tokens of what a server says of a tool
+_DESCRIPTION: Final = 500  # tokens of a server's description of a tool
 
 
 @asynccontextmanager
@@ -46,21 +46,21 @@ async def mcp_tools(
             agent = ReAct(model, tools=tools)
 
     ``server`` is an address of streamable HTTP (``http://...``), a command that speaks MCP on its standard streams, or
-    whatever ``mcp.Client`` takes, such as ``StdioServerParameters`` with an environment. A command gets no variables of
-    this process but the likes of ``PATH`` and ``HOME``. ``prefix`` goes before each name, for servers whose names
-    clash; characters that models refuse in a name become ``_``. ``timeout`` is in seconds, for the connection and for
-    each call; ``max_tokens`` is what a result is cut to.
+    whatever ``mcp.Client`` takes, such as ``StdioServerParameters`` with an environment. A command inherits only
+    variables such as ``PATH`` and ``HOME``. ``prefix`` is put before each name, for servers whose names clash;
+    characters that models refuse in a name become ``_``. ``timeout`` is in seconds, for the connection and for each
+    call; results are cut to ``max_tokens``.
 
-    A tool that the server does not call read-only is ``alone``. The server checks the arguments. Its errors are told to
-    the model, and so is that it is gone: the tools stay, and fail from then on. Images and sounds are named and not
-    shown. What a server says of its tools stands in prompts, so connect to those that you trust. Raises
-    :class:`ConfigurationError` where there is no server, and :class:`MissingDependencyError`.
+    A tool that the server does not call read-only is ``alone``. The server checks the arguments. The model is told of
+    its errors, and of a lost connection: the tools remain and fail from then on. Images and sounds are named but not
+    shown. A server's descriptions of its tools become part of prompts, so connect only to servers that you trust.
+    Raises :class:`ConfigurationError` if the server can't be used, and :class:`MissingDependencyError`.
     """
     client = _client(server, timeout)
-    # Others than a text may hold the environment of a command, and keys in it.
+    # Anything but a text may hold the environment of a command, with keys in it.
     leave, shown = anyio.Event(), redact(server) if isinstance(server, str) else type(server).__name__
 
-    # In a task of its own: a transport that breaks would cancel whatever runs within its block, a run of the loop here.
+    # A task of its own, because a transport that breaks cancels what runs within its block: here, a run of the loop.
     async def stay_connected(*, task_status: TaskStatus[list[Tool] | Exception]) -> None:
         connected = False
         try:
@@ -68,7 +68,7 @@ async def mcp_tools(
                 task_status.started(await _tools(client, prefix, timeout, max_tokens))
                 connected = True
                 await leave.wait()
-        except Exception as error:  # noqa: BLE001 - raised below, or told to the model by later calls
+        except Exception as error:  # noqa: BLE001 - raised below, or shown to the model by later calls
             if connected:
                 logger.warning("the MCP server %s is gone: %s", shown, redact(described(first_of(error))))
             else:
@@ -119,17 +119,17 @@ async def _tools(client: mcp.Client, prefix: str, timeout: float, max_tokens: in
     cursor: str | None = None
     while True:
         page = await client.list_tools(cursor=cursor)
-        for told in page.tools:
-            name = _name(f"{prefix}{told.name}", found)
-            description = cut_middle(visible(told.description or told.title or ""), _DESCRIPTION)
-            parameters = {"type": "object", "properties": {}, **told.input_schema}
-            call = _calling(client, told.name)
+        for tool in page.tools:
+            name = _name(f"{prefix}{tool.name}", found)
+            description = cut_middle(visible(tool.description or tool.title or ""), _DESCRIPTION)
+            parameters = {"type": "object", "properties": {}, **tool.input_schema}
+            call = _calling(client, tool.name)
             found[name] = Tool(
                 ToolSpec(name, description, parameters),
                 call,
                 timeout=timeout,
                 max_tokens=max_tokens,
-                alone=not (told.annotations and told.annotations.read_only_hint),
+                alone=not (tool.annotations and tool.annotations.read_only_hint),
             )
         cursor = page.next_cursor
         if not cursor:
@@ -137,7 +137,7 @@ async def _tools(client: mcp.Client, prefix: str, timeout: float, max_tokens: in
 
 
 def _name(wanted: str, taken: Mapping[str, object]) -> str:
-    """Return a name that models accept, numbered where another tool of the server has it."""
+    """Return a name that models accept, with a number if another tool of the server has it."""
     clean = re.sub(r"[^A-Za-z0-9_-]", "_", wanted)
     name, number = clean[:_LONGEST_NAME], 1
     while name in taken:
@@ -149,13 +149,13 @@ def _name(wanted: str, taken: Mapping[str, object]) -> str:
 def _calling(client: mcp.Client, name: str) -> Callable[[dict[str, Any]], Awaitable[str]]:
     async def call(values: dict[str, Any]) -> str:
         result = await client.call_tool(name, values)
-        said = "\n".join(map(_shown, result.content))
+        text = "\n".join(map(_shown, result.content))
         if result.is_error:
-            raise ToolError(said or "the tool failed, and does not say why")
+            raise ToolError(text or "the tool failed, and does not say why")
         if result.structured_content is not None and not any(each.type == "text" for each in result.content):
             data = pydantic_core.to_json(result.structured_content).decode()
-            said = f"{data}\n{said}".strip()
-        return said
+            text = f"{data}\n{text}".strip()
+        return text
 
     return call
 
@@ -173,5 +173,5 @@ def _shown(content: Any) -> str:  # noqa: ANN401 - one of the package's five kin
             kind, data = content.resource.mime_type or "of unknown kind", content.resource.blob
         case _:
             kind, data = content.mime_type, content.data
-    size = len(data) * 3 // 4 - data[-2:].count("=")  # of what base64 stands for
+    size = len(data) * 3 // 4 - data[-2:].count("=")  # of the data that base64 encodes
     return f"[{content.type}, {kind}, {size} bytes, not shown]"

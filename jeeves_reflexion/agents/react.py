@@ -1,4 +1,4 @@
-"""ReAct: a model that thinks, acts with tools and looks at what comes of it (Yao et al. 2023)."""
+"""ReAct: a model that thinks, acts with tools and observes the results (Yao et al. 2023)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Trajectory:
         await self.session.tell(StepTaken, number=len(self.steps), step=step)
 
     def stuck(self, before: int) -> bool:
-        """Whether a turn, the steps after the first ``before``, was the same as the last one once too often."""
+        """Whether a turn, the steps after the first ``before``, has repeated the last one too often."""
         if self.max_repeats is None:
             return False
         turn = [(step.action, step.observation) for step in self.steps[before:]]
@@ -64,10 +64,10 @@ class _Trajectory:
         return self.repeated > self.max_repeats
 
     def advice(self) -> list[Message]:
-        """Return what is to be said of the steps, by us and by who watches them, before the model's next one."""
+        """Return what the model is told before its next step: that it repeats itself, and critiques of its steps."""
         text = self.session.inbox.take()
-        said = [fence("critique", text, note=_CRITIQUE_NOTE)] if text.strip() else []
-        return [Message("user", note) for note in ([_REPEATED_NOTE] if self.repeated else []) + said]
+        critiques = [fence("critique", text, note=_CRITIQUE_NOTE)] if text.strip() else []
+        return [Message("user", note) for note in ([_REPEATED_NOTE] if self.repeated else []) + critiques]
 
     def attempt(self, output: str, *, error: str | None = None, interrupted: str | None = None) -> Attempt:
         return Attempt(
@@ -83,21 +83,21 @@ class _Trajectory:
 class ReAct:
     """The default agent: a model in a loop with tools.
 
-    A turn is one call of the model. Tools are called natively where ``model.supports_tools``, else in the
-    text form of the paper. Several calls in one turn run at once, but for tools that are ``alone``; their
-    results and steps stand in the order of the calls. Without tools the first completion is the answer. The
-    session's blocks stand in the system prompt, fenced, as data.
+    A turn is one call of the model. Tools are called natively if ``model.supports_tools``, otherwise in the text form
+    of the paper. Several calls in one turn run at once, except for tools that are ``alone``; results and steps keep the
+    order of the calls. Without tools the first completion is the answer. The system prompt includes the session's
+    blocks, fenced as data.
 
     ``interrupted`` of an attempt says why it ended early: ``"max_turns"``, ``"repeated_action"``, ``"max_tokens"`` (the
-    answer was cut by the model's limit) or ``"content_filter"``. A ``ModelError`` after the first step ends the attempt
-    with its steps and ``error``; before, it is raised, as is ``BudgetExceededError`` at any time.
+    model's limit cut the answer), ``"content_filter"`` or ``"refusal"``. A ``ModelError`` after the first step ends the
+    attempt with its steps and ``error``; before, it is raised. ``BudgetExceededError`` is always raised.
 
     Args:
-        model: What is asked.
+        model: The model to ask.
         tools: Tools, or typed functions.
-        max_turns: Calls of the model at most.
-        max_repeats: Turns with the same actions and results as the one before, of which the model is told; the next one
-            ends the attempt. None lets it go on, and tells nothing.
+        max_turns: The most calls of the model.
+        max_repeats: How many turns may repeat the actions and results of the one before. The model is told each time,
+            and one more ends the attempt. None allows any number and tells nothing.
         system_prompt: A text, or a ``Path`` to one, in place of the default.
         sampling: How the model is asked.
     """
@@ -148,8 +148,7 @@ class ReAct:
                 try:
                     return await self._native(task, so_far)
                 except ModelResponseError:
-                    # A model that finds out at the first call that its server has no tools says so from then
-                    # on.
+                    # The first call may show that the server has no tools: then the text form is used.
                     if so_far.steps or self.model.supports_tools:
                         raise
             return await self._textual(task, so_far)
@@ -157,8 +156,11 @@ class ReAct:
             filtered = isinstance(error, ModelResponseError) and error.code == _FILTERED
             if not (so_far.steps or filtered):
                 raise
-            said = f"{type(error).__name__}: {error}"
-            return so_far.attempt(so_far.last.text, error=said, interrupted=_FILTERED if filtered else None)
+            return so_far.attempt(
+                so_far.last.text,
+                error=f"{type(error).__name__}: {error}",
+                interrupted=_FILTERED if filtered else None,
+            )
 
     async def _answer(self, task: Task, so_far: _Trajectory) -> Attempt:
         so_far.heard(await ask(self.model, self._opening(task, so_far.session), sampling=self._sampling))
@@ -200,7 +202,7 @@ class ReAct:
                 await so_far.add(Step(reply.thought, reply.action))
                 return _finished(so_far, reply.argument)
             observation, failed = await self._follow(reply)
-            # A provider's own form of the answer would bring back what was left out, and calls that nobody answers.
+            # The provider's own format would bring back what was cut off, and tool calls without a result.
             opaque = {} if reply.cut or completion.tool_calls else completion.opaque
             messages.append(Message("assistant", _as_read(reply) or completion.text, opaque=opaque))
             messages.append(Message("user", f"Observation:\n{fence('observation', observation)}"))
@@ -229,13 +231,13 @@ class ReAct:
         return await self._observe(ToolCall("", reply.tool, arguments))
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
-        """Group calls, in order, by what may run at once."""
+        """Group calls that may run at once, in order."""
         for alone, group in groupby(calls, key=lambda call: call.name in self._alone):
             together = list(group)
             yield from ([call] for call in together) if alone else [together]
 
     async def _observe(self, call: ToolCall) -> tuple[str, bool]:
-        """Return what came of a call, and whether that is a failure."""
+        """Return the result of a call, and whether it failed."""
         try:
             return await self._tool(call.name).call(call.arguments), False
         except ToolError as error:
@@ -254,7 +256,7 @@ def _finished(so_far: _Trajectory, output: str) -> Attempt:
 
 
 def _as_read(reply: Reply) -> str:
-    """Write a reply without the observation that a model may have made up."""
+    """Write a reply without an observation that the model made up."""
     if not reply.action:
         return ""
     return f"Thought: {reply.thought}\nAction: {reply.action}" if reply.thought else f"Action: {reply.action}"

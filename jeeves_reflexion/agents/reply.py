@@ -29,14 +29,20 @@ _HEADING = re.compile(
     r"^ {0,3}#{2,6}[ \t]+(thought|action[ _]input|action|final[ _]answer)[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_PAIRS = {"[": "]", "(": ")", "\uff3b": "\uff3d", "\uff08": "\uff09", "\u3010": "\u3011"}  # also full-width
+_PAIRS = {
+    "[": "]",
+    "(": ")",
+    "\uff3b": "\uff3d",
+    "\uff08": "\uff09",
+    "\u3010": "\u3011",
+}  # the last are full-width
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model said: its thought, and the tool that it calls with an argument, or what is wrong with it.
+    """A model's thought and the call of a tool, or the problem with its reply.
 
-    ``cut`` says that something was left out after the action, such as an observation that the model made up.
+    ``cut`` is true if something after the action was left out, such as an observation that the model made up.
     """
 
     thought: str = ""
@@ -52,7 +58,7 @@ class Reply:
 
     @property
     def action(self) -> str:
-        """The action in the form of the paper; empty where there is none."""
+        """The action in the form of the paper; empty if there is none."""
         if not self.tool:
             return ""
         in_json = self.argument.startswith("{")
@@ -62,13 +68,12 @@ class Reply:
 def parse_reply(text: str) -> Reply:
     """Read a reply.
 
-    Thinking aloud and quotations hold no action: block quotations, indented blocks, and fences where something else
-    follows. Everything after the first action is left out: the model can't know the observation yet. Without any
-    label, a JSON object with the tool's name and its arguments is read.
+    Actions in thinking and in quotations (block quotations, indented blocks, fences with text after them) don't count.
+    Everything after the first action is left out, since the model can't know the observation yet. A reply without
+    labels may be a JSON object with the tool's name and its arguments.
     """
     text = _HEADING.sub(r"\1:", unwrapped(textwrap.dedent(answer(text))))
-    spoken = _unquoted(text)
-    thought, sections = _sections(spoken)
+    thought, sections = _sections(_unquoted(text))
     for place, (label, body) in enumerate(sections):
         match label:
             case "thought":
@@ -86,7 +91,7 @@ def parse_reply(text: str) -> Reply:
 
 
 def _unquoted(text: str) -> str:
-    """Return a reply without block quotations, and without fences that text of the model's own follows."""
+    """Return a reply without block quotations, and without fences that are followed by the model's own text."""
     lines = ["" if line.lstrip().startswith(">") else line for line in text.split("\n")]
     text = "\n".join(lines)
     for start, end in reversed(fences(text)):
@@ -99,7 +104,7 @@ def _unquoted(text: str) -> str:
 
 
 def _call_in_json(text: str, thought: str) -> Reply | None:
-    """Read a call as an object such as ``{"action": "search", "action_input": "Paris"}``, alone on its lines."""
+    """Read a call from an object such as ``{"action": "search", "action_input": "Paris"}`` on lines of its own."""
     stated = agreed(
         [one for one in objects(text) if one.plain], lambda value: json.dumps(value, sort_keys=True)
     )
@@ -118,7 +123,7 @@ def _call_in_json(text: str, thought: str) -> Reply | None:
 
 
 def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Split a reply at its labels: what stands before the first one, then each label with its text."""
+    """Split a reply at its labels: return the text before the first one, then each label with its text."""
     labels = list(_LABEL.finditer(text))
     starts = [label.start() for label in labels] + [len(text)]
     sections = [
@@ -150,10 +155,10 @@ def _action(thought: str, body: str) -> Reply:
 
 
 def _between(text: str, opening: str, closing: str) -> str:
-    """Return what stands between the bracket that a text begins with and the one that closes it.
+    """Return the text between the bracket that begins it and the bracket that closes it.
 
-    That is the one that balances it, unless a closing one without its opening one comes later: then the brackets of
-    the argument don't pair, and the last one that ends a line closes it. Without any, the text goes to its end.
+    That is the balancing bracket. If the brackets don't pair, because another closing one follows later, it is the last
+    closing bracket at the end of a line. Without a closing bracket the argument extends to the end of the text.
     """
     depth, end, unpaired = 0, -1, False
     for place, character in enumerate(text):
@@ -172,7 +177,7 @@ def _between(text: str, opening: str, closing: str) -> str:
 
 
 def _object(text: str) -> str:
-    """Return the JSON object that a text begins with, without what follows it."""
+    """Return the JSON object that begins a text, without what follows it."""
     try:
         value, _ = read_value(text, 0)
     except NotJSONError:
@@ -185,7 +190,7 @@ def _words(text: str) -> str:
 
 
 def _unfenced(text: str) -> str:
-    """Return what stands in the fence that a text begins with; any other text as it is."""
+    """Return the content of the fence that begins a text; any other text as it is."""
     inner = re.match(r"\s*```\w*\n(.*?)\n?```", text, re.DOTALL)
     return (inner[1] if inner else text).strip()
 

@@ -38,9 +38,9 @@ _ANY_OBJECT = pydantic.TypeAdapter(dict[str, Any])
 class Tool:
     """A function that a model may call; make one with :func:`as_tool`.
 
-    ``timeout`` is in seconds, ``None`` for no limit; ``max_tokens`` is what a result and an error are cut to, from
-    the middle. A tool that is ``alone`` does not run beside others that the model asked for in the same turn. Without
-    a ``signature`` the function gets the object of its arguments as it came, and checks it itself.
+    ``timeout`` is in seconds, ``None`` for no limit. Results and errors are cut from the middle to ``max_tokens``. A
+    tool that is ``alone`` never runs beside others of the same turn. Without a ``signature`` the function gets its
+    arguments unchecked, as one dict.
     """
 
     spec: ToolSpec
@@ -53,12 +53,12 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """The name that models call it by."""
+        """The name by which models call it."""
         return self.spec.name
 
     @property
     def usage(self) -> str:
-        """Its arguments, written as in ``search(query: string, limit: integer (optional))``."""
+        """Its arguments, written as ``search(query: string, limit: integer (optional))``."""
         required = self.spec.parameters.get("required")
         needed = set(required) if isinstance(required, list) else set()
         shown = [
@@ -70,10 +70,10 @@ class Tool:
     async def call(self, arguments: str) -> str:
         """Call it with the JSON text that a model wrote, and return the result as text.
 
-        A text result stays as it is, anything else is written as JSON, or by ``repr`` where JSON can't hold
-        it. A sync function runs in a worker thread, which is left behind when the call is cancelled or out of
-        time. Raises :class:`ToolError`, written for the model, for wrong arguments, a timeout, or whatever
-        the function raises, whose own ``ToolError`` keeps its words; :class:`BudgetExceededError` passes through.
+        A text result is returned unchanged; anything else as JSON, or as its ``repr`` if JSON can't express it. A sync
+        function runs in a worker thread, which is left behind if the call is cancelled or out of time. Wrong arguments,
+        a timeout and whatever the function raises become a :class:`ToolError` written for the model; a ``ToolError`` of
+        the function keeps its words. :class:`BudgetExceededError` is raised as it is.
         """
         try:
             with telemetry.tool(self.name) as told:
@@ -90,16 +90,16 @@ class Tool:
                 raise
             raise ToolError(f"something that {self.name} waited for was cancelled") from error
         except Exception as error:
-            said = str(error) if isinstance(error, ToolError) else described(error)
+            problem = str(error) if isinstance(error, ToolError) else described(error)
             if isinstance(error, TimeoutError) and scope.cancelled_caught:
-                said = f"{self.name} gave no result within {self.timeout:g} seconds"
-            raise ToolError(cut_middle(said, self.max_tokens)) from error
+                problem = f"{self.name} gave no result within {self.timeout:g} seconds"
+            raise ToolError(cut_middle(problem, self.max_tokens)) from error
 
     def from_text(self, argument: str) -> str:
         """Return the JSON arguments for the ``argument`` of ``name[argument]``.
 
-        A JSON object is taken as it is, ``name="value"`` by name, and an argument in quotes without them.
-        Otherwise a tool of one argument gets the text whole; one of several gets them in order if the text is a
+        A JSON object is returned unchanged, ``name="value"`` is read by name, and a quoted argument loses its quotes.
+        Otherwise a tool with one parameter gets the whole text. A tool with several gets them in order if the text is a
         list of JSON values. Raises :class:`ToolError`.
         """
         text = argument.strip()
@@ -133,7 +133,7 @@ class Tool:
             raise ToolError(f"wrong arguments:\n{problems}\nexpected: {self.usage}") from error
         if self.signature is None:
             return functools.partial(self.function, values)
-        # By name, for a decorator may take **kwargs alone.
+        # By name if possible, since a decorator may take only **kwargs.
         by_place = [
             values.pop(each.name)
             for each in self.signature.parameters.values()
@@ -150,14 +150,14 @@ def as_tool(
     max_tokens: int = 2000,
     alone: bool = False,
 ) -> Tool:
-    """Make a tool of a typed sync or async function, also as ``@as_tool``; a tool is returned as it is.
+    """Make a tool of a typed sync or async function, also as ``@as_tool``; a tool is returned unchanged.
 
-    See :class:`Tool` for ``timeout``, ``max_tokens`` and ``alone``, which is for functions that share a state.
+    See :class:`Tool` for ``timeout``, ``max_tokens`` and ``alone``, which is for functions that share state.
 
-    Its JSON schema comes from the signature and the docstring (Google, NumPy, reST or epydoc style);
-    ``Annotated[..., Field(description=...)]`` goes before the docstring. Raises :class:`ConfigurationError`
-    naming function and parameter if one has no annotation, one that JSON can't express, or is ``*args`` or
-    ``**kwargs``.
+    The JSON schema comes from the signature and the docstring (Google, NumPy, reST or epydoc style);
+    ``Annotated[..., Field(description=...)]`` takes precedence over the docstring. Raises :class:`ConfigurationError`
+    that names function and parameter if a parameter has no annotation or one that JSON can't express, or is ``*args``
+    or ``**kwargs``.
     """
     if isinstance(function, Tool):
         return function
@@ -186,7 +186,7 @@ def as_tool(
 
 
 class _Schema(pydantic.json_schema.GenerateJsonSchema):
-    """The default of a parameter that JSON can't express is left out in silence: the model can't give it either."""
+    """Omits a default that JSON can't express, without a warning: the model can't write it either."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
 
@@ -194,7 +194,7 @@ class _Schema(pydantic.json_schema.GenerateJsonSchema):
 def _adapter(
     signature: inspect.Signature, hints: Mapping[str, object]
 ) -> pydantic.TypeAdapter[dict[str, Any]]:
-    """Return what reads the arguments of a function out of JSON, by name, with its defaults."""
+    """Return the validator that reads a function's arguments from JSON, by name, with its defaults."""
 
     def given(**values: object) -> dict[str, Any]:
         return values
@@ -202,9 +202,9 @@ def _adapter(
     by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in signature.parameters.values()]
     given.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]
     given.__annotations__ = dict(hints)
-    # A field of a dataclass that is spelled wrong is told to the model as well, and not left out.
+    # A misspelled field of a dataclass is an error for the model too, instead of being left out.
     config = pydantic.ConfigDict(extra="forbid")
-    return pydantic.TypeAdapter(given, config=config)  # type: ignore[arg-type] # for a function, it is what it returns
+    return pydantic.TypeAdapter(given, config=config)  # type: ignore[arg-type] # it takes a function too
 
 
 def _hints(function: Callable[..., object], name: str) -> Mapping[str, object]:
@@ -256,7 +256,7 @@ def _problem(item: pydantic_core.ErrorDetails) -> str:
 
 
 def _named(text: str, names: Collection[str]) -> dict[str, JSON] | None:
-    """Read ``query="Paris", limit=3``; None where it is not that, or a name is no parameter."""
+    """Read ``query="Paris", limit=3``. Returns None for any other text, or if a name is not a parameter."""
     before, *pairs = re.split(r"(?:^|,)\s*(\w+)\s*=\s*(?=[\"'\[{\d.+-]|(?i:true|false|null|none)\b)", text)
     written = ", ".join(f'"{name}": {value}' for name, value in zip(pairs[::2], pairs[1::2], strict=True))
     try:

@@ -1,4 +1,4 @@
-"""Which of two texts is better: the output, or the reference or an earlier text."""
+"""Compares the output with the reference or with an earlier text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Us
 Against: TypeAlias = Literal["reference", "prior"]
 Better: TypeAlias = Literal["new", "old", "same"]
 
-# Neither text can pose as the other: a fence alone keeps out its own name only.
+# Neither text may pose as the other: a fence escapes only its own name.
 _TAG = re.compile(r"<(?=\s*/?\s*text_[ab](?!\w))", re.IGNORECASE)
 _LETTERS = {"a": "A", "b": "B", "same": "same", "tie": "same", "equal": "same", "neither": "same"}
 _SCHEMA: Mapping[str, JSON] = object_schema(
@@ -46,10 +46,10 @@ _SCHEMA: Mapping[str, JSON] = object_schema(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Which of two texts is better, as a judge said who saw them in one order, or both ways round.
+    """A judge's opinion which of two texts is better, in one order or in both.
 
-    ``better`` is ``None`` where an answer could not be read. ``issues`` are those of the new text. ``agreed`` says
-    whether the order made no difference.
+    ``better`` is ``None`` if an answer could not be read. ``issues`` are those of the new text. ``agreed`` is true if
+    the order made no difference.
     """
 
     better: Better | None
@@ -63,14 +63,13 @@ class Compared:
 class Comparison:
     """Compares the output with the task's reference, or with an earlier text (:meth:`with_prior`).
 
-    The model is asked twice, with the two texts in either order, for judges prefer one place to the other (Zheng et
-    al. 2023, "Judging LLM-as-a-Judge", section 3.4): what it says only in one order does not count. Two orders that
-    contradict each other are ``same`` at a quarter of the confidence, one that decides while the other doesn't at
-    half of it.
+    The model is asked twice, once for each order of the texts, because judges prefer one position to the other (Zheng
+    et al. 2023, "Judging LLM-as-a-Judge", section 3.4). An opinion counts only if both orders give it. If they
+    contradict each other the result is ``same`` at a quarter of the confidence; if one of them decides and the other
+    doesn't, it is ``same`` at half of it.
 
-    As an evaluator it scores 1.0 where the output is better, 0.0 where it is worse, and 0.5 where neither is, or where
-    the orders disagreed. Without anything to compare with there is no score. Raises ``ModelError`` when the model can't
-    be reached.
+    As an evaluator it scores 1.0 if the output is better, 0.0 if it is worse, and 0.5 if neither is, or if the orders
+    disagree. With nothing to compare with there is no score. Raises ``ModelError`` if the model can't be reached.
     """
 
     def __init__(self, model: ChatModel, *, against: Against = "reference", prior: str | None = None) -> None:
@@ -84,7 +83,7 @@ class Comparison:
         self._system = Message("system", read_prompt(None, "jeeves_reflexion.evaluators", "compare.md"))
 
     def with_prior(self, text: str) -> Comparison:
-        """Return the comparison with an earlier text."""
+        """Return an evaluator that compares with an earlier text."""
         return Comparison(self._model, against="prior", prior=text)
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
@@ -94,19 +93,19 @@ class Comparison:
         if old is None:
             lacking = "the task has no reference" if gold else "there is no earlier text"
             return Evaluation(None, rationale=f"nothing to compare with: {lacking}", confidence=0.0)
-        found = await self.compare(task, attempt.output, old)
-        score = {"new": 1.0, "old": 0.0, "same": 0.5, None: None}[found.better]
+        result = await self.compare(task, attempt.output, old)
+        score = {"new": 1.0, "old": 0.0, "same": 0.5, None: None}[result.better]
         return Evaluation(
             score,
-            rationale=found.rationale,
-            issues=found.issues,
-            confidence=found.confidence,
-            usage=found.usage,
+            rationale=result.rationale,
+            issues=result.issues,
+            confidence=result.confidence,
+            usage=result.usage,
             quotes_gold=TEXTS if gold else frozenset(),
         )
 
     async def compare(self, task: Task, new: str, old: str) -> Compared:
-        """Say which of two texts does the task better; the reference is shown only if it is one of the two."""
+        """Compare two texts; the model sees the reference only if it is one of them."""
         one, other = await side_by_side(
             [
                 lambda: self._ask(task, new, old, swapped=False),
@@ -135,8 +134,8 @@ class Comparison:
 
 
 def _read(text: str, shown: Sequence[str], *, swapped: bool) -> Compared:
-    found = reading_of(text, shown).objects
-    one = agreed([each for each in found if "better" in each.value], lambda fields: _letter(fields["better"]))
+    opinions = [each for each in reading_of(text, shown).objects if "better" in each.value]
+    one = agreed(opinions, lambda fields: _letter(fields["better"]))
     if one is None:
         return Compared(None, rationale='there is no JSON object with "better" in the reply, or several')
     fields = one.value
@@ -168,6 +167,6 @@ def _settled(one: Compared, other: Compared) -> Compared:
     confidence = (one.confidence + other.confidence) / 2
     if one.better == other.better:
         return Compared(one.better, confidence, issues, one.rationale, usage=usage)
-    kept = 0.5 if "same" in {one.better, other.better} else 0.25
-    said = f"the order of the texts made a difference: {one.better} is better, or {other.better}"
-    return Compared("same", confidence * kept, issues, said, agreed=False, usage=usage)
+    factor = 0.5 if "same" in {one.better, other.better} else 0.25
+    rationale = f"the order of the texts made a difference: {one.better} is better, or {other.better}"
+    return Compared("same", confidence * factor, issues, rationale, agreed=False, usage=usage)

@@ -1,4 +1,4 @@
-"""What quality means: named criteria with weights and thresholds, and the usual sets."""
+"""Criteria of quality, with weights and thresholds, and the built-in sets of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "tone": "The manner suits the reader and the occasion, and stays the same throughout.",
     }
 )
-"""What the built-in criteria measure, by name; a :class:`QualityCriterion` of that name says this unless told more."""
+"""The default descriptions of criteria, by name."""
 
 CRITERIA_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -44,10 +44,10 @@ CRITERIA_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "reasoning": ("logical_validity", "completeness", "clarity"),
     }
 )
-"""The default criteria of the usual kinds of task."""
+"""The default criteria by kind of task."""
 
 GENERAL_CRITERIA = ("correctness", "completeness", "clarity", "relevance")
-"""The criteria of a task whose kind is unknown."""
+"""The default criteria of a task of unknown kind."""
 
 _KINDS = {
     "code": "code coding codegen programming program software python humaneval function implementation",
@@ -60,21 +60,20 @@ _KIND_OF_WORD = {word: kind for kind, words in _KINDS.items() for word in words.
 
 @dataclass
 class QualityCriterion:
-    """One thing that makes a text good, how much it matters, and how it is measured.
+    """One aspect of a text's quality, how much it matters, and how it is measured.
 
-    ``description`` says what it measures: by default that of the built-in of its name (:data:`DESCRIPTIONS`), else
-    the name. ``weight`` is its share of the overall score, ``threshold`` the least score that is acceptable: below
-    it the text is not satisfactory, whatever the overall score; 0 never vetoes. ``evaluator`` and
-    ``evaluator_config`` say how it is measured:
+    ``description`` says what is measured; it defaults to the built-in description of the name (:data:`DESCRIPTIONS`),
+    then to the name. ``weight`` is the criterion's share of the overall score. ``threshold`` is the lowest acceptable
+    score: below it the text is not satisfactory, whatever the overall score. A threshold of 0 never vetoes.
+    ``evaluator`` and ``evaluator_config`` say how it is measured:
 
     - ``llm``: by a model; no configuration
-    - ``regex``: ``pattern``, and see :class:`~jeeves_reflexion.evaluators.regex.RegexCheck` for the rest
-    - ``function``: ``function``, a callable as :func:`~jeeves_reflexion.evaluators.as_evaluator` takes it, and
-      ``timeout`` in seconds (60)
+    - ``regex``: ``pattern`` and the other arguments of :class:`~jeeves_reflexion.evaluators.regex.RegexCheck`
+    - ``function``: ``function``, a callable for :func:`~jeeves_reflexion.evaluators.as_evaluator`, and ``timeout`` in
+      seconds (60)
     - ``compare``: ``against`` (``reference`` or ``prior``), see :class:`~jeeves_reflexion.evaluators.Comparison`
 
-    The configuration is checked when an evaluator is made of the criterion, the rest at once. Raises
-    :class:`ConfigurationError`.
+    Raises :class:`ConfigurationError`. The configuration is checked when an evaluator is made of the criterion.
     """
 
     name: str
@@ -102,10 +101,10 @@ class QualityCriterion:
 
 
 def criteria_for(kind: str | None) -> list[QualityCriterion]:
-    """Return fresh criteria for a kind of task.
+    """Return new criteria for a kind of task.
 
-    The kind is looked at word by word, and the first word that is known decides: ``code_generation``, ``Code`` and
-    ``python-script`` are code. ``None`` and unknown kinds get :data:`GENERAL_CRITERIA`.
+    The first known word of the kind decides: ``code_generation``, ``Code`` and ``python-script`` are code. ``None`` and
+    unknown kinds get :data:`GENERAL_CRITERIA`.
     """
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind or "").lower())
     known = next((_KIND_OF_WORD[word] for word in words if word in _KIND_OF_WORD), None)
@@ -115,9 +114,9 @@ def criteria_for(kind: str | None) -> list[QualityCriterion]:
 def as_criteria(
     criteria: Sequence[str | QualityCriterion] | None, kind: str | None = None
 ) -> list[QualityCriterion]:
-    """Return criteria given as names, objects or both; ``None`` is the set of the kind of task.
+    """Return criteria given as names, objects or both; ``None`` stands for the set of the kind of task.
 
-    Raises :class:`ConfigurationError` where there is none, or two of one name.
+    Raises :class:`ConfigurationError` for an empty list and for two criteria with one name.
     """
     if criteria is None:
         return criteria_for(kind)

@@ -1,4 +1,4 @@
-"""Judges an output criterion by criterion, and concludes from that on the whole: weights, vetoes, what is not known."""
+"""Judges an output criterion by criterion, and computes the overall verdict from weights and vetoes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from jeeves_reflexion.text import abridge, bullets, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task
 from jeeves_reflexion.values import check_share, check_whole
 
-_DIGITS = 9  # what is closer than that is equal: 0.1 + 0.7 reaches a threshold of 0.8
-_SAID = 300  # characters of a rationale that stands for an issue that its judge did not name
+_DIGITS = 9  # closer scores are equal: 0.1 + 0.7 reaches a threshold of 0.8
+_RATIONALE = 300  # characters of a rationale that replaces an issue which the judge did not name
 EXTERNAL = "external validator"
 PANEL_TEMPERATURE = 0.5
-"""What the members of a panel are asked at: at 0 they would all say the same, and their spread would say nothing."""
+"""The temperature for the members of a panel: at 0 they would all agree, and their spread would mean nothing."""
 
-# The rationale stands first: a score is better for having been reasoned out before it is written.
+# The rationale comes first: a score is better if the reasons are written before it.
 _VERDICT: Mapping[str, JSON] = object_schema(
     {
         "rationale": {"type": "string"},
@@ -55,30 +55,31 @@ _VERDICT: Mapping[str, JSON] = object_schema(
 
 @dataclass(eq=False)
 class CriteriaEvaluator:
-    """Scores an output by several criteria, each by itself and all at the same time, and computes the overall score.
+    """Scores an output by several criteria, each by itself and all concurrently, and computes the overall score.
 
     - ``criteria``: names, :class:`QualityCriterion` objects, or both; ``None`` takes the set of the task's kind. They
-      are copied: changing one afterwards changes nothing here.
-    - ``model`` judges the criteria of the kinds ``llm`` and ``compare``: one call for each, or one for all ``llm``
-      criteria where ``together`` saves tokens. ``structured`` asks for JSON by a schema, else for prose; both are
-      read wherever they come. ``prompt`` (a text, or a file as a ``Path``) replaces the instructions, not the form.
-    - ``panel``: that many judgements for each ``llm`` criterion, with seeds 0 to n - 1 at temperature 0.5, of which
-      the median counts; confidence is then 1 - (highest - lowest score). One judgement is asked for at temperature 0.
+      are copied: later changes to them have no effect here.
+    - ``model`` judges criteria of the kinds ``llm`` and ``compare``, one call for each; ``together`` makes one call for
+      all ``llm`` criteria, to save tokens. ``structured`` asks for JSON of a schema, otherwise for prose; replies of
+      both kinds are read in any case. ``prompt`` (a text, or a file as a ``Path``) replaces the instructions, not the
+      form of the reply.
+    - ``panel``: the number of judgements for each ``llm`` criterion. Several are asked for with seeds 0 to n - 1 at
+      temperature 0.5, their median counts, and confidence is 1 - (highest - lowest score). One is asked for at
+      temperature 0.
     - ``external`` is a validator beside the criteria, called as :func:`as_evaluator` does. It has no weight, only a
-      veto: a number is held against ``threshold``.
-    - ``prior`` is the text that ``compare`` criteria hold the output against; see :meth:`with_prior`. Without one
-      such a criterion is left out.
+      veto; a number is compared with ``threshold``.
+    - ``prior`` is the text with which ``compare`` criteria compare the output; see :meth:`with_prior`. Without it such
+      criteria are left out.
 
-    The verdict: ``score`` is the weighted mean of the criteria. ``passed`` says that it reaches ``threshold``, that
-    each criterion reaches its own, and that the validator has nothing against it; equal is enough. Issues begin with
-    the name of their criterion where there are several; one that fails without an issue has its errors or its
-    rationale as one, and else none: no issue is made up. ``confidence`` is the weighted mean of what the judges say of
-    theirs (0.5 where they don't say), 1.0 for functions and patterns.
+    The ``score`` is the weighted mean of the criteria. ``passed`` is true if it reaches ``threshold``, each criterion
+    reaches its own and the validator does not object; equality is enough. With several criteria, issues begin with the
+    criterion's name. A criterion that fails without an issue reports its errors or its rationale instead; no issue is
+    made up. ``confidence`` is the weighted mean of the judges' own (0.5 if unstated), 1.0 for functions and patterns.
 
-    What can't be scored (a reply that can't be read after asking again, a function that raises or says ``None``) is
-    named in the rationale; then ``score`` is ``None``, ``confidence`` 0.0, and ``passed`` is ``None``, or False where
-    a function, a pattern or the validator has already failed. Raises ``ModelError`` when the model can't be reached,
-    and :class:`ConfigurationError` for criteria that can't work.
+    The rationale names criteria that can't be scored: the reply is unreadable after asking again, or a function raises
+    or returns ``None``. Then ``score`` is ``None``, ``confidence`` is 0.0, and ``passed`` is ``None``, or False if a
+    function, a pattern or the validator has already failed. Raises ``ModelError`` if the model can't be reached, and
+    :class:`ConfigurationError` for criteria that can't work.
     """
 
     criteria: Sequence[str | QualityCriterion] | None = None
@@ -102,7 +103,7 @@ class CriteriaEvaluator:
         self._plan(as_criteria(self.criteria))
 
     def with_prior(self, text: str | None) -> CriteriaEvaluator:
-        """Return the evaluator with an earlier text to compare the output with."""
+        """Return an evaluator that compares the output with an earlier text."""
         return replace(self, prior=text)
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
@@ -119,8 +120,8 @@ class CriteriaEvaluator:
             texts = judged(task, attempt)
             calls += [functools.partial(self._ask, group, shown, texts, gold=gold) for group in groups]
         verdicts: dict[str, Evaluation] = {}
-        for found in await side_by_side(calls):
-            verdicts |= found
+        for judged_criteria in await side_by_side(calls):
+            verdicts |= judged_criteria
         external = verdicts.pop(EXTERNAL, None) if self._external else None
         scored = [Scored(one, verdicts[one.name], self._applies(one)) for one in criteria]
         return conclude(scored, self.threshold, external)
@@ -128,7 +129,7 @@ class CriteriaEvaluator:
     def _plan(
         self, criteria: Sequence[QualityCriterion]
     ) -> tuple[list[QualityCriterion], dict[str, Evaluator]]:
-        """Sort the criteria by how they are measured: those to ask the judge about, and the rest by name."""
+        """Return the criteria for the judge, and the checks that measure the others by name."""
         asked = [one for one in criteria if one.evaluator == "llm"]
         needy = [one.name for one in criteria if one.evaluator in {"llm", "compare"}]
         if needy and self.model is None:
@@ -157,10 +158,10 @@ class CriteriaEvaluator:
     async def _ask(
         self, asked: Sequence[QualityCriterion], shown: str, texts: Sequence[str], *, gold: bool
     ) -> dict[str, Evaluation]:
-        """Return the median verdict of the panel by name.
+        """Return the panel's median verdicts by name.
 
-        ``shown`` is the material as the model sees it, ``texts`` those in it that are judged. The usage of the calls
-        stands in the first verdict.
+        ``shown`` is the material as the model sees it, ``texts`` are the judged texts in it. The first verdict carries
+        the usage of all calls.
         """
         samplings = [STEADY]
         if self.panel > 1:
@@ -184,13 +185,13 @@ class CriteriaEvaluator:
         sampling: Sampling,
         judged: Sequence[str],
     ) -> dict[str, Evaluation]:
-        """Ask once; a verdict that can't be read, also after a second try, has no score."""
+        """Ask one member of the panel. A verdict that is unreadable even after a second try has no score."""
         names = [each.name for each in criteria]
         several = len(criteria) > 1
         verdicts: dict[str, Evaluation] = {}
 
         def read(completion: Completion) -> tuple[dict[str, Evaluation], str]:
-            """Keep what is read at last; what was read the first time and not the second stays."""
+            """Keep the latest readable verdict on each criterion."""
             if several:
                 found = read_replies(completion.text, names, shown=judged)
             else:
@@ -209,7 +210,7 @@ class CriteriaEvaluator:
         return {**verdicts, names[0]: replace(verdicts[names[0]], usage=usage)}
 
     def _messages(self, criteria: Sequence[QualityCriterion], shown: str) -> list[Message]:
-        """Return the question; the criterion comes last, so that an endpoint can keep what all have in common."""
+        """Return the question. The criteria come last, so that endpoints can cache the part that all calls share."""
         listed = bullets([f"{each.name}: {each.description}" for each in criteria])
         several = len(criteria) > 1
         which = "each of these criteria by itself" if several else "this criterion alone"
@@ -252,9 +253,9 @@ def _schema(criteria: Sequence[QualityCriterion]) -> Mapping[str, JSON]:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A criterion and the verdict by it.
+    """A criterion and its verdict.
 
-    ``applies`` is false where there was nothing to measure it by, ``external`` says that it has a veto and no weight.
+    ``applies`` is false if there was nothing to measure it by. ``external`` means that it has a veto but no weight.
     """
 
     criterion: QualityCriterion
@@ -264,9 +265,9 @@ class Scored:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the text is acceptable by this criterion; None where that is not known.
+        """Whether the text is acceptable by this criterion; None if unknown.
 
-        A check that says ``passed=False`` itself is believed, unless the threshold of 0 says that it never vetoes.
+        ``passed=False`` of a check counts, unless the threshold is 0, which never vetoes.
         """
         if self.external and self.verdict.passed is not None:
             return self.verdict.passed
@@ -277,13 +278,13 @@ class Scored:
 
     @property
     def issues(self) -> tuple[str, ...]:
-        """What is wrong, in its judge's words alone: where it says nothing, neither do we."""
+        """What is wrong, in the judge's own words; empty if the judge says nothing."""
         verdict = self.verdict
         if verdict.issues or self.holds is not False:
             return verdict.issues
         if verdict.errors:
             return tuple(f"{error.path}: {error.message}" for error in verdict.errors)
-        return (abridge(verdict.rationale, _SAID),) if verdict.rationale.strip() else ()
+        return (abridge(verdict.rationale, _RATIONALE),) if verdict.rationale.strip() else ()
 
     def __str__(self) -> str:
         score, holds = self.verdict.score, self.holds
@@ -297,12 +298,12 @@ class Scored:
 
 
 def reaches(score: float, threshold: float) -> bool:
-    """Whether a score is at least a threshold, as decimals would have it: rounding of floats is no difference."""
+    """Whether a score is at least a threshold, regardless of rounding errors of floats."""
     return round(score - threshold, _DIGITS) >= 0
 
 
 def weighted(scores: Sequence[tuple[float, float]]) -> float:
-    """Return the mean of ``(weight, value)`` pairs, values in [0, 1], weights above 0; it lies in [0, 1]."""
+    """Return the weighted mean of ``(weight, value)`` pairs; weights are above 0, values and mean in [0, 1]."""
     largest = max(weight for weight, _ in scores)
     shares = [weight / largest for weight, _ in scores]
     total = math.fsum(part * value for part, (_, value) in zip(shares, scores, strict=True))
@@ -310,7 +311,7 @@ def weighted(scores: Sequence[tuple[float, float]]) -> float:
 
 
 def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | None = None) -> Evaluation:
-    """Return the verdict on the whole; see :class:`CriteriaEvaluator`."""
+    """Return the overall verdict; see :class:`CriteriaEvaluator`."""
     shown = [*scored]
     if external is not None:
         validator = QualityCriterion(EXTERNAL, threshold=threshold, evaluator="function")
@@ -325,7 +326,7 @@ def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | 
         score = weighted([(one.criterion.weight, one.verdict.score or 0.0) for one in counted])
         confidence = weighted([(one.criterion.weight, one.verdict.confidence or 0.0) for one in counted])
     passed: bool | None = None
-    # What no model was asked for refuses the text also where the rest is not known.
+    # A failed check that asked no model refuses the text, even if other verdicts are unknown.
     if any(one.holds is False and one.criterion.evaluator in {"regex", "function"} for one in parts):
         passed = False
     elif score is not None:

@@ -1,4 +1,4 @@
-"""Any callable as an evaluator, also one that may fail or hang, and an environment's own reward."""
+"""Evaluators made of a callable, which may fail or hang, or of an environment's own reward."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from jeeves_reflexion.values import is_number, plain_number
 
 
 def as_evaluator(function: Callable[..., object]) -> FunctionEvaluator:
-    """Wrap a sync or async callable of ``(task, attempt)``, or of the output alone, as an evaluator.
+    """Make an evaluator of a sync or async callable that takes ``(task, attempt)``, or the output alone.
 
-    The output is what the agent returned: a text, or the object where it returned another one.
-    One that can be called either way gets both where its first parameter is called ``task`` or annotated as one. It
-    may return an :class:`Evaluation`, a bool, a number in [0, 1], ``(bool, message)``, or ``None`` for "can't be
-    scored". A verdict without usage is taken for one of code, which asks no model but those of this package: one
-    that asks another returns an :class:`Evaluation` with its ``usage``. A sync callable runs in a worker thread, which
-    is left behind when the run is cancelled. Raises :class:`ConfigurationError` if it can't be called so.
+    The output is what the agent returned, a text or another object. A callable that can be called either way gets task
+    and attempt if its first parameter is called ``task`` or annotated so. It may return an :class:`Evaluation`, a bool,
+    a number in [0, 1], ``(bool, message)``, or ``None`` if it can't score the attempt. If it asks models of other
+    packages, it has to return an :class:`Evaluation` with their ``usage``. A sync callable runs in a worker thread,
+    which is left behind if the run is cancelled. Raises :class:`ConfigurationError` for other parameters.
     """
     return FunctionEvaluator(function)
 
@@ -75,10 +74,10 @@ class FunctionEvaluator:
 
 
 class RewardEvaluator:
-    """Takes the verdict from what the environment said: ``attempt.metadata[key]``, a bool or a number in [0, 1].
+    """Takes the verdict from the environment: ``attempt.metadata[key]``, a bool or a number in [0, 1].
 
-    An attempt that ended in an error before there was one has not passed, without a score. One without that entry
-    otherwise, or with anything else in it, can't be scored.
+    An attempt that ended in an error without a reward has not passed and has no score. Any other attempt without a
+    valid reward can't be scored.
     """
 
     def __init__(self, key: str = "reward") -> None:
@@ -98,15 +97,15 @@ class RewardEvaluator:
 
 
 FUNCTION_TIMEOUT = 60.0
-"""Seconds that a function may take to check a text."""
+"""Seconds that a function may take to check a text, by default."""
 
 
 class FunctionCheck:
-    """Calls a function as :func:`as_evaluator` does, for ``timeout`` seconds at most, and outlives what it raises.
+    """Calls a function as :func:`as_evaluator` does, for at most ``timeout`` seconds, and survives what it raises.
 
-    One that raises or takes too long leaves the attempt unscored and says so as an issue; a sync one that takes too
-    long goes on in its thread. Errors of this package that no retry would mend, such as a used-up budget or a
-    return value that is no verdict, are raised.
+    If the function raises or takes too long, the attempt is unscored and an issue says why; a sync function that takes
+    too long goes on in its thread. Errors of this package that no retry would fix are raised, such as a used-up budget
+    or an invalid return value.
     """
 
     def __init__(self, function: Callable[..., object], *, timeout: float = FUNCTION_TIMEOUT) -> None:
@@ -118,7 +117,7 @@ class FunctionCheck:
         self._timeout = timeout
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
-        """Return the function's verdict, with a confidence of 1.0 unless it says its own."""
+        """Return the function's verdict, with a confidence of 1.0 unless it gives another."""
         with anyio.move_on_after(self._timeout):
             try:
                 verdict = await self._evaluator(task, attempt)

@@ -1,4 +1,4 @@
-"""A language model as the judge of an attempt, and what each judge is shown of a task and an attempt."""
+"""A language model as the judge of an attempt, and the parts of a task and an attempt that judges see."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
 
 TRAJECTORY_TOKENS = 3000
 OUTPUT_TOKENS = 12_000
-"""What a judge of criteria sees of a text, in tokens; a longer one is cut from the middle and marked so."""
+"""The most tokens of a text that a judge of criteria sees; a longer text is cut from the middle and marked."""
 
 STEADY = Sampling(temperature=0.0, seed=0)
-"""How a judge of criteria is asked: the same text gets the same score, as far as the model can."""
+"""The sampling of a judge: the same text should get the same score."""
 
 SHARE: Mapping[str, JSON] = {"type": "number", "minimum": 0, "maximum": 1}
 TEXT_LIST: Mapping[str, JSON] = {"type": "array", "items": {"type": "string"}}
 
 TEXTS = frozenset({"rationale", "issues", "suggestions", "errors"})
-"""The fields of an evaluation that may quote the reference when the judge saw it."""
+"""The fields of an evaluation that may quote the reference if the judge saw it."""
 
 
 def material(task: Task, attempt: Attempt, *, trajectory: int, output: int) -> str:
-    """Return what a judge sees of an attempt, each part in its fence and cut to its tokens; the reference too."""
+    """Return what a judge sees of a task, its reference and an attempt, each part fenced and cut to its tokens."""
     return "\n\n".join((*task_parts(task), *fenced_attempt(attempt, trajectory=trajectory, output=output)))
 
 
 def task_parts(task: Task, *, reference: bool = True) -> list[str]:
-    """Return the task, the form wanted and the reference, each in its fence."""
+    """Return the task, the expected output and the reference, each in its fence."""
     parts = [fence("task", task.prompt)]
     if task.expected_output:
         parts.append(fence("expected_output", task.expected_output))
@@ -46,7 +46,7 @@ def task_parts(task: Task, *, reference: bool = True) -> list[str]:
 
 
 def judged(task: Task, attempt: Attempt) -> tuple[str, ...]:
-    """Return the texts that a judge may quote from what it was shown: none of them is its own word."""
+    """Return the texts that a judge sees and may quote; a quotation of them is not the judge's own verdict."""
     steps = (part for step in attempt.steps for part in (step.thought, step.action, step.observation))
     texts = (attempt.output, task.prompt, task.expected_output, attempt.error, *steps)
     return tuple(dict.fromkeys(text for text in texts if text and text.strip()))
@@ -58,7 +58,7 @@ def as_text(reference: JSON) -> str:
 
 
 def object_schema(properties: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return the JSON Schema of an object that has just these properties, all of them."""
+    """Return the JSON Schema of an object with exactly these properties."""
     return {
         "type": "object",
         "properties": properties,
@@ -68,12 +68,12 @@ def object_schema(properties: Mapping[str, JSON]) -> Mapping[str, JSON]:
 
 
 class Judge:
-    """Scores an attempt by a model's word (the evaluator of Shinn et al. 2023, section 3).
+    """Has a model score an attempt (the evaluator of Shinn et al. 2023, section 3).
 
     The model sees the task, the trajectory, the output and, if there is one, the reference; the trajectory is cut
-    from the middle to ``trajectory_tokens``. A reply whose score can't be read is asked for once more with the
-    problem shown; after that the verdict is ``score=None``. With a reference the judge's text may quote it and is
-    marked so. Raises ``ModelError`` when the model can't be reached.
+    from the middle to ``trajectory_tokens``. If the score of a reply can't be read, the model is asked once more and
+    shown the problem; after that ``score`` is ``None``. If there is a reference, the judge's text may quote it and is
+    marked accordingly. Raises ``ModelError`` if the model can't be reached.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Judge:
 
 
 def _verdict(text: str, texts: Sequence[str]) -> tuple[Evaluation, str]:
-    """Return the verdict in a reply, and the problem of one that can't be read."""
+    """Return the verdict in a reply, and the problem with a reply that can't be read."""
     parsed = parse_score(text, shown=texts)
     if parsed.score is None:
-        said = f"the judge's reply could not be read: {parsed.problem}"
-        return Evaluation(None, rationale=said), parsed.problem
+        rationale = f"the judge's reply could not be read: {parsed.problem}"
+        return Evaluation(None, rationale=rationale), parsed.problem
     fields = parsed.fields or {}
     verdict = Evaluation(
         parsed.score,

@@ -10,12 +10,12 @@ from jeeves_reflexion.types import NO_USAGE, Evaluation
 
 
 def median_of(verdicts: Sequence[Evaluation]) -> Evaluation:
-    """Return the median of several verdicts on one text; of one, itself.
+    """Return the median of several verdicts on one text. A single verdict is returned unchanged.
 
-    Scores are medians, overall and by criterion. Words and errors are those of the verdict whose score lies nearest
-    to the median, the earliest of equals, so that they are of one piece. ``passed`` is what the majority of those
-    with a score says, ``None`` where they don't. ``confidence`` is 1 - (highest - lowest score), less the share of
-    the members who gave no score. Without a score from more than half of the members there is none. Usage is the sum.
+    Scores are medians, overall and by criterion. Texts and errors are those of the one verdict whose score is nearest
+    to the median, the earliest of equals. ``passed`` is the opinion of the majority of scored verdicts, else ``None``.
+    ``confidence`` is 1 - (highest - lowest score), times the share of verdicts with a score. Unless more than half of
+    the verdicts have a score, the result has none. Usage is the sum.
     """
     usage = sum((verdict.usage for verdict in verdicts), NO_USAGE)
     gold = frozenset[str]().union(*(verdict.quotes_gold for verdict in verdicts))

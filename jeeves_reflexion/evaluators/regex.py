@@ -1,4 +1,4 @@
-"""A pattern that an output must match, or must not."""
+"""Checks that an output matches a pattern, or does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
 _BACKTRACKS = re.compile(r"[*+?{|]")
-# An interpreter of its own: matching holds the GIL, so that no thread could be timed out, nor an event loop go on.
+# Runs in an interpreter of its own: matching holds the GIL, so a thread could not be timed out and the loop would stop.
 _SEARCH = """
 import json, re, sys
 pattern, text = json.load(sys.stdin)
@@ -23,11 +23,11 @@ print(int(re.search(pattern, text) is not None))
 
 
 class RegexCheck:
-    """Looks for a pattern in the output: 1.0 where it is found, or with ``must_match=False`` where it is not, else 0.0.
+    """Searches the output for a pattern: scores 1.0 if it is found, else 0.0, the reverse with ``must_match=False``.
 
-    Flags stand in the pattern: ``(?im)``. ``message`` is the issue where the output is not as wanted. A pattern that
-    could backtrack is matched in a process of its own (some 20 ms), which is ended after ``timeout`` seconds: then the
-    output can't be scored. Raises :class:`ConfigurationError` for a pattern that is none.
+    Flags are part of the pattern: ``(?im)``. ``message`` is the issue reported for a score of 0.0. A pattern that could
+    backtrack is matched in a process of its own (about 20 ms), which is killed after ``timeout`` seconds; the output is
+    then unscored. Raises :class:`ConfigurationError` for an invalid pattern.
     """
 
     def __init__(
@@ -51,19 +51,21 @@ class RegexCheck:
         self._timeout = timeout
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
-        """Return whether the pattern is found in the output, as wanted."""
+        """Return the verdict on an output."""
         found = await self._found(attempt.output)
         short = abridge(repr(self._pattern.pattern), 80)
         if isinstance(found, str):
-            said = f"the pattern {short} {found}"
-            return Evaluation(None, rationale=said, issues=(said,), confidence=0.0)
+            problem = f"the pattern {short} {found}"
+            return Evaluation(None, rationale=problem, issues=(problem,), confidence=0.0)
         if found is self._wanted:
             return Evaluation(1.0, passed=True, confidence=1.0)
-        said = self._message or f"the pattern {short} {'does not occur' if self._wanted else 'may not occur'}"
-        return Evaluation(0.0, passed=False, rationale=said, issues=(said,), confidence=1.0)
+        issue = (
+            self._message or f"the pattern {short} {'does not occur' if self._wanted else 'may not occur'}"
+        )
+        return Evaluation(0.0, passed=False, rationale=issue, issues=(issue,), confidence=1.0)
 
     async def _found(self, text: str) -> bool | str:
-        """Look for the pattern; a text says why that was not possible."""
+        """Return whether the pattern is found, or the reason why that is unknown."""
         if not _BACKTRACKS.search(self._pattern.pattern) or not _has_interpreter():
             return self._pattern.search(text) is not None
         material = json.dumps([self._pattern.pattern, text]).encode()

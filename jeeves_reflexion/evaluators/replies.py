@@ -1,4 +1,4 @@
-"""Reads what a judge says of one criterion or of several: a JSON object, or prose with headings."""
+"""Reads a judge's reply on one criterion or on several: a JSON object, or prose with headings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from jeeves_reflexion.types import JSON, Evaluation
 from jeeves_reflexion.values import is_number
 
 UNSTATED_CONFIDENCE = 0.5
-"""The confidence of a judge who doesn't say how sure it is: neither sure nor unsure."""
+"""The confidence of a judge that states none: neither sure nor unsure."""
 
 CLAMPED_CONFIDENCE = 0.5
-"""The most confidence that a score outside of 0 to 1 deserves: its judge did not keep to the scale."""
+"""The highest confidence of a score outside of 0 to 1: its judge did not keep to the scale."""
 
 _WORDS = {"low": 0.25, "medium": 0.5, "moderate": 0.5, "high": 0.9}
 _HEADING = re.compile(
@@ -33,16 +33,14 @@ _AMOUNT = re.compile(
 
 
 def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) -> Evaluation:
-    """Read a judge's reply on one criterion; ``score=None`` with the problem as the rationale if it holds no score.
+    """Read a judge's reply on one criterion; without a score, ``score`` is None and the rationale is the problem.
 
-    A score outside of 0 to 1 is taken for the end of the scale that it lies beyond. ``shown`` are the texts under
-    judgement: what the judge quotes of them is none of its own. ``in_json`` says which form was asked for; that one
-    counts where both are there.
+    A score outside of 0 to 1 counts as the nearer end of the scale. ``shown`` are the judged texts: quotations of them
+    don't count. ``in_json`` says which form was requested; it takes precedence if the reply has both.
     """
     text = unwrapped(answer(text))
     whole, own = _sections(text), _sections(prose(text, inline=True))
-    said = "\n".join(whole["said"])
-    parsed = read_score(said, shown=shown, in_json=in_json)
+    parsed = read_score("\n".join(whole["said"]), shown=shown, in_json=in_json)
     if parsed.fields is not None:
         return _of_fields(parsed)
     rationale = [*whole["rationale"], *whole[""], *whole["score"], *whole["confidence"][1:]]
@@ -84,9 +82,9 @@ def _unread(problem: str) -> Evaluation:
 
 
 def _sections(text: str) -> dict[str, list[str]]:
-    """Split prose by its headings; the first line of a section is what follows the heading on its line.
+    """Split prose at its headings; the first line of a section is the rest of the heading's line.
 
-    An issue that begins like a heading is still an issue. ``said`` holds all lines but the items of lists.
+    An issue that begins like a heading is still an issue. ``said`` holds all lines except the items of lists.
     """
     sections: dict[str, list[str]] = {name: [] for name in ("", "said", *_NAMES)}
     current = ""
@@ -106,7 +104,7 @@ def _sections(text: str) -> dict[str, list[str]]:
 
 
 def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) -> dict[str, Evaluation]:
-    """Read a judge's reply on several criteria; those of ``names`` that it says nothing readable of are unscored."""
+    """Read a judge's reply on several criteria; those of ``names`` without a readable verdict are unscored."""
     keys = {_key(name) for name in names}
     reading = reading_of(text, shown)
     parts = [one.read_as(_by_name(one.value)) for one in reading.objects]
@@ -129,7 +127,7 @@ def _of_part(part: JSON) -> Evaluation:
 
 
 def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return what a JSON object says by criterion: ``{"criteria": {name: …}}``, a list with names, or a flat object."""
+    """Return the verdicts in a JSON object by criterion: ``{"criteria": {name: …}}``, a list, or a flat object."""
     inner = next((fields[key] for key in ("criteria", "criteria_scores", "scores") if key in fields), fields)
     if isinstance(inner, list):
         named = [item for item in inner if isinstance(item, Mapping)]
@@ -138,7 +136,7 @@ def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
 
 
 def _by_heading(text: str, keys: Collection[str]) -> list[Stated[tuple[str, str]]]:
-    """Return what follows each heading that is a criterion's name; the statement is the heading and a first number."""
+    """Return the text below each heading that names a criterion; the statement spans heading and first number."""
     found: list[tuple[str, int, list[str]]] = []
     at = 0
     for line in text.splitlines(keepends=True):
@@ -156,12 +154,12 @@ def _by_heading(text: str, keys: Collection[str]) -> list[Stated[tuple[str, str]
 
 
 def _key(name: str) -> str:
-    """What a name and its spellings have in common: ``Edge cases:`` and ``## edge_cases`` are one."""
+    """Return a key that the spellings of a name share: ``Edge cases:`` and ``## edge_cases`` have one key."""
     return " ".join(re.findall(r"[^\W_]+", name)).casefold() or name
 
 
 def share(value: JSON) -> float | None:
-    """Read a number in [0, 1], such as a confidence, out of a number, ``80%`` or ``low``; None if it is none."""
+    """Read a share such as a confidence from a number, ``80%`` or ``low``, clamped to [0, 1]; None if unreadable."""
     if isinstance(value, str):
         if word := _WORDS.get(value.strip(" \t*_.\"'").lower()):
             return word
@@ -173,12 +171,12 @@ def share(value: JSON) -> float | None:
 
 
 def field_text(fields: Mapping[str, JSON], *names: str) -> str:
-    """Return the first of these fields that is a text, or an empty one."""
+    """Return the first of these fields that is a text, else an empty text."""
     return next((value for name in names if isinstance(value := fields.get(name), str)), "")
 
 
 def field_list(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
-    """Return a field that should be a list of texts; a text alone is a list of one, an object its first text."""
+    """Return a field that should be a list of texts; a single text is a list of one, an object its first text."""
     value = fields.get(name)
     if isinstance(value, str):
         return listed([value])

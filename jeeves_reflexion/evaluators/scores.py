@@ -1,6 +1,6 @@
-"""Reads a score out of a judge's reply: JSON, ``score: 0.7``, ``8/10`` or ``85%``, and nothing else.
+"""Reads a score from a judge's reply: JSON, ``score: 0.7``, ``8/10`` or ``85%``, and nothing else.
 
-What can't be read is ``None`` with a reason for the judge, never 0.0 and never 1.0.
+A score that can't be read is ``None`` with a reason for the judge, never 0.0 or 1.0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jeeves_reflexion.values import is_number
 T = TypeVar("T")
 
 _NUMBER = r"[+-]?(?:0,\d+|\d+,(?!\d{3}\b)\d+|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-# What makes a number something else than a score when it follows: 1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
+# Text that makes the number before it something other than a score: 1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
 _NO_MORE = (
     rf"(?:\s?[\u5206\u70b9\uc810])?(?![ \t]*/|\w|[^\w\s(\[*_`|]\d|(?:[ \t]*[-~\u2013\u2014\u2026][ \t]*"
     rf"|[ \t]+(?:[^\W\d_]{{1,4}}[ \t]+)?){_NUMBER}[ \t]*(?:[^\w \t]|$)"
@@ -32,7 +32,7 @@ _MARKS = r"[\s\"'*_`>{}]*(?:[<\[(](?=[01]?\.\d+[>\])]))?"  # the prompt's own <0
 _IS = r"(?:[:=|\uff1a]|\bis\b|\bof\b|\bwould[ \t]+be\b|$)"
 _FIRST = r"^[^\w\n>\ufffc.+]{0,20}+"
 _LABELS = r"score|rating|grade|mark"
-# The same word where models answer in another language; one that is not in plain letters is known by its place.
+# The same words in other languages. A word in other than Latin letters is recognised by its position alone.
 _WORDS = (
     r"bewertung|wertung|punktzahl|note|nota|punteggio|voto|valutazione|puntaje|calificacion|skor|wynik|ocena|cijfer"
     r"|betyg|puan|(?=\w*[^\W\d_a-zA-Z])[^\W\d_]+(?:[ \t]+[^\W\d_]+){0,2}?"
@@ -50,8 +50,8 @@ _BARE = re.compile(rf"^{_MARKS}{_AMOUNT}[\s\"'*_`.}}]*$")
 _JUDGING = (
     r"\b(?:rat(?:e|ed|ing)|grad(?:e|ed)|mark|verdict|give|assign|award|deserves?|say|overall|total|result)\b"
 )
-# In prose "5/5 tests ran" and "100% of the drawers" are no verdicts: an amount counts that stands at the start of a
-# line or after a word of judging, and that nothing is said to be counted by.
+# In prose "5/5 tests ran" and "100% of the drawers" are not verdicts. An amount counts at the start of a line or after
+# a word of judging, unless a noun follows that it counts.
 _SCALED: Final = re.compile(
     rf"(?:{_FIRST}|(?P<given>\b(?:rate|give|assign|award|grade)\b[^.\n\d%]{{0,40}}?(?<![\w./-])(?=[01]?\.\d))|{_JUDGING}[^.\n\d%]{{0,40}}?(?<![\w./-])){_AMOUNT}"
     r"(?=[ \t\"'*_`]*(?:$|[.,;:!?)\]\u2013\u2014-]|(?:for|because|since|as|overall)\b))",
@@ -73,7 +73,7 @@ _HUGE = 1e12
 class ParsedScore:
     """A score in [0, 1], or ``None`` and the problem to show to the judge; ``fields`` is the JSON object, if any.
 
-    Of :func:`read_score` alone, a problem may stand beside a score: it lay beyond its scale, and is the end of it.
+    :func:`read_score` alone may return a score with a problem: the score was off its scale and was clamped.
     """
 
     score: float | None
@@ -86,20 +86,20 @@ _SEVERAL: Final = ParsedScore(None, "the reply holds more than one score")
 
 
 def parse_score(text: str, *, shown: Sequence[str] = (), in_json: bool = False) -> ParsedScore:
-    """Read the score of a judge's reply; one beyond its scale is none. See :func:`read_score`."""
+    """Read the score of a judge's reply like :func:`read_score`; a score off its scale is None."""
     parsed = read_score(text, shown=shown, in_json=in_json)
     return replace(parsed, score=None) if parsed.problem else parsed
 
 
 def read_score(text: str, *, shown: Sequence[str] = (), in_json: bool = False) -> ParsedScore:
-    """Read the score of a judge's reply, one beyond its scale as the end of it: 7 as 1.0, -1 as 0.0.
+    """Read the score of a judge's reply; a score off its scale is clamped: 7 is read as 1.0, -1 as 0.0.
 
-    What the model thinks aloud is left out, and so is what it quotes: block quotations, fences, quotation marks, and
-    what it repeats of ``shown``, the texts under judgement, but for a score that the reply alone begins with. Then, in
-    this order (with ``in_json`` the second first): lines that begin with ``score: …``, those that say nothing else
-    first; a JSON object with ``score``; a reply that is nothing but an amount; amounts such as ``8/10`` or ``85%``
-    that stand as a verdict. Where several are found they must agree, but for one that is called final. A plain number
-    above 1 has no stated scale; one that goes on as something else, such as ``0 to 1``, is no score.
+    Thinking and quotations are left out: block quotations, fences, quotation marks, and repetitions of ``shown``, the
+    judged texts, except for a score that begins the reply and none of these texts. The score is then looked for in
+    this order (with ``in_json`` the second place comes first): lines that begin with ``score: …``, those that say
+    nothing else first; a JSON object with ``score``; a reply that is only an amount; amounts such as ``8/10`` or
+    ``85%`` that are given as a verdict. Several scores must agree, unless one is called final. A plain number above 1
+    has no stated scale. A number that continues as something else, such as ``0 to 1``, is not a score.
     """
     reading = reading_of(text, shown)
     text = _TAGGED.sub(r"\nscore: \1\n", reading.text)
@@ -137,9 +137,9 @@ def read_score(text: str, *, shown: Sequence[str] = (), in_json: bool = False) -
 
 
 class Quotations:
-    """What a judge repeats of the texts under judgement, which is none of its own words.
+    """Recognises what a judge repeats from the judged texts.
 
-    Capitals, white space, punctuation and how a number is written (1 or 1.0) make no difference.
+    Case, white space, punctuation and the form of a number (1 or 1.0) make no difference.
     """
 
     def __init__(self, shown: Sequence[str]) -> None:
@@ -155,7 +155,7 @@ class Quotations:
         return any(folded in each for each in self._texts)
 
     def left_out(self, stated: Sequence[Stated[T]], text: str) -> list[Stated[T]]:
-        """Return statements but for those that are quoted; what only the reply begins with is in the form asked for."""
+        """Return the statements that are not quotations. One that begins the reply, and none of the texts, is kept."""
         return [one for one in stated if text[one.start : one.end] not in self or self._opens(one, text)]
 
     def _opens(self, one: Stated[T], text: str) -> bool:
@@ -169,12 +169,12 @@ def _folded(text: str) -> str:
 
 
 def _is_first(text: str, at: int) -> bool:
-    """Whether nothing is said before a place, nor quoted."""
+    """Whether neither words nor a quotation come before a position."""
     return _WORDLESS.fullmatch(text, 0, at) is not None and _GONE not in text[:at]
 
 
 def _lines(label: re.Pattern[str], own: str) -> list[Stated[ParsedScore]]:
-    """Return the lines that begin with a label and an amount; plain where they, or nothing before them, say no more."""
+    """Return the lines that begin with a label and an amount; plain if nothing precedes them or follows the amount."""
     found = []
     for match in label.finditer(own):
         plain = _is_first(own, match.start()) or _WORDLESS.fullmatch(match["rest"]) is not None
@@ -188,13 +188,13 @@ def _lines(label: re.Pattern[str], own: str) -> list[Stated[ParsedScore]]:
 def _one(stated: Sequence[Stated[ParsedScore]]) -> ParsedScore:
     if one := agreed(stated, lambda parsed: (parsed.score, not parsed.problem)):
         return one.value
-    # 1 and 7 are two scores, of which the second is taken for 1.
+    # 1 and 7 are two scores, though the second is clamped to 1.
     taken = agreed(stated, lambda parsed: parsed.score)
     return replace(taken.value, problem=_SEVERAL.problem) if taken else _SEVERAL if stated else _NONE
 
 
 def scored_fields(fields: Mapping[str, JSON]) -> Mapping[str, JSON] | None:
-    """Return a JSON object with a score, or the one within it where it holds nothing else; None where there is none."""
+    """Return a JSON object with a score, or the object that is all it holds; None if neither has a score."""
     named = {key.strip().lower(): value for key, value in opened(fields).items()}
     for name in ("score", "final_score", "overall_score", "final score", "overall score"):
         if name in named:
@@ -203,7 +203,7 @@ def scored_fields(fields: Mapping[str, JSON]) -> Mapping[str, JSON] | None:
 
 
 def parse_fields(fields: Mapping[str, JSON]) -> ParsedScore:
-    """Read the ``score`` of a JSON object that was read already; see :func:`read_score`."""
+    """Read the ``score`` of a JSON object; see :func:`read_score`."""
     value = fields.get("score")
     if is_number(value):
         parsed = _checked(value, 1.0)

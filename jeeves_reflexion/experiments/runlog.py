@@ -70,7 +70,7 @@ class RunLog:
         gone = [name for name in ("config.json", "journal.jsonl") if not (self.folder / name).exists()]
         filled = [name for name in ("config.json", *_WRITTEN) if self._has(name)]
         if not gone and "rows.jsonl" in filled and "journal.jsonl" not in filled:
-            gone = ["the contents of journal.jsonl"]
+            gone = ["the content of journal.jsonl"]
         # config.json is written last: if it is missing and the other files are empty, a start was killed.
         if "config.json" in gone and not filled and not self._had_lessons:
             return False

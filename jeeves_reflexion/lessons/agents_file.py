@@ -1,4 +1,4 @@
-"""A marked block of lessons in a file that coding agents read, such as ``AGENTS.md``; the rest of it stays as it is."""
+"""A marked block of lessons in a file that coding agents read, such as ``AGENTS.md``. The rest of the file stays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MODE: Final = 0o644
 
 
 def ranked(lessons: Sequence[Lesson], known: Credits) -> list[Lesson]:
-    """Return the active lessons, best lift first, then those learned most often, and last; none shown to harm."""
+    """Return the active lessons that are not shown to harm: by lift, then by support, then the newest first."""
 
     def order(lesson: Lesson) -> tuple[float, int, float]:
         return -(known.lift(lesson.id).value or 0.0), -lesson.support, -lesson.provenance.created_at
@@ -37,35 +37,35 @@ def ranked(lessons: Sequence[Lesson], known: Credits) -> list[Lesson]:
 
 
 def block_of(lessons: Sequence[Lesson], most: int = MOST_CHARACTERS) -> tuple[str, int]:
-    """Return the block with as many of the lessons, from the first on, as ``most`` characters hold, and their number.
+    """Return a block with as many of the first lessons as fit into ``most`` characters, and their number.
 
-    Raises :class:`ConfigurationError` where its marks alone are longer.
+    Raises :class:`ConfigurationError` if the marks alone are longer.
     """
-    made, number = _written([]), 0
-    if len(made) > most:
-        raise ConfigurationError(f"a block of lessons takes at least {len(made)} characters, not {most}")
+    block, number = _written([]), 0
+    if len(block) > most:
+        raise ConfigurationError(f"a block of lessons takes at least {len(block)} characters, not {most}")
     for taken in range(1, len(lessons) + 1):
         longer = _written(lessons[:taken])
         if len(longer) > most:
             break
-        made, number = longer, taken
-    return made, number
+        block, number = longer, taken
+    return block, number
 
 
 def _written(lessons: Sequence[Lesson]) -> str:
-    # No lesson ends the block, begins another, or is taken for a damaged mark by the next export.
+    # A lesson must not end the block, begin another, or look like a damaged mark to the next export.
     body = _NAME.sub(r"\1&#58;", render(lessons).replace("<!--", "&lt;!--"))
     return "\n".join((BEGIN, f"{_HEAD}\n\n{body}" if body else "No lessons.", END))
 
 
 def with_block(data: bytes, block: str) -> bytes:
-    """Return the bytes of a file with the block in the place of the one that it has, else at its end.
+    """Return the bytes of a file with the block in place of its present one, else at its end.
 
-    Lines end as those of the file do; all else stays, byte for byte. Raises :class:`ConfigurationError` for marks that
-    are damaged, doubled, alone or in the wrong order.
+    The block gets the line endings of the file; everything else stays, byte for byte. Raises
+    :class:`ConfigurationError` for marks that are damaged, doubled, single or in the wrong order.
     """
     marks = list(_MARK.finditer(data))
-    # A bare return at the end makes a pair with the new line that is put behind it.
+    # A bare carriage return at the end becomes a pair with the line feed that follows it now.
     paired = b"\r\n" in data or (not marks and data.endswith(b"\r"))
     end = b"\r\n" if paired else b"\n"
     new = block.encode().replace(b"\n", end)
@@ -75,17 +75,17 @@ def with_block(data: bytes, block: str) -> bytes:
     if [mark[0] for mark in marks] != [BEGIN.encode(), END.encode()]:
         lines = ", ".join(str(data.count(b"\n", 0, mark.start()) + 1) for mark in marks)
         raise ConfigurationError(
-            f"the marks of the block of lessons (line {lines}) are not one beginning and one end, as they were written:"
-            " mend them, or remove them all"
+            f"the marks of the block of lessons (line {lines}) are not one beginning and one end as written:"
+            " repair them, or remove them all"
         )
     return data[: marks[0].start()] + new + data[marks[1].end() :]
 
 
 def update_file(path: Path, block: str) -> bool:
-    """Keep the block of a file up to date; a file that is not there is made. Returns whether it changed; blocks.
+    """Update the block of a file, which is created if it does not exist; return whether it changed. Blocks.
 
-    Raises :class:`ConfigurationError` as :func:`with_block` does, and for a file that can't be read;
-    :class:`LessonStoreError` when it can't be written, and is as it was.
+    Raises :class:`ConfigurationError` for damaged marks, as :func:`with_block` does, and for a file that can't be read;
+    :class:`LessonStoreError` for a file that can't be written, which then stays as it was.
     """
     try:
         data = read_regular(path, _MOST_BYTES)

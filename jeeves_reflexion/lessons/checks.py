@@ -1,6 +1,7 @@
-"""Checks: would a lesson change an attempt? A callable that says so, and one that asks a language model.
+"""Checks: would a lesson change an attempt? The protocol of a check, and one that asks a language model.
 
-A check is asked before a lesson is kept, so that its reason goes back to the reflector; what it can't say is no answer.
+A check is asked before a lesson is stored, so that its reason can go back to the reflector. A check that can't decide
+lets the lesson pass.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _TASK_TOKENS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a check says of a lesson: whether it would change an attempt at a similar task, and why.
+    """A check's opinion of a lesson: whether it would change an attempt at a similar task, and why.
 
-    ``changes`` is None where that was not decided.
+    ``changes`` is None if the check could not decide.
     """
 
     changes: bool | None
@@ -37,9 +38,9 @@ class Opinion:
 
 
 class Check(Protocol):
-    """Says whether a lesson would change an attempt; a plain function is one, async or not, and may return a bool.
+    """Says whether a lesson would change an attempt. A plain function will do, async or not, and may return a bool.
 
-    One that is not async runs in a worker thread. What it raises leaves the lesson undecided.
+    A sync function runs in a worker thread. If a check raises, it has not decided.
     """
 
     def __call__(self, task: Task, lesson: str, /) -> Opinion | bool | Awaitable[Opinion | bool]:
@@ -48,25 +49,25 @@ class Check(Protocol):
 
 
 async def opinion_of(check: Check, task: Task, lesson: str) -> Opinion:
-    """Ask a check; what it raises, but for what no further attempt would mend, is no opinion."""
+    """Ask a check. An error leaves the lesson undecided, except a hopeless one, which is raised."""
     try:
-        said = await run(check, lambda: check(task, lesson))
+        reply = await run(check, lambda: check(task, lesson))
     except HOPELESS:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the lesson
         return Opinion(None, _short(f"the check failed: {described(error)}"))
-    changes, why = (said.changes, said.why) if isinstance(said, Opinion) else (said, "")
+    changes, why = (reply.changes, reply.why) if isinstance(reply, Opinion) else (reply, "")
     changes = plain_number(changes)  # numpy has a bool of its own
-    if isinstance(changes, bool) or (changes is None and said is not None):
+    if isinstance(changes, bool) or (changes is None and reply is not None):
         return Opinion(changes, _short(str(why)))
-    return Opinion(None, _short(f"the check returned {said!r} instead of an Opinion"))
+    return Opinion(None, _short(f"the check returned {reply!r} instead of an Opinion"))
 
 
 class ModelCheck:
     """Asks a language model, once, whether a lesson would change an attempt at a task like the one that taught it.
 
-    A reply that states no verdict, or two, decides nothing. Raises ``ModelError`` when the model can't be reached.
-    ``prompt`` is a text, or the path of a file.
+    A reply with no verdict, or with two, leaves the lesson undecided. Raises ``ModelError`` if the model can't be
+    reached. ``prompt`` is a text, or the ``Path`` of a file.
     """
 
     def __init__(self, model: ChatModel, *, prompt: str | Path | None = None) -> None:
@@ -74,8 +75,8 @@ class ModelCheck:
         self._prompt = read_prompt(prompt, "jeeves_reflexion.lessons", "check.md")
 
     async def __call__(self, task: Task, lesson: str, /) -> Opinion:
-        """Return what the model thinks of a lesson."""
-        # A marker of a chat template would let either text answer in the model's place.
+        """Return the model's opinion of a lesson."""
+        # A marker of a chat template could make either text look like the model's answer.
         asked, lesson = cut_middle(inert(task.prompt), _TASK_TOKENS), inert(lesson)
         material = f"{fence('task', asked)}\n\n{fence('lesson', lesson)}"
         completion = await ask(self.model, [Message("system", self._prompt), Message("user", material)])

@@ -1,6 +1,6 @@
-"""What people, rules and models do to lessons after they were learned: approve, reject, retire, edit, merge, roll back.
+"""Changes to stored lessons by people, rules and models: approve, reject, retire, edit, merge, roll back.
 
-Each is one write with an entry in the history of every lesson that it changes, so each can be rolled back.
+Each change is one write, with an entry in the history of every lesson that it touches, and can be rolled back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jeeves_reflexion.types import Lesson, LessonState
 
 Decision: TypeAlias = Literal["approve", "reject", "retire", "restore"]
 
-# The state that lessons get, and those that they may have before.
+# For each decision: the state that it gives a lesson, and the states that the lesson may be in before.
 _DECISIONS: Final[Mapping[Decision, tuple[LessonState, tuple[LessonState, ...]]]] = {
     "approve": ("active", ("proposed", "active")),
     "reject": ("retired", ("proposed",)),
@@ -33,14 +33,14 @@ _DECISIONS: Final[Mapping[Decision, tuple[LessonState, tuple[LessonState, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits for a person: proposed lessons, and texts that were not let in."""
+    """What waits for a person to decide: proposed lessons and texts in quarantine."""
 
     proposed: tuple[Lesson, ...]
     held: tuple[Held, ...]
 
 
 class Curator:
-    """Changes the lessons of one repository, on behalf of ``by``, whose name goes into the history."""
+    """Changes the lessons of one repository. The history names ``by`` as the author of each change."""
 
     def __init__(self, repository: Repository, *, by: str = "") -> None:
         self._repository = repository
@@ -48,7 +48,7 @@ class Curator:
         self._by = by
 
     async def waiting(self) -> Waiting:
-        """Return what waits for a decision, oldest first; also what others wrote whom nobody accepted here."""
+        """Return what waits for a decision, oldest first, including lessons by writers that nobody accepted here."""
         async with store_errors("read what waits for review"):
             reader = self._repository.reader
             seen = [reader.seen(lesson) async for lesson in self._repository.each()]
@@ -56,10 +56,10 @@ class Curator:
             return Waiting(proposed, tuple(await self._quarantine.all()))
 
     async def approve(self, lesson_id: str, *, reason: str = "") -> Lesson:
-        """Make a proposed lesson active, or let a held text in; one that is active already stays as it is.
+        """Make a proposed lesson active, or release a text from quarantine. An active lesson stays as it is.
 
-        One that another principal wrote is advice from then on to the principal of this store, and to those that accept
-        it, until its words are changed.
+        A lesson of another principal becomes advice to the principal of this store, and to those that accept this
+        principal, until somebody changes its words.
         """
         async with store_errors("approve a lesson"):
             held = await self._quarantine.get(lesson_id)
@@ -68,30 +68,30 @@ class Curator:
         return (await self.decide("approve", [lesson_id], reason=reason))[0]
 
     async def reject(self, lesson_id: str, *, reason: str = "") -> Lesson | None:
-        """Retire a proposed lesson, so that it is not learned again, or throw a held text away (then None)."""
+        """Retire a proposed lesson, so that it is not learned again, or delete a text in quarantine (returns None)."""
         async with store_errors("reject a lesson"):
             if await self._quarantine.drop(lesson_id):
                 return None
         return (await self.decide("reject", [lesson_id], reason=reason))[0]
 
     async def retire(self, lesson_id: str, *, reason: str) -> Lesson:
-        """Keep a lesson, and recall it no more; it does not come back by being learned again."""
+        """Keep a lesson but stop recalling it. Learning it again does not bring it back."""
         return (await self.decide("retire", [lesson_id], reason=reason))[0]
 
     async def restore(self, lesson_id: str, *, reason: str = "") -> Lesson:
-        """Make a retired lesson active again; one that was merged into another comes back by rolling that one back."""
+        """Make a retired lesson active again. To bring a merged lesson back, roll back the one it was merged into."""
         return (await self.decide("restore", [lesson_id], reason=reason))[0]
 
     async def decide(
         self, decision: Decision, lesson_ids: Sequence[str], *, reason: str = ""
     ) -> list[Lesson]:
-        """Approve, reject, retire or restore several lessons in one write, and return them as they are then.
+        """Approve, reject, retire or restore several lessons in one write; return the changed lessons.
 
-        Raises :class:`LessonStoreError` where it can't be done to one of them, and does it to none then. Texts in
-        quarantine are no lessons.
+        Raises :class:`LessonStoreError` if the decision is impossible for one of them; none is changed then. Texts in
+        quarantine do not count as lessons.
         """
         if decision == "retire" and not reason.strip():
-            raise ConfigurationError("a lesson is retired for a reason: say which")
+            raise ConfigurationError("pass the reason why the lesson is retired")
         if decision == "reject":
             reason = f"rejected: {reason}" if reason else "rejected"
         change, reader = Change(decision, reason, self._by), self._repository.reader
@@ -112,7 +112,7 @@ class Curator:
             return await self._repository.transact(revise, f"the lessons to {decision}")
 
     async def edit(self, lesson_id: str, text: str, *, reason: str = "") -> Lesson:
-        """Say a lesson in other words, which pass the same gate as those of a reflector."""
+        """Change the words of a lesson. They pass the same checks as the words of a reflector."""
         words = await clean_words(lesson_id, text, screen=self._repository.screen)
         change = Change("edit", reason, self._by)
         async with store_errors("edit a lesson"):
@@ -123,14 +123,17 @@ class Curator:
     async def merge(
         self, into: str, others: Sequence[str], *, text: str | None = None, reason: str = ""
     ) -> Lesson:
-        """Let one lesson speak for others, in its words or new ones: it takes over their support, they are retired.
+        """Merge ``others`` into one lesson: it takes over their support and tasks, and they are retired.
 
-        It is one write: all of it is done, or nothing. Doing it again does nothing more. Nothing is merged where the
-        new words are no lesson, where one of the others was merged into a third lesson, or into a retired one.
+        The lesson keeps its words unless ``text`` replaces them. The merge is one write, and repeating it changes
+        nothing. Raises an error, and merges nothing, if ``text`` is not a lesson, if one of the others was merged into
+        a third lesson, or if ``into`` is retired.
         """
         ids = tuple(dict.fromkeys(others))
         if not ids or into in ids:
-            raise ConfigurationError("a merge takes at least one other lesson, and none into itself")
+            raise ConfigurationError(
+                "a merge needs at least one other lesson, and can't merge a lesson into itself"
+            )
         words = None if text is None else await clean_words(into, text, screen=self._repository.screen)
         change = Change("merge", reason, self._by)
 
@@ -142,24 +145,25 @@ class Curator:
             return await self._repository.transact(revise, f"the lessons to be merged into {into!r}")
 
     async def check_merge(self, into: str, others: Sequence[str]) -> None:
-        """Raise the :class:`LessonStoreError` that :meth:`merge` would, and do nothing."""
+        """Raise the :class:`LessonStoreError` that :meth:`merge` would raise, but change nothing."""
         async with store_errors("merge lessons"):
             await merge_revisions(self._repository, into, others, None, Change("merge"))
 
     async def history(self, lesson_id: str) -> list[Entry]:
-        """Return every change of a lesson, oldest first; none where there is no such lesson."""
+        """Return every change of a lesson, oldest first; empty if the lesson does not exist."""
         async with store_errors("read a lesson's history"):
             return await self._repository.history(lesson_id)
 
     async def rollback(self, lesson_id: str, *, to: int, reason: str = "") -> Lesson:
-        """Make a lesson again what it was after its change number ``to``; that is a change as well.
+        """Return a lesson to its state after change number ``to``; the rollback is itself a change, in one write.
 
-        What attempts taught since stays: support and contradictions. Lessons that were merged into it since come back
-        as they were, and it is no more recalled for their tasks. It is one write: all of it is done, or nothing. A text
-        that was let in from quarantine is retired with ``to=0``. Raises :class:`LessonStoreError` for a number that
-        there is not, for words of a lesson that was forgotten since, for a lesson that another speaks for, for a state
-        in which it spoke for lessons, or another for it, that are on their own now, and where a task by which it is
-        recalled would be lost.
+        What attempts taught since then stays: support and contradictions. Lessons that were merged into it since then
+        come back, and it is no longer recalled for their tasks. ``to=0`` retires a text that was released from
+        quarantine.
+
+        Raises :class:`LessonStoreError` if there is no such change, if its words were those of a lesson that was
+        forgotten since, if the lesson is merged into another one now, if a merge of that time was taken back since, or
+        if the lesson would be recalled by too many tasks.
         """
 
         async def revise() -> tuple[list[Revision], Lesson]:
@@ -172,28 +176,24 @@ class Curator:
             return await self._repository.transact(revise, f"lesson {lesson_id!r}")
 
     async def preview(self, lesson_id: str, *, to: int) -> Rollback:
-        """Return what :meth:`rollback` would do, with the same errors, and do nothing."""
+        """Return what :meth:`rollback` would do, with the same errors, but change nothing."""
         async with store_errors("roll a lesson back"):
             return (await self._preview(lesson_id, to))[0]
 
     async def _preview(self, lesson_id: str, to: int) -> tuple[Rollback, StoredLesson]:
-        # The history second: where it is newer, the next number is taken, and both are read again.
+        # Read the lesson before its history: if the history is newer, the write conflicts, and both are read again.
         stored = await self._repository.known(lesson_id)
         history = await self._repository.history(lesson_id)
         back = rollback_to(history, to)
         if back is None:
-            known = (
-                f": it begins with {history[0].number}, and the last is {history[-1].number}"
-                if history
-                else ""
-            )
+            known = f": it has {history[0].number} to {history[-1].number}" if history else ""
             raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}{known}")
         if back.lesson.text == STRUCK:
             raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")
         await self._check_alone(stored.lesson)
         if MERGED_INTO in back.lesson.metadata or not set(back.merged) <= set(merged_in(history)):
             raise LessonStoreError(
-                f"at change {to} lesson {lesson_id!r} was merged with lessons that are on their own now: "
+                f"at change {to} lesson {lesson_id!r} was merged with lessons that are separate now: "
                 "merge them again"
             )
         if stored.tasks and back.tasks:
@@ -202,91 +202,90 @@ class Curator:
         return back, stored
 
     async def _check_alone(self, lesson: Lesson) -> None:
-        """Refuse to bring a lesson back that another speaks for, with its support."""
-        speaker = _speaker_of(lesson)
-        if speaker is not None and await self._repository.get(speaker) is not None:
+        """Raise an error for a lesson that is merged into another one, which has its support."""
+        into = _merged_into(lesson)
+        if into is not None and await self._repository.get(into) is not None:
             raise LessonStoreError(
-                f"lesson {lesson.id!r} was merged into {speaker!r}: take the merge back by rolling that one back"
+                f"lesson {lesson.id!r} was merged into {into!r}: roll that one back to undo the merge"
             )
 
     async def _unmerged(self, back: Rollback, into: str, reason: str) -> list[Revision]:
-        """What becomes of those lessons that come back and are still there."""
-        found = []
+        """Return the revisions that bring back the merged lessons, as far as they still exist."""
+        revisions = []
         for other in back.back:
             stored = await self._repository.read(other)
             if stored is not None and stored.lesson.metadata.get(MERGED_INTO) == into:
                 state, why = _state_before(await self._repository.history(other), into)
                 alone = replace(unmerged(stored.lesson), state=state, state_reason=why)
                 change = Change("unmerge", reason or f"the merge into {into} was taken back", self._by)
-                found.append(Revision(stored, alone, change))
-        return found
+                revisions.append(Revision(stored, alone, change))
+        return revisions
 
 
 async def merge_revisions(
     repository: Repository, into: str, others: Sequence[str], text: str | None, change: Change
 ) -> list[Revision]:
-    """Return what merging lessons changes, first the lesson that stays; those that were merged before are passed over.
+    """Return the revisions of a merge, the lesson that stays first. Lessons that are merged already are skipped.
 
-    Raises :class:`LessonStoreError` where one is not there, speaks through a third one, or a task by which one is
-    recalled would be lost.
+    Raises :class:`LessonStoreError` if a lesson does not exist, if it is merged into a third one, or if the tasks of
+    all would be too many for one lesson.
     """
-    found = []
+    lessons = []
     for lesson_id in (into, *others):
         stored = await repository.read(lesson_id)
         if stored is None:
             raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
         _check_mergeable(stored.lesson, into)
-        found.append(stored)
-    kept, *rest = found
-    coming = [each for each in rest if _speaker_of(each.lesson) is None]
-    tasks = tuple(dict.fromkeys(task for each in coming for task in each.tasks))
-    if kept.tasks:
-        _check_room(into, {*kept.tasks, *tasks}, "merge fewer into it, or some into another one")
-    made = merged(kept.lesson, [each.lesson for each in coming])
-    made = made if text is None else replace(made, text=text)
-    ids = tuple(each.lesson.id for each in coming)
+        lessons.append(stored)
+    target, *rest = lessons
+    new = [each for each in rest if _merged_into(each.lesson) is None]
+    tasks = tuple(dict.fromkeys(task for each in new for task in each.tasks))
+    if target.tasks:
+        _check_room(into, {*target.tasks, *tasks}, "merge fewer into it, or some into another one")
+    after = merged(target.lesson, [each.lesson for each in new])
+    after = after if text is None else replace(after, text=text)
+    ids = tuple(each.lesson.id for each in new)
     why = change.reason or (f"with {', '.join(ids)}" if ids else "")
-    own = Change("merge" if ids else "edit", why, change.by, ids)
-    gone = Change("merge", change.reason or f"into {into}", change.by)
+    takes_in = Change("merge" if ids else "edit", why, change.by, ids)
+    retires = Change("merge", change.reason or f"into {into}", change.by)
     return [
-        Revision(kept, made, own, tasks),
-        *(Revision(each, merged_away(each.lesson, into), gone) for each in coming),
+        Revision(target, after, takes_in, tasks),
+        *(Revision(each, merged_away(each.lesson, into), retires) for each in new),
     ]
 
 
-def _check_room(lesson_id: str, tasks: Collection[str], said: str) -> None:
+def _check_room(lesson_id: str, tasks: Collection[str], advice: str) -> None:
     if len(tasks) > MOST_TASKS:
         raise LessonStoreError(
             f"lesson {lesson_id!r} would be recalled by {len(tasks)} tasks, and a lesson has at most {MOST_TASKS}: "
-            f"{said}"
+            f"{advice}"
         )
 
 
-def _speaker_of(lesson: Lesson) -> str | None:
-    """The id of the lesson that another was merged into, unless that one was forgotten."""
-    speaker = lesson.metadata.get(MERGED_INTO)
-    return None if speaker in (None, STRUCK) else str(speaker)
+def _merged_into(lesson: Lesson) -> str | None:
+    """Return the id of the lesson that this one is merged into, unless that lesson was forgotten."""
+    into = lesson.metadata.get(MERGED_INTO)
+    return None if into in (None, STRUCK) else str(into)
 
 
 def _check_mergeable(lesson: Lesson, into: str) -> None:
-    speaker = _speaker_of(lesson)
-    if speaker is not None and speaker != into:
+    other = _merged_into(lesson)
+    if other is not None and other != into:
         raise LessonStoreError(
-            f"lesson {lesson.id!r} was merged into {speaker!r}: name that one, or take the merge back by rolling "
-            "that one back"
+            f"lesson {lesson.id!r} was merged into {other!r}: name that one, or roll it back to undo the merge"
         )
     if lesson.id == into and lesson.state == "retired":
         raise LessonStoreError(
-            f"lesson {into!r} is retired, and can't speak for others: restore it, or roll its retirement back, first"
+            f"lesson {into!r} is retired, and other lessons can't be merged into it: restore it first"
         )
 
 
 def _decided(decision: Decision, lesson: Lesson, seen: LessonState, reason: str) -> Lesson:
-    """What becomes of a lesson that whoever decides sees in a state, which may not be the stored one."""
+    """Return a lesson after a decision; ``seen`` is its state for whoever decides, which may differ from its own."""
     to, among = _DECISIONS[decision]
     if seen not in among:
         wanted = " or ".join(among)
-        raise LessonStoreError(f"lesson {lesson.id!r} is {seen}; to {decision} one, it must be {wanted}")
+        raise LessonStoreError(f"lesson {lesson.id!r} is {seen}; to {decision} it, it must be {wanted}")
     if decision == "restore":
         lesson = unmerged(lesson)
     elif lesson.state == to:
@@ -295,10 +294,10 @@ def _decided(decision: Decision, lesson: Lesson, seen: LessonState, reason: str)
 
 
 def _state_before(history: Sequence[Entry], into: str) -> tuple[LessonState, str]:
-    """The state that a lesson had before it was merged into another."""
-    found: tuple[LessonState, str] = ("active", "")
+    """Return the state, and its reason, that a lesson had before it was last merged into another."""
+    state: tuple[LessonState, str] = ("active", "")
     for entry in history:
         before, now = entry.before, entry.after.metadata.get(MERGED_INTO)
         if before is not None and now == into != before.metadata.get(MERGED_INTO):
-            found = before.state, before.state_reason
-    return found
+            state = before.state, before.state_reason
+    return state

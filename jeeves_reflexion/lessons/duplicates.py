@@ -1,7 +1,7 @@
-"""Equal lessons: which are, what an attempt that teaches a lesson again adds to it, and what a merge adds up.
+"""Equal lessons: which lessons are equal, what another attempt adds to a lesson, and what a merge adds up.
 
-Two lessons are equal whose words are the same but for case, white space, punctuation around words and the way in
-which Unicode writes them, and that have one scope. Whether others say the same is left to a person or a model.
+Two lessons of one scope are equal if their words differ only in case, white space, punctuation around words or Unicode
+form. Whether other wordings say the same is left to a person or a model.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from jeeves_reflexion.types import JSON, Lesson, Trust
 from vectorstores.base import RecordStore, RecordWrite
 
 EQUAL: Final = "equal"
-"""Records of lessons by a digest of words and scope: who records the same finds the lesson by it."""
+"""Records that name a lesson, keyed by a digest of its words and scope: an equal lesson is found by this key."""
 NOTES: Final = 8
-"""Of so many attempts that taught it again a lesson keeps a note; its history has all."""
+"""How many of the attempts that taught it again a lesson keeps notes of; its history has all."""
 
 _LEAST_TRUSTED_FIRST: Final[tuple[Trust, ...]] = ("imported", "shared", "own")
-# Within a word or a number they mean something (1.5, -1, don't, C++): only what stands around one is left out.
+# Only around a word: within a word or a number these characters mean something (1.5, -1, don't, C++).
 _BEFORE: Final = "\"'([{\u00ab\u2018\u201c\u201e\u3008\u300a\u300c\u300e\u00bf\u00a1"
 _BEHIND: Final = (
     ".,;:!?\"')]}\u00bb\u2018\u2019\u201c\u201d\u2026\u3001\u3002\u3009\u300b\u300d\u300f"
@@ -38,12 +38,12 @@ Attempt: TypeAlias = tuple[JSON, JSON, JSON]
 
 
 def normalised(text: str) -> str:
-    """Return the words of a text as they are compared: small, one blank between, no punctuation around them.
+    """Return the words of a text for comparison: in lower case, one blank between, no punctuation around them.
 
-    Signs that mean something stay: ``1.5``, ``-1``, ``.env``, ``>=``, ``C++``, and ``;`` or ``..`` where they stand
-    alone, are words; a dash alone is none.
+    Punctuation that carries meaning stays: ``1.5``, ``-1``, ``.env``, ``>=``, ``C++``, and ``;`` or ``..`` on their
+    own are words; a lone dash is not.
     """
-    if not text.isascii():  # what takes most of the time
+    if not text.isascii():  # the slow part
         text = unicodedata.normalize("NFC", text).casefold().translate(_DASHES)
     small = text.lower() if text.isascii() else text
     plain = [word.lstrip(_BEFORE).rstrip(_BEHIND) or word for word in small.split()]
@@ -52,39 +52,39 @@ def normalised(text: str) -> str:
 
 
 def scope_of(lesson: Lesson) -> tuple[str | None, str | None, Trust, str]:
-    """Return what two lessons must have in common to be one: who may recall them, and who answers for them."""
+    """Return what equal lessons must share: kind of task, agent, trust and writer."""
     return lesson.task_kind, lesson.provenance.agent, lesson.trust, writer_of(lesson)
 
 
 def is_equal(one: Lesson, other: Lesson) -> bool:
-    """Whether two lessons of one scope say the same in the same words."""
+    """Whether two lessons have one scope and the same words."""
     same = one.text == other.text or normalised(one.text) == normalised(other.text)
     return same and scope_of(one) == scope_of(other)
 
 
 def claim_key(lesson: Lesson) -> str:
-    """Return the key of the record by which lessons that are equal to this one are found."""
-    said = json.dumps([normalised(lesson.text), *scope_of(lesson)])
-    return f"{hashlib.sha256(said.encode()).hexdigest()}:1"
+    """Return the key, in ``EQUAL``, of the record for this lesson and those equal to it."""
+    identity = json.dumps([normalised(lesson.text), *scope_of(lesson)])
+    return f"{hashlib.sha256(identity.encode()).hexdigest()}:1"
 
 
 def claim_of(lesson: Lesson, *, must_be_new: bool = False) -> RecordWrite:
-    """Return the record by which a newcomer of the same words finds a lesson; the first of its equals keeps it."""
+    """Return the record by which later equal lessons find this one; the first of several keeps it."""
     return RecordWrite(EQUAL, claim_key(lesson), {"lesson_id": lesson.id}, must_be_new=must_be_new)
 
 
 async def unclaim(records: RecordStore, lesson_id: str) -> None:
-    """Take away what a lesson is found by, which tells of its words."""
-    its = [each.key async for each in each_record(records, EQUAL) if each.value == {"lesson_id": lesson_id}]
-    await records.delete_records(EQUAL, its)
+    """Delete a lesson's records in ``EQUAL``: their digests would confirm a guess at its words."""
+    keys = [each.key async for each in each_record(records, EQUAL) if each.value == {"lesson_id": lesson_id}]
+    await records.delete_records(EQUAL, keys)
 
 
 def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
-    """Return a lesson with the support of an attempt that taught it again; the same attempt again changes nothing.
+    """Return a lesson with the support of an attempt that taught it again; the same attempt counts only once.
 
-    With ``another_task`` it is found by the task of that attempt too. A retired one stays so: what was found to harm
-    does not come back by being learned once more. Where it speaks for one that is trusted less than itself, an attempt
-    that taught that one is noted, and adds nothing.
+    ``another_task`` says that it is found by the task of that attempt too. A retired lesson stays retired, because
+    learning a harmful lesson again does not make it better. An attempt that taught a less trusted lesson, which was
+    merged into this one, is noted but adds no support.
     """
     if attempt_of(again) in known_attempts(kept):
         return kept
@@ -103,13 +103,13 @@ def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
 
 
 def merged(kept: Lesson, others: Iterable[Lesson]) -> Lesson:
-    """Return a lesson that speaks for others as well: supports add up, an attempt that taught two of them counts once.
+    """Return a lesson into which others are merged: supports add up, and an attempt that taught two counts once.
 
-    Lessons that are trusted less add none, so that nobody from outside can push a lesson up.
+    Less trusted lessons add no support, so that no outsider can push a lesson up.
     """
-    gone = [kept.id]
+    merged_ids = [kept.id]
     for other in others:
-        gone.append(other.id)
+        merged_ids.append(other.id)
         support = other.support - len(known_attempts(kept) & known_attempts(other))
         notes = [*listed(other, COPIES), _note(other)]
         kept = _with_notes(kept, notes, [other.task_id, *listed(other, TASKS)], copies_total(other) + 1)
@@ -120,28 +120,28 @@ def merged(kept: Lesson, others: Iterable[Lesson]) -> Lesson:
             tools=tuple(dict.fromkeys((*kept.tools, *other.tools))),
             contradicts=tuple(dict.fromkeys((*kept.contradicts, *other.contradicts))),
         )
-    return replace(kept, contradicts=tuple(each for each in kept.contradicts if each not in gone))
+    return replace(kept, contradicts=tuple(each for each in kept.contradicts if each not in merged_ids))
 
 
 def merged_away(lesson: Lesson, into: str) -> Lesson:
-    """Return a lesson as it is once another speaks for it: retired, with the id of that one."""
+    """Return a lesson that was merged into another: retired, with the id of the other."""
     metadata: dict[str, JSON] = {**lesson.metadata, MERGED_INTO: into}
     return replace(lesson, state="retired", state_reason=f"merged into {into}", metadata=metadata)
 
 
 def unmerged(lesson: Lesson) -> Lesson:
-    """Return a lesson that speaks for itself again; its state is not changed."""
+    """Return a lesson that is no longer merged into another; its state stays."""
     kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
     return replace(lesson, metadata=kept)
 
 
 def attempt_of(lesson: Lesson) -> Attempt:
-    """Return what names the attempt that taught a lesson first."""
+    """Return what identifies the attempt that first taught a lesson."""
     return lesson.provenance.run_id, lesson.provenance.attempt, lesson.task_id
 
 
 def known_attempts(lesson: Lesson) -> set[Attempt]:
-    """Return the attempts that taught a lesson, as far as it keeps notes of them."""
+    """Return the attempts that taught a lesson, as far as it has notes of them."""
     notes = cast("Sequence[Mapping[str, JSON]]", listed(lesson, COPIES))
     return {attempt_of(lesson)} | {(each["run_id"], each["attempt"], each["task_id"]) for each in notes}
 

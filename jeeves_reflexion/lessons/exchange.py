@@ -1,7 +1,7 @@
-"""Lessons as JSON lines, to be handed from one store to another.
+"""Lessons as JSON lines, to carry them from one store to another.
 
-A line is ASCII, says its format and version, and holds one lesson with the texts of its tasks; nothing of it is lost.
-A file comes from anywhere, so reading is strict, and an import is a plan before it is made.
+A line is ASCII, names its format and version, and holds one complete lesson with the texts of its tasks. A file may
+come from anywhere, so reading is strict, and an import is planned before it is made.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from vectorstores.base import ConflictError
 FORMAT: Final = "jeeves-reflexion/lesson"
 VERSION: Final = 1
 SUPPORT_ELSEWHERE: Final = "support_elsewhere"
-"""Key of an imported lesson's metadata: the support that its file claimed."""
+"""Metadata key of an imported lesson: the support that its file claimed."""
 
 AT_ONCE: Final = 100
-"""So many lessons go into one write: few enough that it takes a moment, and that a stopped import loses little."""
+"""How many lessons go into one write: few, so that a write is short and a stopped import loses little."""
 _SHOWN: Final = 5
 _LONGEST_ID: Final = 64
-# What a lesson says and where it comes from, without what stores find out about it.
-_said: Final = operator.attrgetter(
+# What a lesson says and where it comes from, without what stores learn about it.
+_content: Final = operator.attrgetter(
     "text", "task_id", "task_excerpt", "task_kind", "tools", "outcome", "evidence", "provenance"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A lesson of a file, the texts of its tasks, its line from 1 on, and why an import refuses it, if it does."""
+    """A lesson of a file, the texts of its tasks, its line number from 1, and why an import refuses it, if it does."""
 
     number: int
     lesson: Lesson
@@ -58,8 +58,8 @@ class Line:
 class ImportPlan:
     """What an import would do.
 
-    ``added`` are new ids, ``same`` are there already, ``changed`` are other words for an imported lesson that is there,
-    ``refused`` are left out. ``stored`` are the lessons of these ids that are there.
+    ``added`` lessons have new ids, ``same`` ones are stored already, ``changed`` ones have new words for an imported
+    lesson, and ``refused`` ones are left out. ``stored`` holds the lessons with these ids in the store.
     """
 
     added: tuple[Line, ...]
@@ -75,7 +75,7 @@ class ImportPlan:
 
 
 class _Tasks(pydantic.BaseModel):
-    """The texts by which a lesson is recalled."""
+    """The texts of the tasks by which a lesson is recalled."""
 
     tasks: Annotated[Texts, pydantic.Field(min_length=1)]
 
@@ -84,7 +84,7 @@ class _Tasks(pydantic.BaseModel):
 
 
 def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
-    """Write a lesson and the texts of its tasks as one line of ASCII, without its end.
+    """Write a lesson and the texts of its tasks as one line of ASCII, without a line ending.
 
     Raises :class:`ConfigurationError` for metadata that JSON can't hold, such as NaN.
     """
@@ -96,19 +96,19 @@ def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
 
 
 def from_line(line: str) -> tuple[Lesson, tuple[str, ...]]:
-    """Read what :func:`to_line` wrote: the lesson and the texts of its tasks, at least one.
+    """Read what :func:`to_line` wrote: a lesson and the texts of its tasks, at least one.
 
-    Raises :class:`ConfigurationError` that names the field for anything else.
+    Raises :class:`ConfigurationError`, which names the field, for anything else.
     """
     try:
-        line.encode()  # bytes that are no UTF-8 were read as characters that it has not
+        line.encode()  # bytes that are not UTF-8 were read as surrogates, which can't be encoded
         value = json.loads(line, parse_constant=_no_constant)
     except UnicodeEncodeError as error:
-        raise ConfigurationError("it is no UTF-8") from error
+        raise ConfigurationError("it is not UTF-8") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"it is no JSON: {error}") from error
+        raise ConfigurationError(f"it is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ConfigurationError("it is no JSON object")
+        raise ConfigurationError("it is not a JSON object")
     if (form := value.pop("format", None)) != FORMAT:
         raise ConfigurationError(f"its format is {form!r:.80}, not {FORMAT!r}")
     version = value.pop("version", None)
@@ -121,12 +121,12 @@ def from_line(line: str) -> tuple[Lesson, tuple[str, ...]]:
 
 
 def read_lines(lines: Iterable[str]) -> list[Line]:
-    """Read lessons, one a line; empty lines are passed over.
+    """Read lessons, one per line; empty lines are skipped.
 
-    Raises :class:`ConfigurationError` that names the first lines that are no lessons, or whose id an earlier line has
-    with another lesson.
+    Raises :class:`ConfigurationError`, which names the first lines that are not lessons, or that give another lesson
+    the id of an earlier line.
     """
-    found: dict[str, Line] = {}
+    read: dict[str, Line] = {}
     bad = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -136,26 +136,26 @@ def read_lines(lines: Iterable[str]) -> list[Line]:
         except ConfigurationError as error:
             bad.append(f"line {number}: {error}")
             continue
-        earlier = found.setdefault(lesson.id, Line(number, lesson, tasks))
+        earlier = read.setdefault(lesson.id, Line(number, lesson, tasks))
         if (earlier.lesson, earlier.tasks) != (lesson, tasks):
             problem = f"the id {lesson.id!r:.80} is on line {earlier.number} already, with another lesson"
             bad.append(f"line {number}: {problem}")
     if bad:
-        are = "is no lesson" if len(bad) == 1 else "are no lessons"
+        are = "is not a lesson" if len(bad) == 1 else "are not lessons"
         more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
         raise ConfigurationError(
             f"{len(bad)} of the lines {are}, and nothing was imported: {'; '.join(bad[:_SHOWN])}{more}"
         )
-    return list(found.values())
+    return list(read.values())
 
 
 # -- files
 
 
 def export_file(path: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> None:
-    """Write lessons with the texts of their tasks to a file, replaced whole; blocks.
+    """Write lessons with the texts of their tasks to a file, which is replaced as a whole. Blocks.
 
-    Raises :class:`LessonStoreError` when the file can't be written; it is as it was then.
+    Raises :class:`LessonStoreError` if the file can't be written; it stays as it was then.
     """
     text = "".join(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
     try:
@@ -165,12 +165,12 @@ def export_file(path: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> 
 
 
 def import_file(path: Path) -> list[Line]:
-    """Read the lessons of a file; blocks.
+    """Read the lessons of a file. Blocks.
 
     Raises :class:`ConfigurationError` as :func:`read_lines` does, and for a file that can't be read.
     """
     try:
-        # So that bytes that are no UTF-8 are the error of their line alone.
+        # Surrogates for bytes that are not UTF-8 make them an error of their line alone.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
             return read_lines(file)
     except OSError as error:
@@ -180,15 +180,15 @@ def import_file(path: Path) -> list[Line]:
 
 
 async def lines_of(store: VectorLessonStore) -> list[Line]:
-    """Return every lesson of a store as an import takes it, oldest first."""
-    return [Line(number, *found) for number, found in enumerate(await with_tasks(store), 1)]
+    """Return every lesson of a store as a line for an import, oldest first."""
+    return [Line(number, *each) for number, each in enumerate(await with_tasks(store), 1)]
 
 
 async def with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
     """Return every lesson of a store with the texts of its tasks, oldest first."""
     lessons = [lesson async for lesson in store.repository.each()]
     tasks = await store.repository.tasks_of([lesson.id for lesson in lessons])
-    # One that is found by its own text keeps no more of its task than the beginning.
+    # A lesson that is recalled by its own text keeps only an excerpt of its task.
     return [(lesson, tasks.get(lesson.id) or (lesson.task_excerpt,)) for lesson in lessons]
 
 
@@ -202,24 +202,24 @@ async def plan_import(
     approve: Collection[LessonState] = (),
     source: str = "",
 ) -> ImportPlan:
-    """Say what importing lessons does to a store, None for one that is to be made.
+    """Return what an import would do to a store; None stands for a store that does not exist yet.
 
-    What is new waits for review, unless its state at the source is one that you ``approve``; what is retired stays so.
-    Nothing replaces a lesson of higher trust, and a second import changes nothing, whatever the store did to a lesson
-    since.
+    New lessons wait for review, unless their state at the source is one that you ``approve``; retired ones stay
+    retired. No import replaces a lesson of higher trust. A second import changes nothing, whatever the store did to a
+    lesson in the meantime.
     """
-    found: dict[str, list[Line]] = {"added": [], "same": [], "changed": [], "refused": []}
+    sorted_lines: dict[str, list[Line]] = {"added": [], "same": [], "changed": [], "refused": []}
     stored: dict[str, Lesson] = {}
     reason = f"from {source}" if source else ""
     lines = list(lines)
-    there = {} if store is None else await store.repository.get_all([line.lesson.id for line in lines])
+    present = {} if store is None else await store.repository.get_all([line.lesson.id for line in lines])
     for line in lines:
         read, problem = await _cleaned(line, None if store is None else store.settings.screen)
         lesson = as_imported(read.lesson)
-        known = there.get(lesson.id)
+        known = present.get(lesson.id)
         if known is not None:
             stored[lesson.id] = known
-            # The store's own findings on the lesson stay: only what it says is new.
+            # What the store has learned about the lesson stays; only its content is new.
             lesson = replace(
                 lesson,
                 metadata={**lesson.metadata, **known.metadata},
@@ -231,25 +231,38 @@ async def plan_import(
         elif lesson.state != "retired":
             state: LessonState = "active" if lesson.state in approve else "proposed"
             lesson = replace(lesson, state=state, state_reason=reason)
-        if store is not None and known is not None and await _has_said(store, known, lesson):
+        if store is not None and known is not None and await _had_content(store, known, lesson):
             what, problem = "same", ""
         elif store is not None and known is None and not problem and await _is_counted(store, lesson):
             what = "same"
         else:
-            if not problem and known is not None and known.trust != "imported":
-                problem = f"a lesson with its id is {known.trust} and says otherwise"
-            if not problem and store is not None and await store.repository.is_forgotten(lesson.id):
-                problem = "it was forgotten here"
+            if not problem and store is not None:
+                problem = await _objection(store, known, lesson.id, read.tasks)
             what = "refused" if problem else "added" if known is None else "changed"
-        found[what].append(replace(read, lesson=lesson, reason=problem))
-    return ImportPlan(**{name: tuple(lines) for name, lines in found.items()}, stored=stored)
+        sorted_lines[what].append(replace(read, lesson=lesson, reason=problem))
+    return ImportPlan(**{name: tuple(lines) for name, lines in sorted_lines.items()}, stored=stored)
+
+
+async def _objection(
+    store: VectorLessonStore, known: Lesson | None, lesson_id: str, tasks: Sequence[str]
+) -> str:
+    """Return why a store takes no lesson with this id and these tasks; empty if it does."""
+    if known is not None and known.trust != "imported":
+        return f"a lesson with its id is {known.trust} and has other content"
+    if await store.repository.is_forgotten(lesson_id):
+        return "it was forgotten here"
+    stored = (await store.repository.tasks_of([lesson_id])).get(lesson_id, ())
+    number = len({*stored, *tasks}) if stored else 0
+    if number > MOST_TASKS:
+        return f"it would be recalled by {number} tasks, and a lesson is recalled by at most {MOST_TASKS}"
+    return ""
 
 
 async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change) -> int:
-    """Make an import, and return how many lessons only added to the support of an equal one.
+    """Make an import; return how many lessons only added to the support of an equal one.
 
-    What somebody changed since it was planned is left as it is. One that was stopped can be planned and made again: it
-    goes on where it was, by the hundred.
+    A lesson that somebody changed since the plan was made stays as it is. Each hundred lessons are one write. An import
+    that was stopped goes on where it was when it is planned and made again.
     """
     repository, merged = store.repository, 0
     for start in range(0, len(plan.changed), AT_ONCE):
@@ -258,13 +271,13 @@ async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change
         async def revise(some: Sequence[Line] = some) -> tuple[list[Revision], None]:
             read = [(await repository.read(line.lesson.id), line) for line in some]
             return [
-                Revision(there, line.lesson, change, line.tasks)
-                for there, line in read
-                if there is not None and there.lesson == plan.stored[line.lesson.id]
+                Revision(stored, line.lesson, change, line.tasks)
+                for stored, line in read
+                if stored is not None and stored.lesson == plan.stored[line.lesson.id]
             ], None
 
         await repository.transact(revise, "the lessons to import")
-    # A retired one is to lie there under its own id, and says nothing about an equal one that is active.
+    # A retired lesson is stored under its own id, even where an equal lesson is active.
     for retired in (True, False):
         added = [line for line in plan.added if (line.lesson.state == "retired") == retired]
         for start in range(0, len(added), AT_ONCE):
@@ -273,7 +286,7 @@ async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change
 
 
 async def _add(store: VectorLessonStore, lines: Sequence[Line], change: Change, *, must_be_new: bool) -> int:
-    """Add lessons in one write, or one by one where some are there or equal; return how many only added support."""
+    """Add lessons in one write, or one by one if that conflicts; return how many only added support."""
     repository = store.repository
     await repository.claim_all()
     new = must_be_new and not store.settings.keep_copies
@@ -295,33 +308,33 @@ async def _add(store: VectorLessonStore, lines: Sequence[Line], change: Change, 
 
 
 async def _is_counted(store: VectorLessonStore, lesson: Lesson) -> bool:
-    """Whether the attempt that taught a lesson adds to the support of an equal one already."""
+    """Return whether the attempt that taught a lesson already counts in the support of an equal one."""
     signed = store.repository.reader.signed(lesson)
-    held = None if lesson.state == "retired" else await store.records.get(EQUAL, claim_key(signed))
-    if held is None or not isinstance(held.value, Mapping):
+    claim = None if lesson.state == "retired" else await store.records.get(EQUAL, claim_key(signed))
+    if claim is None or not isinstance(claim.value, Mapping):
         return False
-    known = await store.repository.get(str(held.value["lesson_id"]))
+    known = await store.repository.get(str(claim.value["lesson_id"]))
     return known is not None and is_equal(known, signed) and attempt_of(signed) in known_attempts(known)
 
 
-async def _has_said(store: VectorLessonStore, known: Lesson, lesson: Lesson) -> bool:
-    """Whether a lesson that is there says the same, or said so before somebody changed it."""
-    if _said(known) == _said(lesson):
+async def _had_content(store: VectorLessonStore, known: Lesson, lesson: Lesson) -> bool:
+    """Return whether a stored lesson has the content of another one, or had it before somebody changed it."""
+    if _content(known) == _content(lesson):
         return True
     history = await store.repository.history(known.id)
-    return any(_said(entry.after) == _said(lesson) for entry in history)
+    return any(_content(entry.after) == _content(lesson) for entry in history)
 
 
 def as_imported(lesson: Lesson) -> Lesson:
-    """Return a lesson as another store's: imported, and with the support of one, whatever its file claims."""
+    """Return a lesson of another store: imported, and with a support of one, whatever its file claims."""
     lesson = unsigned(lesson)
     metadata = {**lesson.metadata, SUPPORT_ELSEWHERE: lesson.metadata.get(SUPPORT_ELSEWHERE, lesson.support)}
     return replace(lesson, trust="imported", support=1, metadata=metadata)
 
 
 async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
-    """Return a lesson of a file as it may be stored and shown, and why it can't be stored; empty if it can."""
-    # What hides goes first, for it may break up a secret. The gate cleans the text: it looks at what was hidden there.
+    """Return a line that is safe to store and show, and why its lesson can't be stored; empty if it can."""
+    # Hidden characters go first, since they may break up a secret. The text keeps them for the gate, which judges them.
     plain = checked_lesson({**_uncovered(_fields(line.lesson)), "text": line.lesson.text})
     tasks = tuple(map(gate.clean_prompt, line.tasks))
     shown = redact_record(replace(plain, text=gate.clean_lesson(plain.text)))
@@ -330,7 +343,7 @@ async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
     if len(shown.id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in shown.id):
         return refused, f"its id must have at most {_LONGEST_ID} letters, digits, - and _, and hold no secret"
     if (number := len(set(tasks))) > MOST_TASKS:
-        return refused, f"it names {number} tasks, and a lesson is recalled by {MOST_TASKS} at most"
+        return refused, f"it names {number} tasks, and a lesson is recalled by at most {MOST_TASKS}"
     try:
         gate.check_shape(shown.text)
         cleaned = await gate.clean(plain, line.tasks, screen=screen)
@@ -346,7 +359,7 @@ def _fields(lesson: Lesson) -> dict[str, Any]:
 
 
 def _uncovered(value: Any) -> Any:  # noqa: ANN401 - of whatever field
-    """Return a value without the secrets that hidden characters break up."""
+    """Return a JSON value without secrets, including those that hidden characters break up."""
     if isinstance(value, str):
         return gate.uncovered(value)
     if isinstance(value, Mapping):
@@ -355,4 +368,4 @@ def _uncovered(value: Any) -> Any:  # noqa: ANN401 - of whatever field
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,7 +1,7 @@
-"""Filters on lessons, with ``tool`` in them.
+"""Filters on lessons, with ``tool`` as a field.
 
-A lesson may be on several tools, and the filter language of the stores compares a list only as a whole. So a lesson
-lies in the store with a key for each of its tools, and a filter on ``tool`` becomes one on those keys.
+A lesson may have several tools, but the stores' filters compare a list only as a whole. So a stored lesson has one
+metadata key for each of its tools, and a filter on ``tool`` is translated to these keys.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ TOOL: Final = "tool"
 
 
 def tool_marks(tools: Iterable[str]) -> dict[str, JSON]:
-    """Return the metadata by which a lesson is found by its tools, in small letters or capitals."""
+    """Return the metadata by which a lesson is found by its tools, whatever their case."""
     return {_mark(tool): True for tool in tools}
 
 
 def lesson_filter(where: Filter | None) -> Filter | None:
-    """Return a filter in the language of the stores for one with ``tool`` for any one of a lesson's tools.
+    """Translate a filter with ``tool``, which matches any of a lesson's tools, to a filter of the stores.
 
-    ``{"tool": "search"}``, a list for any one of its names, and ``$in`` are understood, wherever they stand. Names are
-    compared without regard to capitals.
-    Raises :class:`ConfigurationError` for another operator on ``tool``; what else is wrong the store will say.
+    At any depth, ``tool`` takes a name, a list (any of its names) or ``$in``. Case does not matter.
+    Raises :class:`ConfigurationError` for another operator on ``tool``; the store reports other mistakes.
     """
     return None if where is None else cast("Filter", _translated(where))
 
 
 def both(one: Filter | None, other: Filter | None) -> Filter | None:
-    """Return a filter that holds where both do."""
+    """Return a filter for what both filters admit."""
     if one is None or other is None:
         return one or other
     return {"$and": [one, other]}

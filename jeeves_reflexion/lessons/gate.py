@@ -1,7 +1,7 @@
-"""What may become a lesson: its shape, without secrets, and from what a reflector may see.
+"""What may become a lesson: the shape of a lesson, its cleaning, and how a reflector is asked for one.
 
-Whatever is stored as a new lesson comes through :func:`clean`, once: characters, redaction, screening. What comes out
-is a :class:`CleanLesson`, and the repository takes nothing else.
+Each new lesson passes :func:`clean` once: hidden characters, redaction, screening. The result is a
+:class:`CleanLesson`, and the repository accepts nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jeeves_reflexion.types import Lesson, Reflection, Task, Trial
 
 MAX_CHARACTERS: Final = 500
 EXCERPT_CHARACTERS: Final = 200
-# The separators U+2028 and U+2029 are invisible: they are cleaned away, as hidden characters are.
+# The separators U+2028 and U+2029 are invisible: they are removed with the hidden characters.
 _LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85]")
 
 
@@ -73,9 +73,9 @@ def _form_problem(
 
 @dataclass(frozen=True, slots=True)
 class CleanLesson:
-    """A lesson as it may be stored, and the texts of its tasks: no secret in any field, nothing that hides.
+    """A lesson that may be stored, with the texts of its tasks; no field holds secrets or hidden characters.
 
-    ``finding`` is why it is to wait in quarantine, for a text that gives orders.
+    If the text gives orders, ``finding`` says why the lesson must wait in quarantine.
     """
 
     lesson: Lesson
@@ -84,14 +84,12 @@ class CleanLesson:
 
 
 async def clean(lesson: Lesson, tasks: Sequence[str], *, screen: Screen | None = None) -> CleanLesson:
-    """Return a lesson and the texts of its tasks (at least one) as they are stored.
+    """Return a lesson and the texts of its tasks (at least one) in the form in which they are stored.
 
-    Raises :class:`ConfigurationError` for what is no lesson, whatever its length.
+    Raises :class:`ConfigurationError` for a text that is not a lesson; its length is not checked.
     """
     if not tasks or isinstance(tasks, str):
-        raise ConfigurationError(
-            "a lesson is recalled by the texts of its tasks: pass a list of at least one"
-        )
+        raise ConfigurationError("a lesson is found by the texts of its tasks: pass a list with at least one")
     text = await aside(clean_lesson, lesson.text)
     if not read_lesson(text, one_sentence=False):
         kind = f"that gives no advice ({abridge(text, 80)})" if text else "without words"
@@ -101,24 +99,25 @@ async def clean(lesson: Lesson, tasks: Sequence[str], *, screen: Screen | None =
         excerpt = abridge(known[0], EXCERPT_CHARACTERS)
     else:
         excerpt = clean_prompt(lesson.task_excerpt)
-    # These are clean: nothing is redacted twice.
+    # The text and the excerpt are clean already.
     fields = redact_record(replace(lesson, text="", task_excerpt=""))
-    # By the rules as it came: what was hidden in it is a reason not to let it in.
+    # The rules see the text as it came, because hidden characters are a reason to refuse it.
     finding = await screened(text, screen, said=lesson.text)
     return CleanLesson(replace(fields, text=text, task_excerpt=excerpt), known, finding)
 
 
 def check_shape(text: str, name: str = "the text") -> None:
-    """Raise :class:`ConfigurationError` for what is no lesson."""
+    """Raise :class:`ConfigurationError` for a text that is not a lesson; see :func:`shape_problem`."""
     problem = shape_problem(text)
     if problem is not None:
-        raise ConfigurationError(f"{name} is no lesson: {problem}")
+        raise ConfigurationError(f"{name} is not a lesson: {problem}")
 
 
 async def clean_words(lesson_id: str, text: str, *, screen: Screen | None = None) -> str:
-    """Return new words for a stored lesson as they are to be stored.
+    """Return a new text for a stored lesson, cleaned.
 
-    Raises :class:`ConfigurationError` for what is no lesson, and :class:`LessonRefusedError` for what gives orders.
+    Raises :class:`ConfigurationError` for a text that is not a lesson, :class:`LessonRefusedError` for one that gives
+    orders.
     """
     check_shape(text, "the new text")
     cleaned = clean_lesson(text)
@@ -129,24 +128,24 @@ async def clean_words(lesson_id: str, text: str, *, screen: Screen | None = None
 
 
 def clean_lesson(text: str) -> str:
-    """Return a lesson on one line, without characters that hide or disguise, and without secrets."""
+    """Return a lesson on one line, without hidden or disguised characters and without secrets."""
     return " ".join(redact(clean_characters(text)).split())
 
 
 def clean_prompt(text: str) -> str:
-    """Return the text of a task as lessons are recalled by it: no character that hides, no secret."""
+    """Return the text of a task without hidden characters and secrets, as it is stored and searched."""
     return redact(clean_characters(text))
 
 
 def uncovered(text: str) -> str:
-    """Return a text without secrets; as it is but for them, unless characters that hide break one up: without these."""
+    """Return a text without secrets. Hidden characters are removed only if they break up a secret."""
     plain = clean_characters(text)
     found = redact(plain)
     return redact(text) if found == plain else found
 
 
 def clean_task(task: Task) -> Task:
-    """Return the task with no secret in what lessons and the ledger name it by: its id, its kind and its tools."""
+    """Return the task without secrets in its id, kind and tools, which lessons and the ledger store."""
     kind = None if task.kind is None else redact(task.kind)
     names = (redact_id(task.id), kind, tuple(map(redact, task.tools)))
     if names == (task.id, task.kind, task.tools):
@@ -164,11 +163,11 @@ async def lesson_from(
     one_sentence: bool = True,
     check: Check | None = None,
 ) -> Reflection:
-    """Ask for a reflection on the last of ``trials``, once more with the problem shown if its lesson is refused.
+    """Ask for a reflection on the last of ``trials``; if its lesson is refused, ask once more and show the problem.
 
-    The reflector sees neither the task's gold nor anything that quotes it; the lesson has no secrets and no hidden
-    characters in it, before a ``check`` sees it too. Raises :class:`UnreadableReplyError` if the second is refused too,
-    :class:`BudgetExceededError` before a call where the budget is used up, and whatever the reflector raises.
+    The reflector does not see the task's gold, nor any text that quotes it. The lesson that is returned, and that a
+    ``check`` sees, holds no secrets and no hidden characters. Raises :class:`UnreadableReplyError` if the second lesson
+    is refused too, :class:`BudgetExceededError` before a call if the budget is used up, and any error of the reflector.
     """
     public = [_without_gold(trial, task) for trial in trials]
     said = {"the task": task.prompt, "the agent's output": trials[-1].attempt.output} if trials else {}
@@ -188,7 +187,7 @@ async def lesson_from(
 
 
 async def _objection(check: Check, task: Task, lesson: str, session: Session) -> str | None:
-    """Return why a check turns a lesson down, in words for the reflector; a lesson that it can't decide on goes on."""
+    """Return why a check refuses a lesson, in words for the reflector; a lesson that it can't decide on passes."""
     public = replace(task.public(), prompt=clean_prompt(task.prompt))
     opinion = await session.spending("reflector", lambda: opinion_of(check, public, lesson))
     await session.tell(LessonChecked, lesson=lesson, changes=opinion.changes, reason=opinion.why)
@@ -203,7 +202,7 @@ async def _objection(check: Check, task: Task, lesson: str, session: Session) ->
 
 
 def _without_gold(trial: Trial, task: Task) -> Trial:
-    """The trial as a reflector may see it: an evaluator's failure, noted as a problem, may quote gold as well."""
+    """Return the trial as a reflector may see it. Its problems go too: an evaluator's error may quote gold."""
     public = trial.evaluation.public(task.reference)
     return (
         replace(trial, evaluation=public, problems=())

@@ -1,7 +1,7 @@
-"""The history of a lesson: its changes, numbered, each with the lesson before and after it; and what going back means.
+"""The history of a lesson: numbered changes, each with the lesson before and after it, and how to roll them back.
 
-A change is never undone by itself alone: what attempts taught meanwhile (support, contradictions) is no mistake of the
-change that is taken back, and stays.
+A rollback keeps what attempts taught in the meantime (support and contradictions), for the changes that it takes back
+did not cause that.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ from vectorstores.base import RecordWrite
 
 HISTORY: Final = "history"
 SUPPORT: Final = "support"
-"""The operation by which an attempt that taught a lesson again adds to its support."""
+"""The operation by which an attempt that teaches a lesson again adds to its support."""
 LET_IN: Final = "approve"
-"""The operation that a history begins with where a text in quarantine is let in."""
-# Going back to before the first change retires these; an earlier version's consolidations added lessons.
-_TAKEN_BACK: Final = (LET_IN, "add")
-# What attempts and comparisons teach is not taken back. Earlier versions called support "copy".
+"""The first operation in the history of a text that was released from quarantine."""
+# Rolling back to before one of these first changes retires the lesson. Consolidations of earlier versions wrote "add".
+_RETIRED_BY_ROLLBACK: Final = (LET_IN, "add")
+# Rollbacks keep what these operations added. Earlier versions called support "copy".
 _LEARNED: Final = (SUPPORT, "copy", "contradicted", "contradict")
+# These replace the lessons that are merged in. An earlier version put texts back into quarantine.
+_RESETS_MERGES: Final = ("rollback", "quarantine")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """Why and by whom a lesson is changed; ``operation`` is one word, such as ``retire``.
 
-    ``others`` are the ids of the lessons that a merge takes in; of a rollback, those that are merged into it then.
+    ``others`` are the ids of the lessons that a merge takes in, or that remain merged in after a rollback.
     """
 
     operation: str
@@ -56,10 +58,10 @@ class Change:
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
 class Entry:
-    """One change of a lesson. ``before`` is None for its beginning; ``at`` is in seconds since 1970.
+    """One change of a lesson. ``before`` is None for the first; ``at`` is in seconds since 1970.
 
-    ``others`` are those of the :class:`Change`. ``added`` and ``removed`` are the texts of tasks that it was recalled
-    by from then on, and no more.
+    ``others`` are those of the :class:`Change`. ``added`` and ``removed`` are the texts of tasks by which the lesson is
+    recalled from then on, or no longer.
     """
 
     number: Count
@@ -76,9 +78,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What going back makes of a lesson: the lesson, the tasks that it gets and loses, and what becomes of others.
+    """The result of a rollback: the lesson, the tasks that it gets and loses (``without``), and the merges.
 
-    ``merged`` are the ids of those that are merged into it then, ``back`` of those that come back.
+    ``merged`` holds the ids of the lessons that remain merged into it, ``back`` of those that come back.
     """
 
     lesson: Lesson
@@ -113,8 +115,8 @@ def entry_of(
 
 
 def tasks_changed(before: Sequence[str], after: Sequence[str]) -> dict[str, JSON]:
-    """Return what a change does to the tasks that a lesson is recalled by, as its entry keeps it; empty if nothing."""
-    if not before:  # it is recalled by its own text
+    """Return which of a lesson's tasks a change adds and removes, as fields of its entry; empty for none."""
+    if not before:  # the lesson is recalled by its own text
         return {}
     added = [task for task in after if task not in before]
     removed = [task for task in before if task not in after]
@@ -124,7 +126,7 @@ def tasks_changed(before: Sequence[str], after: Sequence[str]) -> dict[str, JSON
 def read_entry(value: JSON, key: str) -> Entry:
     """Read what :func:`entry_of` wrote.
 
-    Raises :class:`UnreadableLessonError` that names the entry by its ``key``, and what does not fit.
+    Raises :class:`UnreadableLessonError`, which names the entry by its ``key`` and the fields that are wrong.
     """
     try:
         fields = cast("Mapping[str, Any]", value)
@@ -135,28 +137,25 @@ def read_entry(value: JSON, key: str) -> Entry:
 
 
 def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Return the ids of the lessons that are merged into one, given its history."""
-    found: tuple[str, ...] = ()
+    """Return the ids of the lessons that are merged into a lesson, given its history."""
+    merged: tuple[str, ...] = ()
     for entry in entries:
         if entry.operation == "merge":
-            found = tuple(dict.fromkeys((*found, *entry.others)))
-        elif entry.operation in (
-            "rollback",
-            "quarantine",
-        ):  # an earlier version put texts back into quarantine
-            found = entry.others
-    return found
+            merged = tuple(dict.fromkeys((*merged, *entry.others)))
+        elif entry.operation in _RESETS_MERGES:
+            merged = entry.others
+    return merged
 
 
 def has_before(entry: Entry) -> bool:
-    """Whether the first change of a history can be taken back: what was let in is retired then."""
-    return entry.number == 1 and entry.operation in _TAKEN_BACK
+    """Return whether this is a first change that can be rolled back, which retires the lesson."""
+    return entry.number == 1 and entry.operation in _RETIRED_BY_ROLLBACK
 
 
 def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
-    """Return what going back to change number ``to`` means; None if the history has no such change.
+    """Return the result of a rollback to change number ``to``; None if the history has no such change.
 
-    0 is what was before the first, of a text that was let in from quarantine: retirement.
+    A rollback to 0 retires a text that was released from quarantine.
     """
     number = next((at for at, entry in enumerate(entries, 1) if entry.number == to), 0)
     if number:
@@ -177,7 +176,7 @@ def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
     then, now = merged_in(entries[:number]), merged_in(entries)
     return Rollback(
         lesson,
-        # On those that are taught, an attempt taught it as well.
+        # A task on which an attempt taught the lesson since then stays, whatever merges added or removed.
         tuple(task for task, there in tasks.items() if there and task not in taught),
         tuple(task for task, there in tasks.items() if not there and task not in taught),
         merged=then,
@@ -186,7 +185,7 @@ def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
 
 
 def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
-    """Return the lesson with what one change added to another state of it."""
+    """Return a lesson with what one change taught, which turned ``before`` into ``after``."""
     metadata = dict(lesson.metadata)
     for key in (COPIES, TASKS):
         old, known = listed(lesson, key), listed(before, key)
@@ -208,10 +207,10 @@ def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
 
 
 def listed(lesson: Lesson, key: str) -> Sequence[JSON]:
-    """Return a list of a lesson's metadata; empty if there is none."""
+    """Return a list from a lesson's metadata; empty if the key is missing."""
     return cast("Sequence[JSON]", lesson.metadata.get(key, ()))
 
 
 def copies_total(lesson: Lesson) -> int:
-    """Return how many copies a lesson took in, also those that it keeps no note of."""
+    """Return how many copies a lesson took in, including those that it no longer keeps a note of."""
     return cast("int", lesson.metadata.get(COPIES_TOTAL, 0))

@@ -1,4 +1,4 @@
-"""The block of lessons as an agent sees it: its own as plain advice, those of others as fenced data."""
+"""The block of lessons as an agent sees it: own lessons as plain advice, those of others as fenced data."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _OTHERS: Final[tuple[tuple[Trust, str, str], ...]] = (
 def render(lessons: Sequence[Lesson]) -> str:
     """Return the block for these lessons, best first; empty for none.
 
-    Own lessons are bullets. Lessons of another trust level follow, fenced, under a note that says whose they are and
-    that they are data; no tag in them stays one, so none can close its fence or open another. No marker of a chat
-    template stays one in any of them, so none can pose as another speaker.
+    Own lessons are bullets. Lessons of other trust levels follow in fences, under a note that says whose they are and
+    that they are data; their tags are escaped, so none can close its fence or open another. Markers of chat templates
+    are escaped in all lessons, so none can pose as another speaker.
     """
     parts = [bullets([inert(one_line(lesson.text)) for lesson in lessons if lesson.trust == "own"])]
     for trust, name, note in _OTHERS:

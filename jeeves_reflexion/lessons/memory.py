@@ -38,7 +38,7 @@ class TransientMemory:
         return self._blocks.get(name, "")
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, unless it stands there already.
+        """Add a line to a block, unless the block has it already.
 
         Raises :class:`LessonRefusedError` for one that gives orders to its readers.
         """
@@ -52,9 +52,8 @@ class TransientMemory:
 class FileMemory:
     """Blocks as text files of a folder, one each, shared by the processes of one machine; durable when a call returns.
 
-    A write goes to a file beside and is renamed, under a lock, so that a block is never seen half-written and no
-    line is lost. A lock that is held for longer than 10 seconds, and a folder that can't be used, is a
-    :class:`LessonStoreError`.
+    A write goes to a new file, which is renamed under a lock, so that no reader sees half a block and no line is lost.
+    Raises :class:`LessonStoreError` if the lock is held for more than 10 seconds or the folder can't be used.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -65,7 +64,7 @@ class FileMemory:
         return await anyio.to_thread.run_sync(self._read, self._path(name))
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, unless it stands there already, whatever other writers do at the same time.
+        """Add a line to a block, unless the block has it already; safe beside other writers.
 
         Raises :class:`LessonRefusedError` for one that gives orders to its readers.
         """
@@ -76,7 +75,7 @@ class FileMemory:
         await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda _: redact(text))
 
     def _path(self, name: str) -> Path:
-        """A readable file name that no block's name can escape the folder by, or share with another."""
+        """Return the file of a block; its readable name is unique to the block and stays within the folder."""
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:48]
         if readable != name or not name:
             readable = f"{readable}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
@@ -100,14 +99,14 @@ class FileMemory:
 
 
 async def read_block(memory: Memory, name: str) -> str:
-    """Return a block of a memory as it may stand in a prompt, whoever wrote it; see :func:`sound_block`."""
+    """Return a block of a memory, made safe for a prompt by :func:`sound_block`."""
     return await aside(sound_block, await memory.read(name))
 
 
 def sound_block(block: str) -> str:
-    """Return a block without the items that give orders to their readers, and without secrets and hidden characters.
+    """Return a block without items that give orders to their readers, without secrets and hidden characters.
 
-    What is appended passed the gate; what was written whole, or into a file by hand, did not.
+    An appended line was checked before; a block that was written whole, or a file edited by hand, was not.
     """
     if not block:
         return block
@@ -121,12 +120,12 @@ def sound_block(block: str) -> str:
 
 
 def with_line(block: str, line: str) -> str:
-    """Return a block with one line more, unless it holds that line already.
+    """Return a block with another line, unless it has that line already.
 
     Raises :class:`LessonRefusedError` for one that gives orders to its readers.
     """
     if finding := screen(line):
-        raise LessonRefusedError(f"the line was not taken ({finding.kind}): it {finding.why}", "")
+        raise LessonRefusedError(f"the line was refused ({finding.kind}): it {finding.why}", "")
     return _appended(block, redact(clean_characters(line)))
 
 
@@ -138,9 +137,9 @@ def _appended(block: str, clean: str) -> str:
 
 
 def with_reflection(block: str, reflection: Reflection | None) -> str:
-    """Return a block as the next attempt of the same run sees it, also where a memory of the user's took all.
+    """Return a block as the next attempt of the same run sees it, with the last lesson.
 
-    The reflection has passed the gate, and has no secrets; one that gives orders was told of where it was to be stored.
+    The lesson is screened again, because a memory of the user's own may have stored it unscreened. It holds no secrets.
     """
     if reflection is None or screen(reflection.lesson):
         return block
@@ -148,7 +147,7 @@ def with_reflection(block: str, reflection: Reflection | None) -> str:
 
 
 def lesson_of_line(task: Task, reflection: Reflection, provenance: Provenance) -> Lesson:
-    """Return the lesson that a line of a block is, of a reflection without secrets; equal lines are one lesson."""
+    """Return a line of a block as a lesson; equal lines have one id. The reflection holds no secrets."""
     text, task = inert(one_line(clean_characters(reflection.lesson))), clean_task(task)
     return Lesson(
         id=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32],

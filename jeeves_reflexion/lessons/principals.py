@@ -1,8 +1,9 @@
-"""Who wrote a lesson, and whose lessons a reader takes for advice: said by who opens the store, never by a lesson.
+"""Who wrote a lesson, and whose lessons a reader takes as advice.
 
-A principal is whoever opens a store under a name of its own: a person, a team, a service. Its name goes with the words
-that it writes. What another one wrote is proposed to a reader until that reader, or one whom it accepts, approves it,
-or the reader accepts the writer; and it never stands in a prompt as the reader's own.
+A principal is whoever opens a store under a name of its own: a person, a team, a service. Its name is stored with the
+words that it writes. A lesson of another writer counts as proposed until the reader accepts that writer, or until the
+reader, or somebody whom it accepts, approves the lesson. A prompt never shows it as the reader's own. Only whoever
+opens the store says whom to trust; what a lesson claims about itself does not count.
 """
 
 from __future__ import annotations
@@ -14,31 +15,31 @@ from typing import Final, cast
 from jeeves_reflexion.types import JSON, Lesson
 
 WRITER: Final = "writer"
-"""Key of a lesson's metadata: the principal that wrote its words; absent where it has no name."""
+"""Metadata key of a lesson: the principal that wrote its words; missing if the writer has no name."""
 APPROVED_BY: Final = "approved_by"
-"""Key of a lesson's metadata: the principals, other than its writer, that approved these words."""
+"""Metadata key of a lesson: the principals, other than its writer, that approved its present words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who opened a store: its ``name`` (empty where only one uses the store), and the names that it accepts."""
+    """Who opened a store: its ``name``, empty if only one principal uses the store, and the writers it accepts."""
 
     name: str = ""
     accepts: Collection[str] = ()
 
     def wrote(self, lesson: Lesson) -> bool:
-        """Whether the words of a lesson are this principal's."""
+        """Return whether this principal wrote the words of a lesson."""
         return writer_of(lesson) == self.name
 
     def trusts(self, lesson: Lesson) -> bool:
-        """Whether a lesson is advice to this principal: its own, an accepted writer's, or approved by one of them."""
+        """Return whether this principal or a writer that it accepts wrote or approved a lesson."""
         known = {self.name, *self.accepts}
         return writer_of(lesson) in known or not known.isdisjoint(_approvers(lesson))
 
     def seen(self, lesson: Lesson) -> Lesson:
         """Return a lesson as this principal sees it, whatever trust and state its writer gave it.
 
-        It is for reading: what is changed and stored is the lesson as it lies in the store.
+        For reading only: change and store the lesson as it was stored, not as it is seen.
         """
         if self.wrote(lesson):
             return lesson
@@ -49,23 +50,20 @@ class Principal:
         return replace(lesson, state="proposed", state_reason=why)
 
     def signed(self, lesson: Lesson) -> Lesson:
-        """Return a new lesson with this principal as its writer, unless it says one."""
+        """Return a new lesson with this principal as its writer, unless it has a writer."""
         if not self.name or WRITER in lesson.metadata:
             return lesson
         return replace(lesson, metadata={**lesson.metadata, WRITER: self.name})
 
     def changed(self, before: Lesson, after: Lesson) -> Lesson:
-        """Return a changed lesson with who is to answer for it.
-
-        Whoever changes the words is their writer, and nobody has approved these yet.
-        """
+        """Return a changed lesson with its writer: whoever changes the words is their writer, and no approval stays."""
         if before.text == after.text:
             return after
         trust = after.trust if self.wrote(before) else self.seen(before).trust
         return self.signed(unsigned(replace(after, trust=trust)))
 
     def approved(self, lesson: Lesson) -> Lesson:
-        """Return a lesson with this principal's approval of its words, if they are another's."""
+        """Return a lesson with this principal's approval, unless the principal wrote it."""
         if self.wrote(lesson) or self.name in _approvers(lesson):
             return lesson
         approvers = cast("JSON", [*_approvers(lesson), self.name])
@@ -73,12 +71,12 @@ class Principal:
 
 
 def writer_of(lesson: Lesson) -> str:
-    """Return the name of the principal that wrote a lesson; empty for one without a name."""
+    """Return the name of the principal that wrote a lesson; empty if the writer has no name."""
     return str(lesson.metadata.get(WRITER, ""))
 
 
 def unsigned(lesson: Lesson) -> Lesson:
-    """Return a lesson without what it says of its own writer and approvals: a file's word for itself is none."""
+    """Return a lesson without its writer and approvals, which a file can't vouch for."""
     metadata: Mapping[str, JSON] = {
         key: value for key, value in lesson.metadata.items() if key not in (WRITER, APPROVED_BY)
     }
@@ -86,5 +84,5 @@ def unsigned(lesson: Lesson) -> Lesson:
 
 
 def _approvers(lesson: Lesson) -> tuple[str, ...]:
-    found = lesson.metadata.get(APPROVED_BY, ())
-    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()
+    names = lesson.metadata.get(APPROVED_BY, ())
+    return tuple(map(str, names)) if isinstance(names, list | tuple) else ()

@@ -1,6 +1,6 @@
-"""Texts that looked like instructions rather than lessons: kept apart, never recalled, until a person decides.
+"""Quarantine: texts that look like instructions rather than lessons wait here until a person decides.
 
-They are records and no chunks, so no search can find one, whatever its filter.
+They are stored as records, not as chunks, so no search can find them, whatever its filter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUARANTINE: Final = "quarantine"
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
 class Held:
-    """A text that was not let in: the lesson that it would be, the texts of its tasks, why, and when (since 1970)."""
+    """A text in quarantine: the lesson it would be, the texts of its tasks, and why and when (seconds since 1970)."""
 
     lesson: WholeLesson
     tasks: Texts
@@ -36,19 +36,19 @@ class Held:
 
     @property
     def id(self) -> str:
-        """The id that the lesson has and keeps."""
+        """The id of the lesson."""
         return self.lesson.id
 
 
 class Quarantine:
-    """The held texts of one namespace."""
+    """The texts in quarantine of one namespace."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._records = repository.records
 
     async def hold(self, clean: CleanLesson, finding: Finding) -> None:
-        """Keep a text apart."""
+        """Put a text into quarantine."""
         value: dict[str, JSON] = {
             "lesson": whole(clean.lesson),
             "tasks": list(clean.tasks),
@@ -59,33 +59,33 @@ class Quarantine:
         await self._records.append_once(QUARANTINE, clean.lesson.id, value)
 
     async def get(self, lesson_id: str) -> Held | None:
-        """Return a held text, or None."""
+        """Return a text in quarantine, or None."""
         record = await self._records.get(QUARANTINE, lesson_id)
         return None if record is None else _held(record)
 
     async def all(self) -> list[Held]:
-        """Return all held texts, oldest first."""
+        """Return all texts in quarantine, oldest first."""
         return [_held(record) async for record in each_record(self._records, QUARANTINE)]
 
     async def release(self, held: Held, change: Change) -> Lesson:
-        """Let a held text in after all, to be recalled; doing it twice is doing it once."""
+        """Store a text from quarantine as an active lesson. Repeating it changes nothing."""
         repository = self._repository
         lesson = repository.reader.approved(replace(held.lesson, state="active", state_reason=""))
         clean = CleanLesson(lesson, held.tasks or (lesson.text,))
         why: dict[str, JSON] = {"held": {"kind": held.kind, "why": held.why, "at": held.at}}
-        there = await repository.get(held.id)
-        while there is None:
+        stored = await repository.get(held.id)
+        while stored is None:
             try:
-                there = await repository.put(clean, change, more=why)
-            except ConflictError:  # somebody let it in a moment ago
-                there = await repository.get(held.id)
-                if there is None:  # or an earlier version put it back here, and kept its history
+                stored = await repository.put(clean, change, more=why)
+            except ConflictError:  # somebody else released it a moment ago
+                stored = await repository.get(held.id)
+                if stored is None:  # or an earlier version put it back into quarantine but kept its history
                     await repository.remove(held.id)
         await self._records.delete_records(QUARANTINE, [held.id])
-        return there
+        return stored
 
     async def drop(self, lesson_id: str) -> bool:
-        """Throw a held text away; False if there was none."""
+        """Delete a text from quarantine; returns False if it does not exist."""
         return await self._records.delete_records(QUARANTINE, [lesson_id]) > 0
 
 
@@ -93,4 +93,4 @@ def _held(record: Record) -> Held:
     try:
         return checked(Held, record.value)
     except ConfigurationError as error:
-        raise LessonStoreError(f"the held text {record.key!r} can't be read: {error}") from error
+        raise LessonStoreError(f"the text {record.key!r} in quarantine can't be read: {error}") from error

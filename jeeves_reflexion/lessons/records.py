@@ -1,8 +1,8 @@
-"""How a lesson is written and read: as JSON, which is checked wherever it comes from, and as chunks that share its id.
+"""How a lesson is written and read: as JSON, which is always checked, and as chunks that share the lesson's id.
 
-Each chunk is a key by which the lesson is found: a task that it is recalled by, or its own text. ``use`` says what a
-chunk is for: ``recall``, ``twin`` (the text of a lesson that is recalled by tasks alone), or ``off`` while the lesson
-is not active.
+Each chunk holds one key by which the lesson is found: the text of a task, or the lesson's own text. The metadata field
+``use`` says what the chunk is for: ``recall``, ``twin`` (the own text of a lesson that is found by tasks alone), or
+``off`` while the lesson is not active.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 Key: TypeAlias = Literal["task", "lesson", "both"]
 
 INDEXED: Final = ("face", "holds", "use", "task_id", "task_kind", "agent", "state")
-"""The metadata that lessons are counted, listed and narrowed by: stores make filters on these quick."""
+"""The metadata fields that filters use often; stores index them."""
 
 FIRST_CHUNK: Final[Filter] = {"face": 0}
 TEXT_CHUNKS: Final[Filter] = {"holds": "text"}
-# Said as what it is not, so that a chunk of another program is told of.
+# Excludes by name, so that a foreign chunk is found and warned about.
 RECALLED: Final[Filter] = {"use": {"$nin": ["twin", "off"]}}
 # The keys by which a lesson would be recalled if it were active.
 OFF: Final[Filter] = {
@@ -39,33 +39,33 @@ ANY: Final[Filter] = {"$or": [RECALLED, OFF]}
 
 _NO_VECTORS: Final[Mapping[str, FloatArray]] = {}
 MOST_TASKS: Final = 9
-"""So many tasks a lesson is recalled by at most."""
+"""The most tasks by which one lesson is found."""
 _MOST_CHUNKS: Final = MOST_TASKS + 1  # its tasks and its text
 
 _SOURCE_NAMES: Final = tuple(each.name for each in dataclasses.fields(Provenance))
 _NAMES: Final = tuple(each.name for each in dataclasses.fields(Lesson))
 
-# JSON has lists where the values have tuples; what lies in them stays strict.
+# JSON has lists where our values have tuples; their items are still checked strictly.
 Texts: TypeAlias = Annotated[tuple[str, ...], pydantic.Strict(strict=False)]
 Count: TypeAlias = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
 Moment: TypeAlias = Annotated[float, pydantic.Field(ge=-62_135_596_800, lt=253_402_214_400)]
 """Seconds since 1970, in the years that a date can have (1 to 9999, less a day for time zones)."""
 _Said: TypeAlias = Annotated[str, pydantic.Field(pattern=r"\S")]
 
-# Keys of a lesson's metadata that the loop writes itself.
+# Keys of a lesson's metadata that this package writes.
 COPIES: Final = "copies"
-"""Notes of the last attempts that taught the lesson again, and of lessons merged into it, each a JSON object."""
+"""Notes, each a JSON object, on the last attempts that taught the lesson again and on lessons merged into it."""
 COPIES_TOTAL: Final = "copies_total"
 WORDINGS: Final = "wordings"
-"""Other ways to say it, of copies that an earlier version merged; nothing is added any more."""
+"""Other wordings, from copies that an earlier version merged; read but no longer written."""
 TASKS: Final = "tasks"
-"""Ids of the other tasks that it is found by, its own left out."""
+"""Ids of the tasks that it is found by, apart from its own."""
 MERGED_INTO: Final = "merged_into"
-"""Of a retired lesson: the id of the lesson that speaks for it."""
+"""In a retired lesson: the id of the lesson that it was merged into."""
 VOTES: Final = "votes"
-"""Upvotes less downvotes of consolidations by earlier versions; nothing is added any more."""
+"""Upvotes minus downvotes of consolidations by earlier versions; read but no longer written."""
 DRAWN_FROM: Final = "drawn_from"
-"""Ids of the lessons that a consolidation drew it from."""
+"""Ids of the lessons from which a consolidation made it."""
 _STRICT: Final = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 T = TypeVar("T")
 _OPEN: Final = pydantic.ConfigDict(strict=True, extra="allow")
@@ -85,7 +85,7 @@ class Source(pydantic.BaseModel):
 
 
 class Note(pydantic.BaseModel):
-    """What a lesson keeps of a copy that was merged into it."""
+    """A note on one copy of a lesson that was merged into it."""
 
     model_config = _OPEN
 
@@ -96,7 +96,7 @@ class Note(pydantic.BaseModel):
 
 
 class OwnMetadata(pydantic.BaseModel):
-    """The metadata that the loop writes and reads itself; the rest is the user's."""
+    """The metadata that this package writes and reads; other keys are the user's."""
 
     model_config = _OPEN
 
@@ -133,14 +133,14 @@ class LessonFields(pydantic.BaseModel):
 
 
 class UnreadableLessonError(LessonStoreError):
-    """A stored row that is no lesson, or whose fields do not fit; the message names it, by its ``chunk_id``."""
+    """A stored row that is not a lesson, or whose fields do not fit; the message and ``chunk_id`` name it."""
 
     def __init__(self, message: str, chunk_id: str) -> None:
         super().__init__(message)
         self.chunk_id = chunk_id
 
     def concerns(self, lesson_id: str) -> bool:
-        """Whether the row is of that lesson."""
+        """Whether the row belongs to that lesson."""
         return self.chunk_id.rpartition(":")[0] == lesson_id
 
 
@@ -159,7 +159,7 @@ def chunks_of(
 ) -> list[Chunk]:
     """Return the chunks of a lesson; ``tasks`` are its tasks' texts, ``changes`` the number of its last change.
 
-    What has one of the ``vectors``, which are named by their texts, is not embedded again.
+    A text that has a vector in ``vectors`` is not embedded again.
     Raises :class:`ConfigurationError` for a lesson that could not be read back.
     """
     fields = lesson_fields(lesson)
@@ -180,9 +180,9 @@ def chunks_of(
 
 
 def empty_chunk(first: Chunk, number: int) -> Chunk:
-    """Return what takes the place of a chunk that a lesson lost, in the same write: nothing finds or reads it.
+    """Return a placeholder that overwrites a chunk its lesson no longer has; no search or reader finds it.
 
-    It is embedded as the lesson's ``first`` chunk is, which costs nothing.
+    It has the vector of the lesson's ``first`` chunk, so nothing is embedded for it.
     """
     lesson_id = first.metadata["lesson_id"]
     holds: dict[str, JSON] = {"lesson_id": lesson_id, "face": number, "holds": "nothing", "use": "twin"}
@@ -190,17 +190,17 @@ def empty_chunk(first: Chunk, number: int) -> Chunk:
 
 
 def is_empty(chunk: Chunk) -> bool:
-    """Whether a chunk only takes the place of one that its lesson lost."""
+    """Whether a chunk is a placeholder; see :func:`empty_chunk`."""
     return chunk.metadata.get("holds") == "nothing"
 
 
 def key_of(chunks: Sequence[Chunk]) -> Key:
-    """Return what a lesson is found by, given its chunks."""
+    """Return by what kind of key a lesson is found, given its chunks."""
     return cast("Key", chunks[0].metadata.get("key", "task"))
 
 
 def tasks_of(chunks: Sequence[Chunk]) -> tuple[str, ...]:
-    """Return the tasks that a lesson is recalled by: all its chunks but the text, the second unless it is the only."""
+    """Return the texts of the tasks that a lesson is found by. The second of its chunks holds its own text."""
     if key_of(chunks) == "lesson":
         return ()
     return tuple(embedded(chunk) for chunk in (chunks[0], *chunks[2:]))
@@ -233,9 +233,9 @@ def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
 
 
 def lesson_from_fields(text: str, data: JSON) -> Lesson:
-    """Read what :func:`lesson_fields` wrote; raises :class:`ConfigurationError` that names each field that is wrong."""
+    """Read what :func:`lesson_fields` wrote; raises :class:`ConfigurationError` that names each wrong field."""
     if not isinstance(data, Mapping):
-        raise ConfigurationError("it is no JSON object")
+        raise ConfigurationError("it is not a JSON object")
     fields = {name: data[name] for name in _NAMES if name in data}
     source = {name: data[name] for name in _SOURCE_NAMES if name in data}
     renamed = {to: data[name] for name, to in (("lesson_id", "id"), ("extra", "metadata")) if name in data}
@@ -254,7 +254,7 @@ def from_whole(value: JSON | Lesson) -> Lesson:
     return lesson_from_fields(cast("str", value.get("text") if isinstance(value, Mapping) else None), value)
 
 
-# A lesson within a record, written by whole(). Pydantic is not to build a schema of its own for it.
+# A lesson within a record, written by whole(). The validator keeps pydantic from building a schema for Lesson.
 if TYPE_CHECKING:
     WholeLesson: TypeAlias = Lesson
 else:
@@ -262,13 +262,13 @@ else:
 
 
 def lesson_of(chunk: Chunk) -> Lesson:
-    """Read a lesson back; a chunk whose fields are not a lesson's is an error that names it."""
+    """Read a lesson from a chunk; raises :class:`UnreadableLessonError` if its fields are not a lesson's."""
     try:
         return lesson_from_fields(chunk.content, chunk.metadata)
     except ConfigurationError as error:
         raise UnreadableLessonError(
-            f"chunk {chunk.id!r} is no lesson ({error}): keep lessons in a namespace of their own; the lesson "
-            "store's forget() takes one away that does not fit",
+            f"chunk {chunk.id!r} is not a lesson ({error}): keep lessons in a namespace of their own; the lesson "
+            "store's forget() removes a lesson that can't be read",
             chunk.id,
         ) from error
 
@@ -276,13 +276,13 @@ def lesson_of(chunk: Chunk) -> Lesson:
 def readable(hits: Iterable[SearchHit]) -> list[tuple[SearchHit, Lesson]]:
     """Return hits with their lessons.
 
-    A row that is no lesson is logged by name and passed over: one bad row does not end the runs that recall others.
+    A row that is not a lesson is logged and skipped, so that one bad row does not end the runs that recall others.
     """
     return [(hit, lesson) for hit in hits if (lesson := readable_lesson(hit.chunk)) is not None]
 
 
 def readable_lesson(chunk: Chunk) -> Lesson | None:
-    """Return the lesson of a chunk; None, and a warning that names it, where it is none."""
+    """Return the lesson of a chunk; logs a warning and returns None if it is not a lesson."""
     try:
         return lesson_of(chunk)
     except UnreadableLessonError as error:
@@ -291,11 +291,11 @@ def readable_lesson(chunk: Chunk) -> Lesson | None:
 
 
 def one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """Keep the nearest chunk of each lesson, in order."""
-    kept: dict[str, SearchHit] = {}
+    """Return the nearest hit of each lesson, in order."""
+    nearest: dict[str, SearchHit] = {}
     for hit in hits:
-        kept.setdefault(cast("str", hit.chunk.metadata.get("lesson_id", hit.chunk.id)), hit)
-    return list(kept.values())
+        nearest.setdefault(cast("str", hit.chunk.metadata.get("lesson_id", hit.chunk.id)), hit)
+    return list(nearest.values())
 
 
 def embedded(chunk: Chunk) -> str:
@@ -304,24 +304,24 @@ def embedded(chunk: Chunk) -> str:
 
 
 def checked_lesson(fields: Mapping[str, Any]) -> Lesson:
-    """Return the lesson of such fields; raises :class:`ConfigurationError` that names each one that does not fit."""
-    found = checked(LessonFields, fields)
-    # Its metadata as it came: checking fills in what is not there.
-    source = Provenance(**vars(found.provenance))
-    return Lesson(**{**vars(found), "provenance": source, "metadata": fields["metadata"]})
+    """Return the lesson with these fields; raises :class:`ConfigurationError` that names each wrong field."""
+    valid = checked(LessonFields, fields)
+    # Keep the metadata as given: the model fills in defaults.
+    source = Provenance(**vars(valid.provenance))
+    return Lesson(**{**vars(valid), "provenance": source, "metadata": fields["metadata"]})
 
 
 def checked(model: Callable[..., T], fields: object) -> T:
-    """Return the fields as the model of pydantic that they fit; raises :class:`ConfigurationError` otherwise."""
+    """Return the fields as an instance of a pydantic model; raises :class:`ConfigurationError` if they don't fit."""
     if not isinstance(fields, Mapping):
         raise ConfigurationError(f"it must be a JSON object, not {fields!r:.80}")
     try:
         return model(**fields)
     except pydantic.ValidationError as error:
-        raise ConfigurationError("; ".join(map(_told, error.errors(include_url=False)))) from None
+        raise ConfigurationError("; ".join(map(_problem, error.errors(include_url=False)))) from None
 
 
-def _told(error: Any) -> str:  # noqa: ANN401 - pydantic's own record
+def _problem(error: Any) -> str:  # noqa: ANN401 - pydantic's own record
     where = ".".join(map(str, error["loc"])) or "it"
     if error["type"] == "missing":
         return f"{where} is missing"

@@ -1,8 +1,8 @@
-"""Lessons as they lie in the store: put there, read, changed one change after the other, taken away.
+"""Lessons as stored records: put, read, changed and removed.
 
-A change reads a lesson and writes all its chunks back together with an entry of its history, whose number must be new:
-of two writers at once the second finds the number taken, and reads again. So no change is lost, none is made without
-its entry, and several lessons are changed in one write or none of them is.
+A change reads a lesson, then writes all its chunks together with a new, numbered entry of its history. If two writers
+change a lesson at once, the second finds the number taken and starts again. So no change is lost, each change has its
+entry, and a change of several lessons is made as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FORGOTTEN: Final = "forgotten"
-"""Records of lessons that were forgotten, by a digest of their ids."""
+"""Records of forgotten lessons, keyed by a digest of the lesson's id."""
 _ALL_CLAIMED: Final = ("formats", "equal")
-"""The record that says that every lesson is found by its words."""
+"""The record that says that every lesson has its record in ``EQUAL``."""
 TRIES: Final = 30
 _AT_ONCE: Final = 200
 _PAGE: Final = 100  # few enough to be looked through in a few milliseconds of the event loop's time
@@ -76,7 +76,7 @@ _NOTHING: Final[Mapping[str, JSON]] = {}
 
 @contextlib.asynccontextmanager
 async def store_errors(doing: str) -> AsyncIterator[None]:
-    """Raise every error of the store below as :class:`LessonStoreError`."""
+    """Raise each error of the vector store as :class:`LessonStoreError`."""
     try:
         yield
     except VectorStoreError as error:
@@ -85,7 +85,7 @@ async def store_errors(doing: str) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class LessonPage:
-    """Part of a list of lessons, oldest first; ``next`` goes to the next call as ``after``."""
+    """Part of a list of lessons, oldest first; pass ``next`` to the next call as ``after``."""
 
     lessons: tuple[Lesson, ...]
     next: str | None
@@ -93,7 +93,7 @@ class LessonPage:
 
 @dataclass(frozen=True, slots=True)
 class StoredLesson:
-    """A lesson as it was read: its tasks, the numbers of its last change and of its chunks, its texts' vectors."""
+    """A lesson as read: its tasks, the number of its last change, how many chunks it has, and its texts' vectors."""
 
     lesson: Lesson
     tasks: tuple[str, ...]
@@ -104,7 +104,7 @@ class StoredLesson:
 
     @classmethod
     def of(cls, there: Sequence[Chunk]) -> Self | None:
-        """Read a lesson from its chunks; None where there are none."""
+        """Read a lesson from its chunks. Returns None for no chunks."""
         chunks = [chunk for chunk in there if not is_empty(chunk)]
         if not chunks:
             return None
@@ -115,10 +115,10 @@ class StoredLesson:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One of several lessons that are changed in one write: what it was, what it is to be, and why.
+    """A change of one lesson, made in one write with others: the lesson before and after, and why it changes.
 
-    It is recalled by the texts of ``tasks`` too from then on, and no more by those ``without``; where no task is left,
-    by its own text. ``records`` are written with it.
+    The lesson is also found by ``tasks`` from now on, and no longer by ``without``. If no task is left, it is found by
+    its own text. ``records`` are written with it.
     """
 
     stored: StoredLesson
@@ -135,12 +135,12 @@ class Revision:
         return self.after == self.stored.lesson and not lost
 
     def signed(self, reader: Principal) -> Lesson:
-        """Return the lesson with who is to answer for it: of words that a rollback brings back, who did then."""
+        """Return the new lesson with its writer. Words that a rollback brings back keep the writer that they had."""
         back = self.change.operation == "rollback"
         return self.after if back else reader.changed(self.stored.lesson, self.after)
 
     def written(self, reader: Principal) -> tuple[list[Chunk], list[RecordWrite]]:
-        """Return all chunks of the lesson, the entry of its history, and what its new words are found by."""
+        """Return all chunks of the lesson, its history entry and, if its words changed, its record in ``EQUAL``."""
         stored, number = self.stored, self.stored.changes + 1
         after = self.signed(reader)
         known = dict.fromkeys((*stored.tasks, *self.tasks))
@@ -149,7 +149,7 @@ class Revision:
         chunks += [empty_chunk(chunks[0], each) for each in range(len(chunks), stored.chunks)]
         changed = tasks_changed(stored.tasks, tasks)
         if self.change.operation == SUPPORT and stored.tasks and self.tasks:
-            # Also those by which it is recalled already: what a merge brought, and an attempt taught since, stays.
+            # Name tasks that are there already too: one that a merge brought stays if an attempt taught it since.
             changed = {"tasks": {"added": list(self.tasks), "removed": []}}
         entry = entry_of(number, stored.lesson, after, self.change, changed)
         return chunks, [entry] if is_equal(after, stored.lesson) else [entry, claim_of(after)]
@@ -158,7 +158,7 @@ class Revision:
 class Repository:
     """The lessons of one namespace of a store.
 
-    ``reader`` is who opened it; ``screen`` judges new texts of lessons besides the rules.
+    ``reader`` is who opened the store; ``screen`` judges new lesson texts after the rules.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Repository:
         return (await self.get_all([lesson_id])).get(lesson_id)
 
     async def get_all(self, lesson_ids: Sequence[str]) -> dict[str, Lesson]:
-        """Return the lessons of these ids that there are, by their ids."""
+        """Return the lessons with these ids, as a dict by id. Unknown ids are left out."""
         found: dict[str, Lesson] = {}
         for start in range(0, len(lesson_ids), _AT_ONCE):
             some = [f"{each}:0" for each in lesson_ids[start : start + _AT_ONCE]]
@@ -196,38 +196,38 @@ class Repository:
         return found
 
     async def read(self, lesson_id: str) -> StoredLesson | None:
-        """Return a lesson with all that a change of it needs, or None."""
+        """Return a lesson with everything that changing it needs, or None."""
         return StoredLesson.of(await self.store.get_by_ids(chunk_ids(lesson_id), vectors=True))
 
     async def known(self, lesson_id: str) -> StoredLesson:
-        """Return a lesson as :meth:`read` does; raises :class:`UnknownLessonError` for an id that there is not."""
+        """Return a lesson as :meth:`read` does; raises :class:`UnknownLessonError` if it does not exist."""
         stored = await self.read(lesson_id)
         if stored is None:
             raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
         return stored
 
     async def tasks_of(self, lesson_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the texts of the tasks that lessons are recalled by, by their ids; without those that there are not.
+        """Return the texts of the tasks that these lessons are found by, as a dict by lesson id.
 
-        One that is recalled by its own text has none.
+        Unknown ids are left out. A lesson that is found by its own text has no tasks.
         """
         found: dict[str, tuple[str, ...]] = {}
         for start in range(0, len(lesson_ids), _AT_ONCE):
             some = lesson_ids[start : start + _AT_ONCE]
             chunks = await self.store.get_by_ids([chunk for each in some for chunk in chunk_ids(each)])
-            for lesson_id, its in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
-                found[lesson_id] = tasks_of([chunk for chunk in its if not is_empty(chunk)])
+            for lesson_id, group in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
+                found[lesson_id] = tasks_of([chunk for chunk in group if not is_empty(chunk)])
         return found
 
     async def page(
         self, *, after: str | None = None, limit: int = 100, where: Filter | None = None
     ) -> LessonPage:
-        """Return lessons that a filter admits, in the order in which they were written."""
+        """Return one page of the lessons that a filter admits, oldest first."""
         page = await self.store.scan(filter=both(FIRST_CHUNK, where), after=after, limit=limit)
         return LessonPage(tuple(map(lesson_of, page.chunks)), page.next)
 
     async def each(self, *, readable: bool = False) -> AsyncIterator[Lesson]:
-        """Go through all lessons, oldest first; with ``readable``, pass over rows that are none, with a warning."""
+        """Yield all lessons, oldest first; with ``readable``, skip rows that are not lessons, with a warning."""
         after: str | None = None
         while True:
             page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=_PAGE)
@@ -244,7 +244,7 @@ class Repository:
         return await self.store.count(filter=FIRST_CHUNK)
 
     async def entries(self, lesson_id: str) -> list[JSON]:
-        """Return the entries of a lesson's history as they lie there, oldest first; each can be read."""
+        """Return the entries of a lesson's history as stored, oldest first; each is checked to be readable."""
         found: list[JSON] = []
         while (record := await self.records.get(HISTORY, entry_key(lesson_id, len(found) + 1))) is not None:
             read_entry(record.value, record.key)
@@ -252,11 +252,11 @@ class Repository:
         return found
 
     async def history(self, lesson_id: str) -> list[Entry]:
-        """Return every change of a lesson, oldest first; none where there is no such lesson."""
+        """Return every change of a lesson, oldest first; empty for an unknown lesson."""
         return [read_entry(value, lesson_id) for value in await self.entries(lesson_id)]
 
     async def is_forgotten(self, lesson_id: str) -> bool:
-        """Say whether a lesson was forgotten, or is being."""
+        """Whether a lesson was forgotten, or is being forgotten."""
         return await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None
 
     # -- writing
@@ -280,10 +280,10 @@ class Repository:
         more: Mapping[str, JSON] = _NOTHING,
         must_be_new: bool = False,
     ) -> list[Lesson]:
-        """Store new lessons in one write; the first entries of their histories have ``more`` fields.
+        """Store new lessons in one write; ``more`` is added to the first entry of each history.
 
-        One whose id is there, or with ``must_be_new`` its words in its scope, is a :class:`ConflictError`; none is
-        stored then.
+        Raises :class:`ConflictError`, and stores none of them, if an id is taken or, with ``must_be_new``, if an equal
+        lesson of the same scope is stored.
         """
         lessons, chunks, records = list[Lesson](), list[Chunk](), list[RecordWrite]()
         for clean in cleans:
@@ -303,11 +303,11 @@ class Repository:
         tasks: Sequence[str] = (),
         without: Collection[str] = (),
     ) -> Lesson:
-        """Change a lesson by ``make``, and return what it is then; None from ``make`` leaves it as it is.
+        """Change a lesson by ``make`` and return the result; if ``make`` returns None, the lesson stays as it is.
 
-        It is recalled by ``tasks`` too from now on, and no more by those ``without``. ``make`` may be called again,
-        with what another writer made of the lesson meanwhile.
-        Raises :class:`UnknownLessonError` for an id that there is not.
+        The lesson is also found by ``tasks`` from now on, and no longer by ``without``. If another writer changes it
+        meanwhile, ``make`` is called again with the new state.
+        Raises :class:`UnknownLessonError` if the lesson does not exist.
         """
 
         async def revise() -> tuple[list[Revision], Lesson]:
@@ -323,12 +323,12 @@ class Repository:
         return await self.transact(revise, f"lesson {lesson_id!r}")
 
     async def transact(self, revise: Callable[[], Awaitable[tuple[Sequence[Revision], T]]], what: str) -> T:
-        """Make the revisions that ``revise`` reads and decides on, in one write, and return its result.
+        """Write the revisions that ``revise`` returns in one write, and return its result.
 
-        Where somebody else's change came first, it is called again, on top of that one.
+        If another writer's change came first, ``revise`` is called again.
         """
         for tried in range(TRIES):
-            if tried:  # others are at it: each waits for a time of its own, or the last of a hundred never has its turn
+            if tried:  # back off for a random time; without it the last of a hundred writers may starve
                 await anyio.sleep(random.uniform(0, min(0.001 * 2**tried, _LONGEST_WAIT)))  # noqa: S311
             revisions, result = await revise()
             try:
@@ -336,37 +336,38 @@ class Repository:
             except ConflictError:
                 continue
             return result
-        raise LessonStoreError(f"{what} kept changing while it was to be changed: try again")
+        raise LessonStoreError(f"{what} could not be changed: other writers kept changing it; try again")
 
     async def _commit(self, revisions: Sequence[Revision]) -> None:
-        """Make revisions in one write; on a :class:`ConflictError`, a lesson has changed meanwhile, none is made.
+        """Make revisions in one write.
 
-        Raises :class:`UnknownLessonError` where one of them was forgotten meanwhile: it stays so.
+        Raises :class:`ConflictError`, and makes none, if a lesson changed meanwhile; :class:`UnknownLessonError` if one
+        was forgotten meanwhile, which then stays forgotten.
         """
         made = [each for each in revisions if not each.is_empty]
         chunks, records = list[Chunk](), [record for each in revisions for record in each.records]
         for each in made:
-            its, more = each.written(self.reader)
-            chunks += its
-            records += more
+            new_chunks, new_records = each.written(self.reader)
+            chunks += new_chunks
+            records += new_records
         if records:
             await self.store.add(chunks, records=records)
             await self._check_not_forgotten([each.after.id for each in made])
 
     async def _check_not_forgotten(self, lesson_ids: Sequence[str]) -> None:
-        """Take away what was forgotten after it was read, and would be back by the write."""
-        from jeeves_reflexion.lessons.traces import forget_traces  # noqa: PLC0415 - it stands above this module
+        """Remove again lessons that were forgotten between being read and being written."""
+        from jeeves_reflexion.lessons.traces import forget_traces  # noqa: PLC0415 - it imports this module
 
         gone = [each for each in lesson_ids if await self.is_forgotten(each)]
         for lesson_id in gone:
-            # What struck its words from other lessons may have passed by those that were just written.
+            # Forgetting may have struck its words from other lessons before these were written.
             await forget_traces(self, lesson_id)
             await self.remove(lesson_id)
         if gone:
             raise UnknownLessonError(f"lesson {gone[0]!r} was forgotten while it was changed")
 
     async def claim_all(self) -> None:
-        """Have the lessons found by their words that an earlier version stored, which kept no digest of them; once."""
+        """Write, once per store, the records in ``EQUAL`` of lessons that an earlier version stored without one."""
         if self._claimed or await self.records.get(*_ALL_CLAIMED) is not None:
             self._claimed = True
             return
@@ -380,20 +381,20 @@ class Repository:
         self._claimed = True
 
     async def note_forgotten(self, lesson_id: str) -> bool:
-        """Note that a lesson is forgotten; its words can come back by nothing that is written from now on."""
+        """Note that a lesson is forgotten, so that no later write can bring its words back."""
         return await self.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
 
     async def remove(self, lesson_id: str) -> bool:
-        """Remove a lesson and its history for good, also one that can't be read; False if there was none."""
-        # Entries are numbered without gaps, but the first is missing where an earlier removal was cut short.
+        """Remove a lesson and its history for good, readable or not; False if there was none."""
+        # Entries are numbered without gaps, but an interrupted removal may have taken the first.
         for number in itertools.count(1):
             if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]) and number > 1:
                 break
         await unclaim(self.records, lesson_id)
-        # Last: as long as the lesson is there, a removal that was cut short can be made again.
+        # Last, so that an interrupted removal can be repeated: until now the lesson is still found.
         return await self.store.delete(chunk_ids(lesson_id)) > 0
 
 
 def digest_of(lesson_id: str) -> str:
-    """Return what is kept of the id of a lesson that is forgotten."""
+    """Return the digest that is kept of the id of a forgotten lesson."""
     return hashlib.sha256(f"forgotten\x00{lesson_id}".encode("utf-8", "surrogatepass")).hexdigest()

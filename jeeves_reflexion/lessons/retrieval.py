@@ -1,4 +1,4 @@
-"""Which of the lessons that were found are recalled: order, utility, diversity, token budget, and a reason for each."""
+"""Which of the found lessons are recalled: order, utility, diversity, token budget, and a reason for each."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from jeeves_reflexion.types import JSON, Lesson, LessonState, Lift, RecalledLess
 from vectorstores.base import Filter
 
 POOL: Final = 4
-"""So many times k keys of lessons are looked at where more than nearness decides which k lessons are picked."""
+"""If more than nearness decides which k lessons are picked, ``POOL * k`` keys are searched."""
 
 _NUMBER: Final = re.compile(r"\d+")
-_TIE: Final = 1e-4  # of two cosine similarities of equal texts
+_TIE: Final = 1e-4  # cosine similarities closer than this count as equal
 
 Likeness: TypeAlias = Callable[[str, str], float]
-"""The cosine similarity of the words of two lessons, named by their ids; 0 where it is not known."""
+"""The cosine similarity of the own texts of two lessons, given by id; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class Candidate:
     utility: float = 0.0
 
     def because(self, reason: str) -> RecalledLesson:
-        """Return it with why it is recalled, or why not."""
+        """Return the lesson with the reason why it is recalled, or why not."""
         return RecalledLesson(self.lesson, self.similarity, reason, self.lift)
 
 
 def hits_needed(settings: LessonSettings, k: int) -> int:
-    """Return how many keys of lessons are looked at to pick k lessons: with one more than k, a tie is seen.
+    """Return how many keys to search for k lessons: ``k + 1``, which shows a tie, if nearness alone decides.
 
-    More than nearness decides with an order, diversity and credit.
+    An order, diversity, ``max_likeness`` and credit need a larger pool.
     """
     picking = settings.picking
     by_nearness = not picking.diversity and picking.max_likeness == 1.0 and settings.order == "similarity"
@@ -71,10 +71,10 @@ async def found_lessons(
     floor: float = -1.0,
     states: Collection[LessonState] = get_args(LessonState),
 ) -> list[Candidate]:
-    """Return the lessons of these states near a text, the nearest first, each once: of ``number`` hits, and more
-    of them where fewer than ``least`` lessons are among these and there may be others above the floor.
+    """Return the lessons of these states near a text, the nearest first, each once.
 
-    What a writer says of its own lesson counts for nothing: the reader decides whether it is active.
+    ``number`` hits are searched, and more if these hold fewer than ``least`` lessons and others may lie above the
+    floor. The reader decides whether a lesson is active, whatever its writer says.
     """
     while True:
         hits = await lessons.store.search(query, k=number, filter=where)
@@ -95,10 +95,10 @@ async def near_task(
     k: int,
     number: int,
 ) -> list[Candidate]:
-    """Return the active lessons near a task, of ``number`` hits or more, such as where k are too long for the budget.
+    """Return the active lessons near a task, from ``number`` hits or more, for example if k exceed the token budget.
 
-    Where more are equally near than can be recalled, the task's own are among them, and all of them with an order by
-    what lessons are.
+    If more lessons are equally near than can be recalled, those of the task itself are included; with an order by age
+    or outcome, all of the equally near ones are.
     """
     active: tuple[LessonState, ...] = ("active",)
     look = partial(found_lessons, lessons, query, floor=settings.min_similarity, states=active)
@@ -120,9 +120,9 @@ async def near_task(
 
 
 def _tied(found: Sequence[Candidate], k: int) -> bool:
-    """Whether more than k lessons may be as near as the nearest, to which those of the task itself belong.
+    """Whether more than k lessons may be as near as the nearest. Lessons of the task itself are among those.
 
-    Where these are just k, the other keys that were looked at are of the same lessons, or of some that are not active.
+    Exactly k count too: further keys that were searched belong to the same lessons, or to lessons that are not active.
     """
     return len(found) >= k and found[0].similarity - found[-1].similarity < _TIE
 
@@ -130,7 +130,7 @@ def _tied(found: Sequence[Candidate], k: int) -> bool:
 async def nearest_lessons(
     lessons: Repository, query: str, where: Filter | None, *, k: int, state: LessonState | None
 ) -> list[Candidate]:
-    """Return the lessons of a state, or of any, nearest to a text, at least ``k`` where there are so many."""
+    """Return the lessons of a state, or of any, nearest to a text: at least ``k`` if that many exist."""
     if state in ("proposed", "retired"):
         return await inactive_lessons(lessons, query, where, k=k, states=(state,))
     of_state = RECALLED if state else ANY
@@ -146,10 +146,10 @@ async def inactive_lessons(
     k: int,
     states: Sequence[LessonState] = ("proposed", "retired"),
 ) -> list[Candidate]:
-    """Return the lessons near a text that their state keeps from being recalled, at least ``k`` of so many.
+    """Return the proposed and retired lessons near a text, at least ``k`` if that many exist.
 
-    What another principal wrote lies in the store as active, and is proposed to this reader: of these, those among the
-    nearest ``POOL * k`` keys.
+    A lesson of another principal is stored as active but proposed to this reader. Such lessons are only found among
+    the nearest ``POOL * k`` keys.
     """
     off: Filter = {"$and": [OFF, {"state": {"$in": cast("list[JSON]", list(states))}}]}
     found = await found_lessons(lessons, query, both(off, where), number=k, least=k, states=states)
@@ -161,7 +161,7 @@ async def inactive_lessons(
 
 
 def credited(found: Sequence[Candidate], known: Credits) -> list[Candidate]:
-    """Return what was found with its credit."""
+    """Return the candidates with their credit."""
     now = time.time()
     return [
         replace(each, lift=known.lift(each.lesson.id), utility=known.utility(each.lesson.id, now))
@@ -170,7 +170,7 @@ def credited(found: Sequence[Candidate], known: Credits) -> list[Candidate]:
 
 
 def harmful(found: Sequence[Candidate], known: Credits) -> list[RecalledLesson]:
-    """Return those of what was found that are to be retired for the harm they do, as they are then."""
+    """Return the candidates to retire because they do harm, as retired lessons."""
     judged = [(each, known.judge(each.lesson.id)) for each in found]
     return [
         replace(each, lesson=replace(each.lesson, state="retired", state_reason=verdict.reason)).because(
@@ -182,24 +182,24 @@ def harmful(found: Sequence[Candidate], known: Credits) -> list[RecalledLesson]:
 
 
 async def retire(lessons: Repository, harmful: Iterable[RecalledLesson]) -> list[RecalledLesson]:
-    """Retire what is shown to harm, and return what was; one that is forgotten at this moment is not."""
+    """Retire lessons that do harm and return those retired; a lesson that was just forgotten is left out."""
     retired = []
     for item in harmful:
         reason = item.lesson.state_reason
-        away = partial(replace, state="retired", state_reason=reason)
+        make = partial(replace, state="retired", state_reason=reason)
         with suppress(UnknownLessonError):
-            await lessons.change(item.lesson.id, away, Change("retire", reason, "credit"))
+            await lessons.change(item.lesson.id, make, Change("retire", reason, "credit"))
             retired.append(item)
     return retired
 
 
 async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> Likeness:
-    """Read how near lessons are to one another by their own words."""
-    # The chunk that holds its text: the second where a task comes before it.
+    """Read the vectors of the candidates' own texts, and return how alike two of them are."""
+    # The chunk that holds a lesson's own text is the second if a task comes first.
     number = 0 if lessons.key == "lesson" else 1
     ids = [chunk_ids(each.lesson.id)[number] for each in candidates]
     found = await lessons.store.get_by_ids(ids, vectors=True) if ids else []
-    # None where the lesson was stored to be found by something else.
+    # The text has no vector if the lesson was stored with another kind of key.
     known = {
         each.metadata["lesson_id"]: each.vector
         for each in found
@@ -217,11 +217,11 @@ def pick(
     likeness: Likeness,
     order: Order = "similarity",
 ) -> tuple[list[RecalledLesson], list[RecalledLesson]]:
-    """Return what is recalled, best first and at most ``k``, and what was found and left out, each with its reason.
+    """Return the lessons to recall, best first and at most ``k``, and those left out, each with its reason.
 
-    What the ``order`` has first is chosen first; of equals in it one after the other by maximal marginal relevance.
-    What is recalled stands in the order, and then by relevance: of equals those of the task itself first, because an
-    embedder reads so much of a text, and tasks that begin alike are one to it.
+    Lessons that come first in ``order`` are chosen first; those equal in it by maximal marginal relevance. The result
+    is sorted by ``order``, then by relevance. At equal relevance the task's own lessons come first: an embedder reads
+    only the beginning of a long text, so tasks that begin alike have one vector.
     """
 
     def relevance(each: Candidate) -> float:
@@ -244,7 +244,7 @@ def pick(
     reasons: dict[int, str] = {}
     while left and len(chosen) < k:
         at = left[0]
-        # The first choice has nothing to differ from: it is the best, at any diversity.
+        # The first choice has nothing to differ from, so it is the best at any diversity.
         if picking.diversity and chosen:
             turn = _turn(order, task, ranked[at].lesson)
             at = max([each for each in left if _turn(order, task, ranked[each].lesson) == turn], key=worth)
@@ -274,12 +274,12 @@ def _why(candidate: Candidate, picking: Picking) -> str:
 
 
 def _is_own(task: Task, lesson: Lesson) -> bool:
-    """Whether a task taught the lesson, or taught it again."""
+    """Whether the task taught the lesson, at first or again."""
     return task.id == lesson.task_id or task.id in cast("Sequence[str]", lesson.metadata.get(TASKS, ()))
 
 
 def _turn(order: Order, task: Task, lesson: Lesson) -> tuple[float, int]:
-    """Return when a lesson's turn is in an order: the lowest comes first."""
+    """Return a lesson's rank in an order; the lowest comes first."""
     match order:
         case "own_first":
             return (not _is_own(task, lesson), 0)
@@ -292,14 +292,14 @@ def _turn(order: Order, task: Task, lesson: Lesson) -> tuple[float, int]:
 
 
 def _says_the_same(one: Lesson, other: Lesson, likeness: float) -> bool:
-    """Whether two lessons say the same in the same words, but for so few; an embedder takes opposites for alike."""
+    """Whether two lessons have nearly the same words. Vectors can't tell: those of opposites are close too."""
     if likeness >= 1.0 or one.id in other.contradicts or other.id in one.contradicts:
         return False
     if _NUMBER.findall(one.text) != _NUMBER.findall(other.text):
         return False
     mine, theirs = normalised(one.text).split(), normalised(other.text).split()
     words = difflib.SequenceMatcher(None, mine, theirs, autojunk=False)
-    # Most pairs have few words in common: these are told apart without a look at their order.
+    # Most pairs share few words; quick_ratio, which ignores their order, rules these out.
     return words.quick_ratio() >= likeness and words.ratio() >= likeness
 
 

@@ -22,8 +22,8 @@ from jeeves_reflexion.values import checked_settings
 from vectorstores.base import Filter
 
 Order: TypeAlias = Literal["similarity", "own_first", "failures_first", "recency"]
-"""Which lessons come first, before their relevance decides: none, those of the task itself, those of attempts that
-failed, or the newest."""
+"""Which lessons come before all others, whatever their relevance: none, those of the task itself, those of failed
+attempts, or the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Picking:
     """How lessons are picked from those that were found.
 
     ``utility_weight`` is how many points of similarity one point of expected score is worth.
-    ``diversity``, in [0, 1], is how much being like a lesson already picked weighs against relevance (maximal marginal
-    relevance; 0: not at all). Of lessons that have at least ``max_likeness``, in (0, 1], of their words in common, in
-    one order, one alone is recalled; with 1.0 all are. ``max_tokens`` bounds all recalled together.
+    ``diversity``, in [0, 1], is the weight of likeness to lessons already picked, against relevance (maximal marginal
+    relevance; 0: none). If lessons share at least ``max_likeness``, in (0, 1], of their words in the same order, only
+    one of them is recalled; with 1.0 all are. ``max_tokens`` bounds all recalled lessons together.
     """
 
     utility_weight: float = 1.0
@@ -56,10 +56,10 @@ class Picking:
 @dataclass(frozen=True, slots=True)
 @checked_settings
 class Credit:
-    """How recalls are turned into an experiment, and what comes of it.
+    """How recalls become an experiment, and how its results are used.
 
-    ``withholding`` draws which lessons are withheld; with ``retire`` a lesson that is shown to harm is recalled no
-    more. What is known of a lesson at a recall is at most ``max_age`` seconds old.
+    ``withholding`` draws which lessons are withheld; ``retire`` retires a lesson once it is shown to do harm. A recall
+    uses results that are at most ``max_age`` seconds old.
     """
 
     withholding: Withholding = Withholding()  # noqa: RUF009 - frozen
@@ -72,7 +72,7 @@ class Credit:
 
 
 def checked_k(k: int) -> int:
-    """Return how many lessons are asked for; raises :class:`ConfigurationError` for no whole number from 1 on."""
+    """Return ``k`` as an int; raises :class:`ConfigurationError` unless it is a whole number of at least 1."""
     if isinstance(k, bool) or not hasattr(k, "__index__"):
         raise ConfigurationError(f"k must be a whole number of at least 1, not {k!r}")
     if (number := operator.index(k)) < 1:
@@ -86,19 +86,17 @@ class LessonSettings:
     """How lessons are kept and picked.
 
     ``key`` is what a lesson is found by: the task that taught it, its own text, or both. ``min_similarity`` is the
-    floor below which nothing is recalled, as cosine similarity; ``picking`` says how lessons are picked from those
-    above it. ``order`` says which of these come first: those of the task itself, those of attempts that failed, the
-    newest, or none ("similarity"). ``where`` narrows a recall by metadata, given the task (such as
-    ``{"task_id": task.id}``).
-    ``trust`` is whose lessons this store writes; with ``propose`` they wait for a person before they are recalled.
-    ``principal`` is who opens the store, where several do (else the environment's ``JEEVES_PRINCIPAL``): lessons that
-    another one wrote are proposed to it until they are approved, but for those of writers that it ``accepts``.
-    ``screen`` judges every text of a lesson that the rules of screening let pass; what it finds, or fails on, waits in
-    quarantine. ``check`` is asked by the loop whether a lesson would change an attempt, before it is kept: one that
-    would not goes back to the reflector once, with the reason.
-    With ``keep_copies`` every lesson is stored, also one that is equal to a stored one, which otherwise adds to the
-    support of that one.
-    ``credit`` has lessons ranked and retired by what they did for the attempts that had them.
+    cosine similarity below which nothing is recalled; ``picking`` says how lessons are picked from those above it.
+    ``order`` says which of these come first: those of the task itself, those of failed attempts, the newest, or none
+    ("similarity"). ``where`` returns a filter on metadata for a task, such as ``{"task_id": task.id}``.
+    ``trust`` says whose lessons this store writes; with ``propose`` they wait for a person's approval.
+    ``principal`` names who opens the store (by default ``JEEVES_PRINCIPAL`` of the environment). Lessons that another
+    principal wrote are proposed to it until they are approved, except those of writers that it ``accepts``.
+    ``screen`` judges each text that the rules of screening let pass. A text that it objects to, or fails on, waits in
+    quarantine. The loop asks ``check`` whether a new lesson would change an attempt; if not, the lesson goes back to
+    the reflector once, with the reason.
+    ``keep_copies`` stores a lesson again if an equal one is stored; otherwise the support of that one grows.
+    ``credit`` ranks and retires lessons by their effect on the attempts that had them.
     """
 
     key: Key = "task"
@@ -124,24 +122,24 @@ class LessonSettings:
         if isinstance(self.accepts, str) or not all(isinstance(each, str) for each in self.accepts):
             raise ConfigurationError(f"accepts must be a collection of names, not {self.accepts!r}")
         if redact_id(self.principal) != self.principal:
-            # Two names that differ by what is redacted would be one.
+            # Redaction could make two names equal.
             raise ConfigurationError(
                 "principal must be a name without personal data: it is stored with lessons"
             )
         if " ".join(clean_characters(self.principal).split()) != self.principal:
-            # A person who approves, or accepts a writer, goes by what a name looks like.
+            # People approve and accept writers by what their names look like.
             raise ConfigurationError(
-                f"principal must be a name as it is seen, on one line and without characters that hide or disguise:"
-                f" not {self.principal!a:.80}"
+                "principal must be a name on one line, without hidden or disguised characters: not "
+                f"{self.principal!a:.80}"
             )
 
     @property
     def reader(self) -> Principal:
-        """Who opens the store, and whom it accepts."""
+        """Who opens the store, and which writers they accept."""
         return Principal(self.principal, frozenset(self.accepts))
 
 
 def check_of(store: object) -> Check | None:
-    """Return what a store's settings have lessons checked by; None for a store without such settings."""
+    """Return the check of a store's settings; None for a store without such settings."""
     settings = getattr(store, "settings", None)
     return settings.check if isinstance(settings, LessonSettings) else None

@@ -1,7 +1,8 @@
 """The lesson store: lessons as embedded chunks of a vector store, and a ledger of what was recalled.
 
-The task is embedded and the lesson stored (``key="task"``): ExpeL's ablation on ALFWorld found recall by task ahead
-of recall by reasoning (Zhao et al. 2023, arXiv 2308.10144). Everything written is redacted first, the task's text too.
+By default a lesson is found by the embedding of its task (``key="task"``): in ExpeL's ablation on ALFWorld, recall by
+task beat recall by reasoning (Zhao et al. 2023, arXiv 2308.10144). All text is redacted before it is written, the
+task's text included.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called 
 class VectorLessonStore:
     """Lessons over any :class:`~vectorstores.base.VectorStore` that also keeps records.
 
-    Every error of the store below is raised as :class:`LessonStoreError` with that error as its cause.
+    An error of the vector store is raised as :class:`LessonStoreError`, with the original error as its cause.
     """
 
     def __init__(self, store: VectorStore, *, settings: LessonSettings | None = None) -> None:
@@ -94,12 +95,12 @@ class VectorLessonStore:
 
     @telemetry.memory("upsert_memory")
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
-        """Store the lesson of a reflection on ``task``; durable when it returns.
+        """Store the lesson of a reflection on ``task``; it is durable when this returns.
 
-        One that is equal to a stored lesson of the same scope (kind of task, agent, trust and writer) adds to the
-        support of that one, which is returned, and is found by its task from then on.
-        Raises :class:`LessonRefusedError` for a text that gives orders, and keeps it apart for review;
-        :class:`ConfigurationError` for what is no lesson.
+        If an equal lesson of the same scope (kind of task, agent, trust and writer) is stored already, its support
+        grows, it is also found by ``task`` from now on, and it is the lesson returned.
+        Raises :class:`LessonRefusedError` for a text that gives orders, and keeps the text in quarantine for review;
+        :class:`ConfigurationError` for a text that is not a lesson.
         """
         if not provenance.created_at:
             provenance = replace(provenance, created_at=time.time())
@@ -119,16 +120,16 @@ class VectorLessonStore:
         return await self.admit(lesson, [task.prompt], Change("learn"))
 
     async def add(self, text: str, task: str, *, kind: str | None = None, by: str = "") -> Lesson:
-        """Store what a person, ``by``, advises for tasks like ``task`` of a ``kind``; raises as :meth:`record` does.
+        """Store the advice of a person (``by``) for tasks like ``task``; raises as :meth:`record` does.
 
-        No attempt taught it: it has no score, and a run of its own.
+        No attempt taught such a lesson, so it has no score, and its run id is its own.
         """
         check_shape(text)
         source = Provenance(f"added-{uuid.uuid4().hex}", 0, None, agent=by or None)
         return await self.record(Task(task, kind=kind), Reflection(text), provenance=source)
 
     async def admit(self, lesson: Lesson, tasks: Sequence[str], change: Change) -> Lesson:
-        """Store a lesson that is recalled by the texts of ``tasks``, as :meth:`record` does, whoever wrote it."""
+        """Store a lesson as :meth:`record` does, whoever wrote it; it is found by the texts of ``tasks``."""
         cleaned = await clean(lesson, tasks, screen=self.settings.screen)
         cleaned = replace(cleaned, lesson=self.repository.reader.signed(cleaned.lesson))
         async with store_errors("store the lesson"):
@@ -142,13 +143,13 @@ class VectorLessonStore:
             return await self._put_or_support(cleaned, change)
 
     async def _put_or_support(self, cleaned: CleanLesson, change: Change) -> Lesson:
-        """Store a lesson, or add to the support of its equal."""
+        """Store a lesson, or add to the support of an equal one."""
         lesson, key = cleaned.lesson, claim_key(cleaned.lesson)
         await self.repository.claim_all()
         while (held := await self.records.get(EQUAL, key)) is None:
             try:
                 return await self.repository.put(cleaned, change, must_be_new=True)
-            except ConflictError:  # somebody stored its equal a moment ago
+            except ConflictError:  # another writer stored an equal lesson a moment ago
                 if await self.records.get(EQUAL, key) is None:
                     raise
         kept = await self._supported(held, cleaned, change)
@@ -158,7 +159,10 @@ class VectorLessonStore:
         return kept
 
     async def _supported(self, held: Record, cleaned: CleanLesson, change: Change) -> Lesson | None:
-        """Add to the support of the lesson that a record names; None where that is no equal or has no room."""
+        """Add to the support of the lesson that a record names.
+
+        Returns None if that lesson is gone, unreadable or not equal, or if it has no room for another task.
+        """
         repository, lesson = self.repository, cleaned.lesson
 
         async def revise() -> tuple[list[Revision], Lesson | None]:
@@ -170,12 +174,12 @@ class VectorLessonStore:
                 into = str(stored.lesson.metadata[MERGED_INTO])
                 stored = None if into in passed else await repository.read(into)
                 passed.add(into)
-            # One that is recalled by its own text has no tasks.
+            # A lesson that is found by its own text has no tasks.
             new = [task for task in cleaned.tasks if stored and stored.tasks and task not in stored.tasks]
             if stored is None or len(stored.tasks) + len(new) > MOST_TASKS:
                 return [], None
             after = supported(stored.lesson, lesson, another_task=bool(new))
-            # Its own words were taught on a task that a merge may have brought: it is named once more.
+            # A task that a merge brought is named again: now an attempt at it has taught these words as well.
             taught = (
                 [task for task in cleaned.tasks if task not in stored.tasks[:1]] if len(passed) == 1 else new
             )
@@ -183,9 +187,9 @@ class VectorLessonStore:
 
         try:
             return await repository.transact(revise, "the lesson that is learned again")
-        except UnknownLessonError:  # it was forgotten at this moment
+        except UnknownLessonError:  # it was forgotten in the meantime
             return None
-        except UnreadableLessonError as error:  # one bad row is no reason not to learn
+        except UnreadableLessonError as error:  # one bad row must not stop learning
             logger.warning("%s", error)
             return None
 
@@ -197,14 +201,14 @@ class VectorLessonStore:
     ) -> Recall:
         """Return at most ``k`` lessons for an attempt of a run at the task, best first.
 
-        The recall is on disk with its :meth:`outcome`, a verdict or none; without one, when this store is closed.
-        A lesson found by two keys counts once; nothing below the similarity floor or beyond the token budget is
-        offered, and offering nothing is a valid answer. ``left_out`` holds what was found and not offered, with the
-        reason, and up to ``k`` of the nearest below the floor; of lessons that are proposed or retired already only
-        :meth:`explain` knows, which looks for them.
+        The note of the recall becomes durable with the call of :meth:`outcome`, or else when this store is closed.
+        A lesson that is found by two keys counts once. Lessons below the similarity floor or beyond the token budget
+        are not offered, and offering none is a valid answer. ``left_out`` holds the lessons that were found but not
+        offered, each with the reason, among them up to ``k`` of the nearest below the floor. Proposed and retired
+        lessons are not looked for; :meth:`explain` lists them.
         """
         k = checked_k(k)
-        # By these names lessons and the ledger know the task and the run.
+        # Lessons and the ledger store the task and the run under these redacted names.
         task, run_id, skip_run = clean_task(task), redact_id(run_id), redact_id(skip_run)
         where = both(self._where(task), {"run_id": {"$ne": skip_run}} if skip_run else None)
         credit, recall_id, draw, expected = self.settings.credit, uuid.uuid4().hex, NO_DRAW, None
@@ -233,8 +237,8 @@ class VectorLessonStore:
     async def explain(self, task: Task, *, k: int) -> Recall:
         """Return what :meth:`recall` would, without the draw, and write nothing.
 
-        ``left_out`` also holds what a recall does not read, each with its reason: up to ``k`` lessons that are proposed
-        or retired, those that it would retire, and more of those that are not near enough.
+        ``left_out`` also holds, each with its reason, up to ``k`` proposed or retired lessons, those that a recall
+        would retire, and more of those that are not near enough.
         """
         k, task = checked_k(k), clean_task(task)
         where = self._where(task)
@@ -255,9 +259,9 @@ class VectorLessonStore:
     ) -> _Found:
         """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched.
 
-        With ``state=None`` lessons of any state are found. ``where`` narrows them by metadata, such as
-        ``{"task_kind": "geo", "tool": "search"}``. What is proposed because others wrote it is looked for among the
-        nearest ``4 * k`` keys.
+        ``state=None`` finds lessons of any state. ``where`` is a filter on metadata, such as
+        ``{"task_kind": "geo", "tool": "search"}``. Lessons that are proposed because another principal wrote them are
+        only looked for among the nearest ``4 * k`` keys.
         """
         k, narrowed = checked_k(k), lesson_filter(where)
         async with store_errors("search lessons"):
@@ -271,7 +275,7 @@ class VectorLessonStore:
     async def _chosen(
         self, task: Task, query: str, where: Filter | None, k: int, known: Credits | None, number: int
     ) -> tuple[_Found, _Found, _Found]:
-        """What is to be recalled, what was found and is left out, and what is to be retired for the harm it does."""
+        """Return the lessons to recall, those found but left out, and those to retire because they do harm."""
         settings, floor = self.settings, self.settings.min_similarity
         found = await near_task(self.repository, task, query, where, settings, k=k, number=number)
         harm: _Found = []
@@ -281,7 +285,7 @@ class VectorLessonStore:
                 harm = harmful([each for each in found if each.similarity >= floor], known)
         harms = {item.lesson.id for item in harm}
         near = [each for each in found if each.similarity >= floor and each.lesson.id not in harms]
-        # Where there is room for all, none is chosen for being unlike the others.
+        # Diversity only matters if not all of them fit.
         differ = settings.picking.diversity and k < len(near)
         likeness = await likeness_of(self.repository, near if differ else [])
         offered, left_out = pick(
@@ -295,9 +299,9 @@ class VectorLessonStore:
     async def outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
     ) -> bool:
-        """Note how the attempt went that a recall was for; ``by`` and ``reason``, if someone says them, are kept.
+        """Note how the attempt went that a recall was for; ``by`` and ``reason`` are kept if given.
 
-        Once, whatever happens: a later call returns False and changes nothing. An unknown id is an error.
+        The first verdict stays: a later call returns False and changes nothing. An unknown id is an error.
         """
         return await self.ledger.note_outcome(recall_id, evaluation, by=by, reason=reason)
 
@@ -311,9 +315,9 @@ class VectorLessonStore:
         attempt: int | None = None,
         task_id: str | None = None,
     ) -> Feedback:
-        """Note what someone says later of a run's last attempt, or of the one named.
+        """Note a later score for a run's last attempt, or for the attempt named.
 
-        It counts instead of the evaluator's verdict. A run that did several tasks needs ``task_id``.
+        It replaces the evaluator's verdict. A run that did several tasks needs ``task_id``.
         """
         return await self.ledger.note_feedback(
             run_id, score, by=by, reason=reason, attempt=attempt, task_id=task_id
@@ -324,9 +328,9 @@ class VectorLessonStore:
     async def list(
         self, *, after: str | None = None, limit: int = 100, where: Filter | None = None
     ) -> LessonPage:
-        """Return lessons in the order in which they were written, a page at a time.
+        """Return one page of lessons, oldest first.
 
-        ``where`` narrows them by metadata as they lie in the store, such as ``{"state": "proposed"}``.
+        ``where`` is a filter on their stored metadata, such as ``{"state": "proposed"}``.
         """
         async with store_errors("list lessons"):
             page = await self.repository.page(after=after, limit=limit, where=lesson_filter(where))
@@ -344,10 +348,10 @@ class VectorLessonStore:
             return await self.repository.count()
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Yield at once, and then after each write to the store by any process; read again what you show.
+        """Yield at once, and again after each write to the store by any process, so that a view can be read again.
 
-        Writes that come close together are told once, and notes of recalls are writes too. Close it where you leave it
-        early (``contextlib.aclosing``). Raises :class:`LessonStoreError` when the store is closed or stays away.
+        Writes close together yield once. Notes of recalls are writes too. If you stop early, close the generator
+        (``contextlib.aclosing``). Raises :class:`LessonStoreError` if the store is closed or unreachable.
         """
         if not isinstance(self.store, ChangeFeed):
             raise LessonStoreError(f"{type(self.store).__name__} does not tell of changes")
@@ -358,8 +362,9 @@ class VectorLessonStore:
     async def forget(self, lesson_id: str) -> bool:
         """Remove a lesson from everywhere: its vectors and text, their cached embeddings, the ledger, other lessons.
 
-        What stays is a digest of its id, by which a backup that has it is known. Returns False if there was none.
-        Of a lesson whose row does not fit, only what is under its id goes: what others took from it can't be told.
+        Only a digest of its id stays, which keeps a backup from bringing it back. Returns False if there was none.
+        If its row can't be read, only what is stored under its id is removed, since what other lessons took from it is
+        then unknown.
         """
         async with store_errors("forget a lesson"):
             dropped = await self.quarantine.drop(lesson_id)
@@ -372,15 +377,15 @@ class VectorLessonStore:
                 there = False
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):
-            # A change that came in between has removed it already.
+            # A concurrent change may have removed it already.
             return await self.repository.remove(lesson_id) or there or dropped
 
     async def close(self) -> None:
-        """Write what is noted of recalls without an outcome, and close the store below."""
+        """Write the notes of recalls that have no outcome, and close the vector store."""
         with anyio.CancelScope(shield=True):
             try:
                 await self.ledger.write_recalls()
-            except VectorStoreError as error:  # nothing hangs on them any more
+            except VectorStoreError as error:  # losing them changes no lesson and no verdict
                 logger.warning("recalls without an outcome are not noted: %s", error)
             finally:
                 await self.store.close()

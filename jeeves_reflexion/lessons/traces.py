@@ -1,9 +1,8 @@
-"""Forgetting a lesson means forgetting its words everywhere: in the lessons that took it in, and in their histories.
+"""Forgetting a lesson removes its words everywhere: also from lessons that took it in, and from their histories.
 
-A lesson that was merged into another left there its text, notes of it, and tasks; others name its id. All of that is
-struck; numbers such as support stay. What another lesson learned by itself is its own, and stays, also where it is the
-same words. What is kept of the forgotten one is a digest of its id, so that a backup that has it is known to bring it
-back.
+A lesson that was merged into another one left its text, notes and tasks there, and other lessons name its id. All of
+that is struck; numbers such as support stay. What another lesson learned by itself stays, even if the words are the
+same. Only a digest of the forgotten id is kept, to recognise a backup that would bring the lesson back.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.types import JSON, Lesson
 
 STRUCK: Final = "[forgotten]"
-"""What stands where an id, a text or a task of a forgotten lesson stood."""
+"""What replaces an id, a text or a task of a forgotten lesson."""
 
 _BACK: Final = ("rollback", "undo", "forget")
-"""Operations after which a lesson may have words and tasks again that it had from another."""
+"""Operations that may bring back words and tasks that a lesson had from another one."""
 _LONG: Final = 12
-"""Only texts of so many characters are looked for within others."""
+"""The length from which a text is also looked for within other texts."""
 
 Fields: TypeAlias = Mapping[str, Any]  # JSON whose form was checked where it was read
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What may be left of a lesson elsewhere: its id, texts it had or took in, tasks, and what attempts taught it."""
+    """What other records may hold of a lesson: its id, its own and merged texts, its tasks, and its attempts."""
 
     id: str
     texts: frozenset[str]
@@ -53,14 +52,14 @@ class Traces:
     attempts: frozenset[tuple[JSON, JSON, JSON]]
 
     def without(self, own: frozenset[str]) -> Traces:
-        """Return the traces but for those texts that another lesson has as its own."""
+        """Return the traces without the texts that are another lesson's own."""
         return replace(self, texts=self.texts - own, tasks=self.tasks - own)
 
 
 async def forget_traces(repository: Repository, lesson_id: str) -> bool:
-    """Strike a lesson that is still there from all others and their histories, and note that it is forgotten.
+    """Note that a lesson is forgotten, and strike it from all other lessons and their histories.
 
-    Returns False if there was none.
+    The lesson itself stays, for the caller to remove. Returns False if it does not exist.
     """
     stored = await repository.read(lesson_id)
     if stored is None:
@@ -80,8 +79,8 @@ async def forget_traces(repository: Repository, lesson_id: str) -> bool:
                 continue
             if of not in owned:
                 owned[of] = await _own_of(repository, of, traces)
-            left = partial(_changed, traces=traces.without(owned[of]))
-            await swap(repository.records, collection, record.key, left)
+            change = partial(_changed, traces=traces.without(owned[of]))
+            await swap(repository.records, collection, record.key, change)
     return True
 
 
@@ -104,7 +103,7 @@ def _traces(lesson: Lesson, known: Sequence[str], entries: Sequence[Fields]) -> 
 
 
 async def _own(repository: Repository, lesson: Lesson, traces: Traces) -> frozenset[str]:
-    """The words and tasks that a lesson learned by itself, and those that others brought with them into it."""
+    """Return the words and tasks that a lesson learned by itself or got by merges with still other lessons."""
     own = await _first(repository, lesson.id, traces)
     for entry in cast("Sequence[Fields]", await repository.entries(lesson.id)):
         if entry["operation"] == "merge":
@@ -116,19 +115,19 @@ async def _own(repository: Repository, lesson: Lesson, traces: Traces) -> frozen
 
 
 async def _first(repository: Repository, lesson_id: str, traces: Traces) -> set[str]:
-    """The words and the task that a lesson began with."""
+    """Return the words and the task that a lesson began with."""
     stored = await repository.read(lesson_id)
     if stored is None:
         return set()
     entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
     first: Fields = entries[0]["after"] if entries else whole(stored.lesson)
-    # An earlier version drew lessons from others, with their tasks.
+    # Earlier versions drew lessons from others, with their tasks.
     drawn = traces.id in first["extra"].get(DRAWN_FROM, ())
     return {first["text"]} if drawn else {first["text"], first["task_excerpt"], *stored.tasks[:1]}
 
 
 async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> frozenset[str]:
-    """The same of a lesson, or of a text in quarantine, whose words and tasks are its own."""
+    """Do what :func:`_own` does, given the id of a lesson or of a text in quarantine."""
     lesson = await repository.get(lesson_id)
     if lesson is not None:
         return await _own(repository, lesson, traces)
@@ -141,16 +140,16 @@ async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> fro
 
 
 async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces) -> None:
-    said = [cast("Fields", entry)["after"]["text"] for entry in await repository.entries(lesson_id)]
-    words = next((text for text in reversed(said) if text not in traces.texts), STRUCK)
+    """Strike the traces from a lesson; if its own words are struck, it gets its last words before them."""
+    texts = [cast("Fields", entry)["after"]["text"] for entry in await repository.entries(lesson_id)]
+    words = next((text for text in reversed(texts) if text not in traces.texts), STRUCK)
 
     def make(now: Lesson) -> Lesson:
-        return lesson_from_fields(
-            words if now.text in traces.texts else now.text, _struck(whole(now), traces)
-        )
+        text = words if now.text in traces.texts else now.text
+        return lesson_from_fields(text, _struck(whole(now), traces))
 
     change = Change("forget", "a lesson that it knew of was forgotten")
-    with contextlib.suppress(UnknownLessonError):  # it was forgotten itself meanwhile
+    with contextlib.suppress(UnknownLessonError):  # somebody has forgotten this lesson too
         await repository.change(lesson_id, make, change, without=traces.tasks)
 
 
@@ -160,7 +159,7 @@ def _changed(value: JSON, traces: Traces) -> JSON | None:
 
 
 def _struck(value: JSON, traces: Traces, key: str = "") -> JSON:
-    """Return a JSON value without the traces: struck where a field needs something, left out of lists."""
+    """Return a JSON value without the traces: fields are overwritten, items of lists are removed."""
     if isinstance(value, str):
         return _struck_text(value, traces, key)
     if isinstance(value, Mapping):
@@ -189,12 +188,12 @@ def _is_trace(item: JSON, traces: Traces) -> bool:
     if not isinstance(item, Mapping) or "run_id" not in item:
         return False
     text, attempt = item.get("text"), [item.get(name) for name in ("run_id", "attempt", "task_id")]
-    # Any JSON may lie in a lesson's metadata: what can't be hashed is no note of ours.
+    # The metadata of a lesson may hold any JSON: a value that can't be hashed is not one of our notes.
     hashable = all(isinstance(each, str | int | None) for each in (text, *attempt))
     return hashable and (text in traces.texts or tuple(attempt) in traces.attempts)
 
 
 def _known_tasks(fields: Fields, traces: Traces) -> JSON:
-    """The ids of the tasks that a lesson still knows by its copies."""
+    """Return the ids of the tasks that a lesson keeps, since a note of a copy names them or they are no traces."""
     known = [note.get("task_id") for note in fields[COPIES] if isinstance(note, Mapping)]
     return [task for task in fields[TASKS] if task in known or task not in [*traces.task_ids]]

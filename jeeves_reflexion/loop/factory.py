@@ -1,4 +1,4 @@
-"""The thin factory beside the loop: checks what a user passes and turns it into the parts that the loop needs."""
+"""Checks the arguments of the loop and turns them into the parts that it needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEFAULT_REFLECTOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.reflectors
 AnyCallable: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
 
 ModelLike: TypeAlias = ChatModel | str
-"""A model, or the name of one as for ``open_model``: ``"openai:gpt-4o-mini"``."""
+"""A model, or its name as for ``open_model``: ``"openai:gpt-4o-mini"``."""
 
 AgentLike: TypeAlias = Agent | AnyCallable
 """An agent, or a callable of a prompt or a task, as for ``as_agent``."""
@@ -43,19 +43,19 @@ ReflectorLike: TypeAlias = Reflector | AnyCallable
 """A reflector, or a callable of task and trials, as for ``as_reflector``."""
 
 LessonsLike: TypeAlias = LessonStore | VectorStore | str | os.PathLike[str]
-"""A store of lessons, a store of vectors to keep them in, or the address of one, as for ``open_lessons``."""
+"""A lesson store, a vector store to keep lessons in, or the address of one, as for ``open_lessons``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
-    """What is rarely changed about the loop.
+    """Settings of the loop that rarely change.
 
     Args:
-        budget: Holds for each run.
+        budget: The budget of each run.
         learn: False retries without reflecting (a control arm).
-        learn_from_success: Whether attempts that passed leave a lesson as well.
-        lesson_characters: The longest lesson.
-        one_sentence: False lets in reflections of several sentences, as the paper's are.
+        learn_from_success: Whether attempts that passed leave a lesson too.
+        lesson_characters: The greatest length of a lesson.
+        one_sentence: False allows lessons of several sentences, like the paper's.
     """
 
     budget: Budget | None = None
@@ -69,7 +69,7 @@ class LoopOptions:
 
 
 def agent_of(base: AgentLike | None, model: ChatModel | None) -> Agent:
-    """Return the agent that a user means; by default a ReAct over the model."""
+    """Return the agent for the argument ``base``; by default a ReAct over the model."""
     if base is None:
         return ReAct(_needed(model, "base"))
     return adapter_of(base) or as_agent(base)
@@ -78,7 +78,7 @@ def agent_of(base: AgentLike | None, model: ChatModel | None) -> Agent:
 def evaluator_of(
     chosen: ModelLike | EvaluatorLike | None, model: ChatModel | None, prompt: str | Path | None
 ) -> Evaluator:
-    """Return the evaluator that a user means; by default the model as a judge."""
+    """Return the evaluator for the argument; by default the model as a judge."""
     judge = _asked("evaluator", chosen, model, prompt)
     if judge is not None:
         return Judge(judge, prompt=prompt)
@@ -94,9 +94,9 @@ def reflector_of(
     *,
     structured: bool,
 ) -> Reflector:
-    """Return the reflector that a user means; by default the model.
+    """Return the reflector for the argument; by default the model.
 
-    With ``structured`` a model fills in the forms that a library of reflections needs.
+    With ``structured``, a model fills in the forms that a library of reflections needs.
     """
     asked = _asked("reflector", chosen, model, prompt)
     if asked is None:
@@ -114,7 +114,7 @@ def reflector_of(
 
 
 def _asked(part: str, chosen: object, model: ChatModel | None, prompt: str | Path | None) -> ChatModel | None:
-    """Return the model that is asked for a part; None where a callable is the part."""
+    """Return the model to ask for a part; None if the part is a callable."""
     if isinstance(prompt, str) and not prompt.strip():
         raise ConfigurationError(f"{part}_prompt is empty: pass a text, a Path, or nothing for the default")
     if chosen is None:
@@ -137,7 +137,7 @@ def _needed(model: ChatModel | None, part: str) -> ChatModel:
 
 
 def model_of(model: ModelLike | None) -> ChatModel | None:
-    """Return the model that a name stands for, and a model as it is."""
+    """Return the model with a name; a model is returned as it is."""
     if isinstance(model, str):
         return open_model(model)
     if model is not None and not isinstance(model, ChatModel):
@@ -146,7 +146,7 @@ def model_of(model: ModelLike | None) -> ChatModel | None:
 
 
 def stores_of(lessons: LessonsLike | None, memory: Memory | None) -> tuple[LessonStore | None, Memory]:
-    """Return the lesson store, if there is to be one, and the memory: by default one that lives as long as the loop."""
+    """Return the lesson store or None, and the memory, by default one that lives as long as the loop."""
     if lessons is not None and memory is not None:
         raise ConfigurationError("pass lesson_store (selective recall) or memory (the whole block), not both")
     if memory is not None and not isinstance(memory, Memory):
@@ -173,7 +173,7 @@ def _lessons(store: LessonsLike | None) -> LessonStore | None:
 
 
 def check_numbers(max_attempts: int, threshold: float, top_k_lessons: int, lessons_block_name: str) -> None:
-    """Raise :class:`ConfigurationError` naming the argument of the loop that is out of its range."""
+    """Raise :class:`ConfigurationError` that names an argument of the loop that is out of range."""
     check_whole("max_attempts", max_attempts)
     check_whole("top_k_lessons", top_k_lessons)
     check_share("threshold", threshold)
@@ -182,7 +182,7 @@ def check_numbers(max_attempts: int, threshold: float, top_k_lessons: int, lesso
 
 
 def checked_task(task: Task | str) -> Task:
-    """Return the task that a text stands for, and a task as it is."""
+    """Return a task for a text; a task is returned as it is."""
     if isinstance(task, str):
         return Task(task)
     if not isinstance(task, Task):

@@ -1,4 +1,4 @@
-"""Learning beside a loop of someone else's: lessons before an attempt, and a lesson after its verdict."""
+"""Learning beside another loop: lessons before an attempt, and a new lesson after its verdict."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The lessons for one attempt: ``text`` goes into the agent's instructions, empty where there are none.
+    """The lessons for one attempt: ``text`` goes into the agent's instructions, and is empty if there are none.
 
-    ``recall`` says what was looked at; it goes back with the verdict, so that what the lessons did is known.
+    Pass the advice back with the verdict, so that the effect of the lessons in ``recall`` is measured.
     """
 
     text: str
@@ -43,9 +43,9 @@ class Advice:
 
 
 class Learner:
-    """Recalls lessons before an attempt and learns after it, for an agent that something else runs.
+    """Recalls lessons before an attempt and learns after it, for an agent that other code runs.
 
-    The arguments are those of :class:`Reflexion`. Without an evaluator or a model, every attempt needs a verdict::
+    The arguments are those of :class:`Reflexion`. Without an evaluator or a model, each attempt needs a verdict::
 
         learner = Learner(model="openai:gpt-4o-mini", lesson_store="./lessons")
         advice = await learner.recall(task)
@@ -91,18 +91,18 @@ class Learner:
         *,
         advice: Advice | None = None,
     ) -> Trial[Any]:
-        """Learn from an attempt that was made elsewhere, and return it as a trial with what was learned.
+        """Learn from an attempt that was made elsewhere, and return it as a trial with its lesson.
 
         ``evaluation`` is a verdict or a score from 0 to 1; without one the evaluator judges. ``advice`` is what
-        :meth:`recall` gave for this attempt. What goes wrong on the way to a lesson stands in ``Trial.problems``;
-        ``Trial.usage`` is what judging and reflecting took. Raises :class:`ConfigurationError` for what is no attempt,
-        for the advice of another task, and where nobody judges.
+        :meth:`recall` returned for this attempt. ``Trial.problems`` says what went wrong, ``Trial.usage`` what judging
+        and reflecting used. Raises :class:`ConfigurationError` for a value that is not an attempt, for the advice of
+        another task, and if there is neither an evaluation nor an evaluator.
         """
         task = checked_task(task)
         made = Attempt[Any](attempt) if isinstance(attempt, str) else attempt
         if not isinstance(made, Attempt):
             raise ConfigurationError(f"an attempt must be an Attempt or a text, not {type(attempt).__name__}")
-        session = self._loop.session()  # whose budget the agent's time is none of
+        session = self._loop.session()  # a new one: the agent's time does not count against the budget
         if advice is not None:
             _check_advice(advice, task)
             session = replace(session, id=advice.session.id, listener=advice.session.listener)
@@ -121,11 +121,10 @@ class Learner:
 
 
 def reflexive(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # noqa: ANN401 - those of Reflexion
-    """Have a function of a prompt try again with lessons until its answer passes; ``options`` are Reflexion's.
+    """Decorate a function of a prompt to retry with lessons until its answer passes; ``options`` are Reflexion's.
 
-    The function keeps its form: a sync one is called outside of an event loop, an async one is awaited. It returns
-    the best answer, raises :class:`ReflexionError` where no attempt gave one, and has its loop as
-    ``function.reflexion``::
+    A sync function stays sync, and must be called outside of an event loop; an async one stays async. It returns the
+    best answer, raises :class:`ReflexionError` if no attempt gave one, and has its loop in ``function.reflexion``::
 
         @reflexive(model="openai:gpt-4o-mini", lesson_store="./lessons")
         async def answer(prompt: str) -> str: ...
@@ -161,7 +160,7 @@ def reflexive(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # 
 
 
 def _answer(name: str, result: RunResult[Any]) -> object:
-    """Return the best answer; raise where no attempt gave one: a failure is no empty answer."""
+    """Return the best answer; raises if no attempt gave one, since a failure is not an empty answer."""
     best = result.best.attempt if result.best else Attempt[Any](error=result.detail)
     if (why := best.error or best.interrupted) and not best.output:
         raise ReflexionError(f"{name} gave no answer in {counted(len(result.trials), 'attempt')}: {why}")
@@ -173,7 +172,7 @@ def _check_advice(advice: Advice, task: Task) -> None:
         raise ConfigurationError(f"advice must be what recall() gave, not {type(advice).__name__}")
     if advice.task_id not in {"", task.id}:
         raise ConfigurationError(
-            "the advice is for another task: its lessons would be judged by an attempt that never saw them"
+            "the advice is for another task: its lessons would be credited with an attempt that never saw them"
         )
 
 

@@ -1,4 +1,4 @@
-"""Where lessons are kept unless a place is named."""
+"""Opens a lesson store at an address, or at the default place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vectorstores.base import Embedder
 
 
 def default_place() -> str:
-    """Return the place named by ``JEEVES_LESSONS``, else a folder among the user's data."""
+    """Return the place in ``JEEVES_LESSONS``, else a folder in the user's data directory."""
     named = os.environ.get("JEEVES_LESSONS")
     return named or str(platformdirs.user_data_path("jeeves-reflexion") / "lessons")
 
@@ -32,13 +32,13 @@ def open_lessons(
 
     Args:
         place: A folder, ``postgresql://…``, ``memory://``, or None for the default place.
-        namespace: Whose lessons; namespaces never see each other's.
-        embedder: What finds lessons; by default what made the store, and for a new one what is installed.
+        namespace: The namespace of the lessons; namespaces never see each other's lessons.
+        embedder: By default the embedder that made the store; for a new store, the best one that is installed.
         settings: How lessons are kept and picked.
-        create: With False a folder that holds no store is an error at the first call, and is left as it is.
+        create: If False, a folder without a store stays as it is, and the first call raises an error.
 
     Raises:
-        LessonStoreError: where it can't be opened.
+        LessonStoreError: if it can't be opened.
     """
     place = os.fspath(place) if place is not None else default_place()
     try:

@@ -1,4 +1,4 @@
-"""Where task notes are kept: a file, a folder, a lesson store, or PostgreSQL."""
+"""Opens task notes at an address: a file, a folder, a lesson store, or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from jeeves_reflexion.tasknotes import (
 from vectorstores import AbsentEmbedder, HashingEmbedder, Store, open_store, origin_of
 
 SCHEMA: Final = "task_notes"
-# Nothing is embedded; a new store wants one all the same, and this one costs nothing.
+# Notes are not embedded, but a new store needs an embedder; this one costs nothing.
 _NO_VECTORS: Final = 8
 
 
 class _AddressedStore(VersionedReflectionStore):
-    """Task notes in a store of vectors, which is looked at, as that may take a while, when it is first used."""
+    """Task notes in a vector store, which is opened on first use because that may take a while."""
 
     def __init__(self, address: str, namespace: str, *, create: bool) -> None:
         self._address = address
@@ -68,7 +68,7 @@ class PostgresReflectionStore(_AddressedStore):
 
 
 def default_notes_place() -> str:
-    """Return the place named by ``JEEVES_NOTES``, else a file among the user's data."""
+    """Return the place in ``JEEVES_NOTES``, else a file in the user's data directory."""
     named = os.environ.get("JEEVES_NOTES")
     return named or str(platformdirs.user_data_path("jeeves-reflexion") / "notes.sqlite3")
 

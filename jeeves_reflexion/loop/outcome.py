@@ -1,4 +1,4 @@
-"""What comes of a run: what goes wrong in its turns without ending it, how it ends, and what it returns."""
+"""The outcome of a run: problems that do not end it, how it ends, and what it returns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jeeves_reflexion.types import Attempt, Evaluation, RunResult, StopReason, T
 
 
 def failure(part: str, error: Exception, history: Sequence[Trial]) -> str:
-    """Say what a part of the loop raised; raise it where it is a programming error in the first attempt."""
+    """Return a message on what a part of the loop raised; raises it if it is a programming error at first attempt."""
     bug = programming_error(error)
     if bug is not None and not history:
         if bug is error:
@@ -33,7 +33,7 @@ def failure(part: str, error: Exception, history: Sequence[Trial]) -> str:
 
 
 async def warn(session: Session, trial: Trial, message: str, history: Sequence[Trial] = ()) -> Trial:
-    """Note a problem in the trial; the log shows it once, as a warning, whichever trials of ``history`` had it too."""
+    """Note a problem in the trial. It is logged as a warning unless a trial of ``history`` had the same problem."""
     known = any(message in earlier.problems for earlier in history)
     level = logging.DEBUG if known else logging.WARNING
     logger.log(level, "run %s, attempt %d: %s", session.id, trial.number, message)
@@ -42,22 +42,22 @@ async def warn(session: Session, trial: Trial, message: str, history: Sequence[T
 
 
 async def tell_verdict(session: Session, task: Task, evaluation: Evaluation, *, passed: bool) -> None:
-    """Tell how the session's attempt was judged, without gold."""
+    """Emit the verdict on the session's attempt, without gold."""
     if session.heard:
-        said = await aside(redact, evaluation.public(task.reference).rationale)
-        await session.tell(Evaluated, score=evaluation.score, passed=passed, rationale=said)
+        rationale = await aside(redact, evaluation.public(task.reference).rationale)
+        await session.tell(Evaluated, score=evaluation.score, passed=passed, rationale=rationale)
     if passed:
         await session.tell(ThresholdMet, score=evaluation.score)
 
 
 async def drop(session: Session, trial: Trial, reason: str) -> Trial:
-    """Say why no lesson comes of a trial."""
+    """Emit why a trial leaves no lesson, and return the trial."""
     await session.tell(LessonDropped, attempt=trial.number, reason=reason)
     return trial
 
 
 def detail_of(stop: StopReason, last: Trial) -> str:
-    """Say more of why a run stopped after its last trial."""
+    """Return details on why a run stopped after its last trial."""
     if stop == "unscorable":
         return last.exhausted or last.evaluation.rationale
     return "; ".join(last.problems) if stop == "reflection_missing" else last.exhausted
@@ -68,17 +68,17 @@ async def finish(
     session: Session,
     note: Callable[[RunResult[T]], Awaitable[object]] | None = None,
 ) -> RunResult[T]:
-    """Tell how a run ended, and return its result with what is to be said of the end.
+    """Emit how a run ended, and return its result.
 
-    ``note`` writes down what the run leaves owed; where it can't, the result stands and says so.
+    ``note`` stores the reflections that the run still owes; if it fails, the result's ``detail`` says so.
     """
     attempts = len(result.trials)
     if result.stop_reason == "max_attempts":
         score = result.trials[-1].evaluation.score
         await session.tell(MaxAttemptsReached, attempt=attempts, final_score=score, attempts=attempts)
     if result.escalated:
-        told = tuple(trial.reflection for trial in result.trials if trial.reflection is not None)
-        await session.tell(Escalated, attempt=attempts, task_id=result.task.id, reflections=told)
+        written = tuple(trial.reflection for trial in result.trials if trial.reflection is not None)
+        await session.tell(Escalated, attempt=attempts, task_id=result.task.id, reflections=written)
     if note is not None:
         try:
             await note(result)
@@ -92,9 +92,9 @@ async def finish(
 
 
 def attempt_of(result: RunResult[T]) -> Attempt[T]:
-    """Return a run as one attempt of another loop: its best attempt, with the usage of all of them.
+    """Return a run as one attempt of an outer loop: its best attempt, with the usage of all its attempts.
 
-    What its evaluator and reflector used is charged to these roles already.
+    The usage of its evaluator and reflector is already charged to these roles.
     """
     best = result.best
     attempt = best.attempt if best else Attempt[T](interrupted=result.stop_reason)

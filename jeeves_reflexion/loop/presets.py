@@ -1,8 +1,8 @@
-"""Named ways to run the loop. ``preset="structured_reflections"`` is the protocol of structured reflections.
+"""Presets of the loop. ``preset="structured_reflections"`` is the protocol of structured reflections.
 
-Four attempts, so three retries; the three reflections that matter most from earlier runs; the whole chain of this
-task's own reflections beside them; reflections in the four forms, without which there is neither a retry nor a next
-task; and an escalation with the chain when all retries failed.
+It makes four attempts, that is three retries. Each attempt sees the three most relevant reflections from earlier runs
+and all of this task's own. Reflections have four forms, and without one there is no retry and no next task. If all
+retries fail, the run is escalated with its reflections.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from jeeves_reflexion.types import Recall, Trial
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What a preset decides; ``max_attempts`` and ``top_k_lessons`` count where the user gives no number.
+    """The settings of a preset; ``max_attempts`` and ``top_k_lessons`` are defaults.
 
-    With ``structured`` reflections are forms, and mandatory where the protocol says so; each attempt sees all of the
-    run's, beside what is recalled from other runs; and a run whose last attempt failed is escalated with them.
+    If ``structured``, reflections are forms, which are mandatory where the protocol says so. Each attempt sees all
+    reflections of its run beside those recalled from other runs, and a run whose last attempt failed is escalated.
     """
 
     name: str = ""
@@ -32,25 +32,25 @@ class Preset:
     structured: bool = False
 
     def required(self, reflector: Reflector) -> Reflector:
-        """Return the reflector as the loop asks it: a form that it begins is to be filled in."""
+        """Return the reflector with its forms checked: a form that it begins must be complete."""
         return required_form(reflector, mandatory=self.structured)
 
     def waits(self, trial: Trial) -> bool:
-        """Whether a trial has no reflection and the next attempt must not begin before it has."""
+        """Whether a trial lacks the reflection that must come before the next attempt."""
         return self.structured and trial.evaluation.scored and trial.reflection is None
 
     def policy(self, lessons: LessonStore | None) -> ReflectionPolicy | None:
-        """Return what says whether an agent may take a task: the policy of the library, if lessons are one."""
+        """Return the policy that decides whether an agent may take a task, if the lessons are a library."""
         return lessons.policy if self.structured and isinstance(lessons, ReflectionLibrary) else None
 
     def block(self, block: str, recall: Recall | None, history: Sequence[Trial]) -> str:
-        """Return the lessons as the agent sees them: what was recalled, then the chain.
+        """Return the lessons as the agent sees them: those recalled, then the reflections of this run.
 
-        ``block`` is what it would see otherwise.
+        ``block`` is what the agent would see without a preset.
         """
         if not self.structured:
             return block
-        # Without a store: the block of the first attempt, as the run's own lessons stand in the chain.
+        # Without a store, take the first attempt's block: later ones repeat the run's own lessons.
         whole = history[0].block if history else block
         base = whole if recall is None else recalled_block(recall)
         return "\n\n".join(filter(None, (base, chain_block(history))))
@@ -60,7 +60,7 @@ _STRUCTURED: Final = Preset("structured_reflections", 4, 3, structured=True)
 
 
 def preset_of(name: str | None) -> Preset:
-    """Return the preset of a name, or the loop's own ways for None; raises :class:`ConfigurationError`."""
+    """Return the preset with a name, or the defaults for None; raises :class:`ConfigurationError`."""
     if name is None:
         return Preset()
     if name != _STRUCTURED.name:

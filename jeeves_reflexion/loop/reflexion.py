@@ -1,14 +1,14 @@
-"""Reflexion: an agent tries, is judged, writes down a lesson, and tries again with it in mind.
+"""Reflexion: an agent tries a task, is judged, writes down a lesson, and tries again with the lesson in its prompt.
 
 Shinn et al. 2023, "Reflexion: Language Agents with Verbal Reinforcement Learning", arXiv 2303.11366. One turn is::
 
     recall -> attempt -> evaluate -> note the outcome -> reflect -> store the lesson -> stop, or the next turn
 
-Two ways to remember. With a lesson store (recommended), lessons are embedded chunks and each attempt sees the few
-that are nearest to its task. Without one, every lesson is appended to a block that each attempt sees whole.
+There are two ways to remember. With a lesson store (recommended), lessons are embedded chunks, and each attempt sees
+the few that are nearest to its task. Without one, each lesson is appended to a block of text that attempts see whole.
 
-Learning comes before stopping: the last attempt, and one that ran out of turns or raised, leave their lesson too. Only
-the caller's cancellation and an exhausted budget end a run without.
+Learning comes before stopping: the last attempt leaves a lesson too, and so does one that ran out of turns or raised.
+Only the caller's cancellation and an exhausted budget end a run without a lesson.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ _NO_VERDICT = Evaluation(None, rationale="not judged yet")
 
 
 class Reflexion(Generic[T]):
-    """Wraps a base agent with evaluator, reflector and lesson memory.
+    """Wraps a base agent with an evaluator, a reflector and a lesson memory.
 
     ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
     a model (with an optional prompt), any callable, or by default ``model`` itself. A model is a ``ChatModel`` or the
     name of one (``"openai:gpt-4o-mini"``). The type of the output is the agent's: ``Reflexion[Answer](agent)``.
     ``verbose=True`` prints what happens to stderr. ``lesson_store``, a store or an address as for ``open_lessons``
-    (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it lessons are appended to the
-    block of ``memory``. There are 3 attempts and 5 lessons unless a number is given, or
-    ``preset="structured_reflections"``, which asks for whole forms (``presets.py``), has its own. Raises
-    ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
+    (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it lessons are appended to a block
+    of ``memory``. By default there are 3 attempts and 5 lessons; ``preset="structured_reflections"``, which asks for
+    whole forms (``presets.py``), has other defaults. Raises ``ConfigurationError`` (a ``ValueError``) that names any
+    argument that can't work.
     """
 
     name = "reflexion"
@@ -123,9 +123,9 @@ class Reflexion(Generic[T]):
 
     @telemetry.workflow
     async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult[T]:
-        """Try the task until an attempt passes or the loop has a reason to stop, and return all trials.
+        """Try the task until an attempt passes or another reason to stop arises, and return all trials.
 
-        With the preset and a library of reflections, raises ``ReflectionOwedError`` while the agent owes one.
+        With the preset and a library of reflections, raises ``ReflectionOwedError`` while the agent owes a reflection.
         """
         task, session = checked_task(task), session or self.session()
         session = redacting(traced(session) if self.verbose else session).at(0)
@@ -153,14 +153,14 @@ class Reflexion(Generic[T]):
         return await finish(result, session, note)
 
     def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult[T]:
-        """Do :meth:`run` outside of an event loop; the only synchronous way in."""
+        """Do :meth:`run` outside of an event loop; this is the only synchronous method."""
         return run_alone(lambda: self.run(task, session=session), "reflexion.run(task)")
 
     @contextlib.asynccontextmanager
     async def stream(
         self, task: Task | str, *, session: Session | None = None
     ) -> AsyncIterator[EventStream[T]]:
-        """Run the task and hand out its events as they happen; leaving the block early cancels the run.
+        """Run the task and yield its events as they happen; leaving the block early cancels the run.
 
         ::
 
@@ -174,13 +174,15 @@ class Reflexion(Generic[T]):
             yield stream
 
     async def __call__(self, task: Task, session: Session) -> Attempt[T]:
-        """Be the agent of another loop: a run of this one, on the other's budget, is one attempt of that one.
+        """Act as the agent of an outer loop: one run of this loop, on the outer budget, is one attempt there.
 
-        The task has no gold in it, for this loop's evaluator either. Raises ``ConfigurationError`` for a budget of its
-        own, which would not be kept.
+        The task comes without its gold, so this loop's evaluator does not see the gold either. Raises
+        ``ConfigurationError`` if this loop has its own budget, which would not be kept.
         """
         if self.options.budget is not None:
-            problem = "a Reflexion in another one has no budget of its own: give it to the outer"
+            problem = (
+                "a Reflexion within another one can't have its own budget: give the budget to the outer one"
+            )
             raise errors.ConfigurationError(problem)
         result = await self.run(task, session=replace(session, id=Session().id))
         return attempt_of(result)
@@ -191,7 +193,7 @@ class Reflexion(Generic[T]):
         return bool(getattr(self.agent, "retry_safe", True))
 
     def stop_reason(self, trials: Sequence[Trial]) -> StopReason | None:
-        """Say why a run with these trials is over, or None if there is another attempt to make."""
+        """Return why a run with these trials is over, or None if another attempt follows."""
         if not trials:
             return None
         last = trials[-1]
@@ -210,8 +212,8 @@ class Reflexion(Generic[T]):
     ) -> Trial:
         """Do one turn of the loop after the trials in ``history``.
 
-        With ``commit=False`` the lesson is not stored: it waits in the trial for :meth:`commit`, so that a caller of
-        many tasks decides when, and in which order, lessons become visible.
+        With ``commit=False`` the lesson is not stored but waits in the trial for :meth:`commit`. So a caller with many
+        tasks can decide when, and in which order, lessons become visible.
         """
         task = checked_task(task)
         if history and not self.retry_safe:
@@ -230,21 +232,23 @@ class Reflexion(Generic[T]):
         return replace(trial, usage=session.spend.since(before), seconds=time.monotonic() - started)
 
     async def commit(self, task: Task, trial: Trial, session: Session) -> Trial:
-        """Store the lesson that a trial holds back; raises :class:`LessonStoreError` if it can't be stored."""
+        """Store the pending lesson of a trial; raises :class:`LessonStoreError` if it can't be stored."""
         if not trial.pending or trial.reflection is None:
             return trial
         session, score, now = redacting(session).at(trial.number), trial.evaluation.score, time.time()
         source = Provenance(session.id, trial.number, score, self._model_name, self._agent_name, now)
-        kept: Lesson | None = None
+        stored: Lesson | None = None
         if self.lessons is not None:
-            # A store may ask a model whether to let the lesson in.
+            # A store may ask a model to screen the lesson.
             with session.acting_as("reflector"):
-                lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
+                lesson = stored = await self.lessons.record(
+                    task.public(), trial.reflection, provenance=source
+                )
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
             lesson = lesson_of_line(task.public(), trial.reflection, source)
-        block = self.lessons_block_name if kept is None else "lesson_store"
-        await session.tell(events.LessonPersisted, block=block, lesson=kept)
+        block = self.lessons_block_name if stored is None else "lesson_store"
+        await session.tell(events.LessonPersisted, block=block, lesson=stored)
         return replace(trial, lesson=lesson, pending=False)
 
     # -- its steps, in order -------------------------------------------------------------------------------------
@@ -254,7 +258,7 @@ class Reflexion(Generic[T]):
     ) -> tuple[Recall | None, str]:
         """Return the recall, if there is a store, and the block that the attempt sees.
 
-        Without a store a run sees what was there at its start and what it learned since.
+        Without a store, the block is the memory's at the start of the run, with the lessons that the run learned since.
         """
         if self.lessons is None:
             last = history[-1] if history else None
@@ -283,7 +287,7 @@ class Reflexion(Generic[T]):
         except errors.BudgetExceededError as error:
             attempt, exhausted = Attempt(interrupted="budget", error=str(error)), str(error)
         else:
-            # Within another loop that uses the same name, its lessons come first.
+            # An outer loop may use the same name for its block; its lessons come first.
             blocks = filter(None, (session.blocks.get(self.lessons_block_name), block))
             with_block = session.for_attempt(number, {self.lessons_block_name: "\n\n".join(blocks)})
             attempt, exhausted, problem = await self._try(task, history, with_block)
@@ -292,9 +296,9 @@ class Reflexion(Generic[T]):
         return await warn(session, trial, problem, history) if problem else trial
 
     async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str, str]:
-        """Run the agent; what it raises is a failed attempt to learn from, unless no further attempt would mend it.
+        """Run the agent. If it raises, that is a failed attempt to learn from, except for a hopeless error.
 
-        Returns the attempt, which limit of the budget cut it short, and what the agent raised.
+        Returns the attempt, the limit of the budget that cut it short, and the problem if the agent raised.
         """
         started, exhausted, problem = time.monotonic(), "", ""
         try:
@@ -323,7 +327,7 @@ class Reflexion(Generic[T]):
         return attempt
 
     async def judge(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
-        """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
+        """Judge the attempt. If its last call used up the budget, only an evaluator that asks no model can judge it."""
         session, evaluation = session.at(trial.number), None
         try:
             if not trial.exhausted:
@@ -332,7 +336,7 @@ class Reflexion(Generic[T]):
             trial = replace(trial, exhausted=str(error))
         except errors.HOPELESS:
             raise
-        except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
+        except Exception as error:  # noqa: BLE001 - a failing evaluator leaves the attempt unscored
             message = failure("evaluator", error, history)
             evaluation = Evaluation(None, rationale=message)
             trial = await warn(session, trial, message, history)
@@ -344,7 +348,7 @@ class Reflexion(Generic[T]):
         return replace(trial, evaluation=evaluation, passed=passed, exhausted=exhausted)
 
     async def note_outcome(self, session: Session, trial: Trial) -> Trial:
-        """Tell the lesson store how the attempt went that its lessons were recalled for, also where nobody can say."""
+        """Tell the lesson store how the attempt went for which it recalled lessons, even if it was not scored."""
         lessons, recall = self.lessons, trial.recall
         if lessons is None or recall is None:
             return trial
@@ -355,7 +359,7 @@ class Reflexion(Generic[T]):
         return trial
 
     async def reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
-        """Ask for a lesson; where none comes of it, say so."""
+        """Ask for a lesson; if there is none, emit an event with the reason."""
         session = session.at(trial.number)
         wanted = self.options.learn_from_success if trial.passed else True
         if not (self.options.learn and wanted):
@@ -381,14 +385,14 @@ class Reflexion(Generic[T]):
             return await drop(session, replace(trial, exhausted=str(error)), str(error))
         except errors.HOPELESS:
             raise
-        except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
+        except Exception as error:  # noqa: BLE001 - a failing reflector costs the lesson, not the run
             message = failure("reflector", error, history)
             return await drop(session, await warn(session, trial, message, history), message)
         await session.tell(events.LessonProduced, lesson=reflection.lesson)
         return replace(trial, reflection=reflection, pending=True)
 
     async def store(self, task: Task, session: Session, trial: Trial) -> Trial:
-        """Store the lesson that a trial holds back, and note what goes wrong."""
+        """Store the pending lesson of a trial; an error of the store becomes a problem of the trial."""
         try:
             return await session.in_time(lambda: self.commit(task, trial, session), grace=STORE_GRACE)
         except (errors.LessonStoreError, errors.BudgetExceededError) as error:

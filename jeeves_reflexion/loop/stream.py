@@ -1,4 +1,4 @@
-"""Hands out the events of a run while it happens."""
+"""Streams the events of a run while it happens."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from jeeves_reflexion.types import RunResult, T
 
 
 class EventStream(Generic[T]):
-    """The events of one run, in order; ``result`` is there once the run is over."""
+    """The events of one run, in order; ``result`` is available once the run is over."""
 
     def __init__(self, receive: MemoryObjectReceiveStream[Event]) -> None:
         self._receive = receive
         self.outcome: RunResult[T] | BaseException | None = None
-        """How the run ended: its result, or what it raised, which is raised where the block ends; None before."""
+        """The result of the run, or the error that it raised; None before its end."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._receive.__aiter__()
 
     @property
     def result(self) -> RunResult[T]:
-        """The result of the run; raises :class:`SessionError` before its end, and for a run that failed."""
+        """The result of the run; raises :class:`SessionError` before its end, and if the run failed."""
         if isinstance(self.outcome, BaseException):
             raise SessionError(f"the run failed: {self.outcome}") from self.outcome
         if self.outcome is None:
@@ -42,9 +42,9 @@ async def run_streaming(
 ) -> AsyncIterator[EventStream[T]]:
     """Run in the background and yield the stream of its events.
 
-    The run waits for its reader, so nothing piles up; leaving the block before the end cancels it. An error of the
-    run is raised where the block ends, and one raised within the block leaves it, each as itself and not in a group;
-    where both failed, it is the run's, for what the block then met came of it.
+    The run waits for its reader, so no events pile up; leaving the block before the end cancels the run. An error of
+    the run is raised at the end of the block, and one raised in the block leaves it, each by itself and not in a group.
+    If both failed, the run's error is raised, since it caused the other.
     """
     send, receive = anyio.create_memory_object_stream[Event](0)
     stream = EventStream[T](receive)
@@ -59,7 +59,7 @@ async def run_streaming(
                 stream.outcome = await run(session.listening(forward))
             except anyio.get_cancelled_exc_class():
                 raise
-            except BaseException as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
+            except BaseException as error:  # noqa: BLE001 - raised again below, outside of the task group
                 stream.outcome = error
 
     outside: BaseException | None = None
@@ -73,7 +73,7 @@ async def run_streaming(
             outside = error
         if stream.outcome is None:
             group.cancel_scope.cancel()
-        ended = stream.outcome  # the cancellation that leaving the block brings is no failure of the run
+        ended = stream.outcome  # taken now: the cancellation by leaving the block is not a failure of the run
     if isinstance(ended, BaseException):
         raise ended
     if outside is not None:

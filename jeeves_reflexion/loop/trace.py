@@ -1,4 +1,4 @@
-"""Shows a person what a run does while it does it."""
+"""Shows a person what a run is doing."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _STATED = re.compile(r"\A\s*score\W+[\d.]+\s*(?:\n|\Z)", re.IGNORECASE)
 
 
 def print_line(text: str, style: str = "", *, indent: int = 0) -> None:
-    """Write a line on stderr, whatever the colour or weight that is asked for."""
+    """Write a line on stderr; the style is ignored."""
     print(" " * indent + visible(text), file=sys.stderr, flush=True)
 
 
 class Trace:
-    """A listener that turns the events of a run into lines, and hands each to ``note`` with its style and indent.
+    """A listener that turns the events of a run into lines, and passes each to ``note`` with its style and indent.
 
-    What the agent's model streams is shown a line at a time. ``verbose`` adds the steps, the similarity of each lesson,
-    the judge's reason and calls of models that failed.
+    Text that the agent's model streams is shown line by line. ``verbose`` adds the steps, the similarity of each
+    lesson, the judge's reason and failed model calls.
     """
 
     def __init__(self, note: Callable[..., None] = print_line, *, verbose: bool = False) -> None:
@@ -79,11 +79,11 @@ class Trace:
             case StepTaken() | ModelFailed() if self._verbose:
                 self._detailed(event)
             case _:
-                pass  # what an agent says of itself
+                pass  # other events are not shown
 
     def _said(self, event: Event) -> None:
-        """Show the streamed lines that are whole by now, the long ones broken between words."""
-        text = "\n"  # whatever else happens ends a line
+        """Show the streamed lines that are complete, and break a line in progress between words if it is long."""
+        text = "\n"  # any other event ends the line
         if isinstance(event, TextStreamed):
             text = event.text if event.role == "agent" else ""
         *lines, rest = (self._streamed + text).split("\n")
@@ -95,7 +95,7 @@ class Trace:
 
     def _warned(self, message: str) -> None:
         self._warning = message
-        # What the attempt failed of was shown when it ended.
+        # The attempt's error was shown when it ended.
         if not self._error or not message.endswith(self._error):
             self.note(f"warning: {message}", "yellow", indent=2)
 
@@ -108,8 +108,8 @@ class Trace:
 
     def _detailed(self, event: StepTaken | ModelFailed) -> None:
         if isinstance(event, ModelFailed):
-            said = f"{event.model}, asked for the {event.role}, failed: {shortened(event.error)}"
-            self.note(said, "yellow", indent=2)
+            failure = f"{event.model}, asked for the {event.role}, failed: {shortened(event.error)}"
+            self.note(failure, "yellow", indent=2)
             return
         step = event.step
         action = step.action or "no action"
@@ -133,15 +133,15 @@ class Trace:
         score = "no score" if event.score is None else f"score {event.score:.2f}"
         verdict = "passed" if event.passed else "could not be judged" if event.score is None else "not passed"
         self.note(f"{score}: {verdict}", "green" if event.passed else "yellow", indent=2)
-        reason = _STATED.sub("", event.rationale, count=1)  # the number stands above
+        reason = _STATED.sub("", event.rationale, count=1)  # the score was just shown
         if self._verbose and reason.strip():
             self.note(f"reason: {shortened(reason)}", "dim", indent=4)
 
     def _learned(self, event: LessonChecked | LessonProduced | LessonPersisted | LessonDropped) -> None:
         match event:
             case LessonChecked(lesson=lesson, changes=False, reason=reason):
-                said = f"turned down, it would not change an attempt: {lesson} ({reason})"
-                self.note(said, "yellow", indent=2)
+                refusal = f"turned down, it would not change an attempt: {lesson} ({reason})"
+                self.note(refusal, "yellow", indent=2)
             case LessonChecked(changes=None, reason=reason):
                 self.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
             case LessonProduced(lesson=lesson):
@@ -151,7 +151,7 @@ class Trace:
                 text = stored.text if stored else self._produced
                 self.note(f"learned: {text}", "cyan", indent=2)
             case LessonDropped(reason=reason):
-                # A warning has said it already.
+                # A warning may have shown the same reason.
                 if reason != self._warning:
                     self.note(f"no lesson: {reason}", "yellow", indent=2)
 
@@ -160,7 +160,7 @@ class Trace:
             counted(event.attempts, "attempt"),
             "no score" if event.score is None else f"best score {event.score:.2f}",
             f"{counted(self.kept, 'lesson')} kept",
-            # Where no model of this package was asked, nothing is known of tokens.
+            # Tokens are unknown unless a model of this package was asked.
             *([tokens_of(self._usage)] if self._usage.calls else []),
             f"{event.seconds:.1f} s",
         ]

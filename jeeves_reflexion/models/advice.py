@@ -1,4 +1,4 @@
-"""Reads the one sentence of advice in a model's reply, or that there is none."""
+"""Reads the one sentence of advice out of a model's reply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jeeves_reflexion.models.replies import objects, opened, unwrapped, values
 from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON
 
-# What the sentence is called in our prompts, and in the languages that models answer them in.
+# Names of the sentence in our prompts, and in the languages that models answer in.
 _NAME: Final = (
     r"(?:lessons?(?:[ \t]+learned)?|advice|take-?aways?|insight|reflection|rule|lektion|lehre|le\u00e7on|lecci\u00f3n"
     r"|lezione|li\u00e7\u00e3o|les|\u0443\u0440\u043e\u043a|(?:\u7ecf\u9a8c)?\u6559\u8bad|\u6559\u8a13"
@@ -31,7 +31,8 @@ _INTERJECTION: Final = re.compile(
 )
 _ITEM: Final = re.compile(r"^\s*(?:[-*+>\u2022]|\(?\d{1,2}[.)])\s+")
 _FIELD: Final = re.compile(r"\W*[^\W\d]+\W*:")
-# A paragraph to whoever asked, not to the agent: of the first person, asking, exclaiming, or about the lesson itself.
+# A paragraph that speaks to the asker and not to the agent: in the first person, a question, an exclamation, or a
+# remark on the lesson itself.
 _TALK: Final = re.compile(
     r"[!?]\W*$|\b(?:I|me|my|lessons?)\b|^\W*(?:this|that|it)\b|^\W*(?:[^\W\d]+[ \t]+){0,3}[^\W\d]+\W*:|^\s*\(",
     re.IGNORECASE,
@@ -47,10 +48,10 @@ _NONE: Final = re.compile(
 _LONGEST_WORD: Final = 40
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-"""Scripts that put no blanks between words: two of their characters are taken for a word."""
+"""Scripts that write no spaces between words. Two of their characters count as one word."""
 _ECHOED_WORDS: Final = 6
-"""So many words in a row, when they are all that a lesson has, are no accident."""
-# Four words that name the lesson say nothing else of it: "Keine neue Lektion."
+"""A lesson of at least this many words that occurs whole in another text is an echo of it, not a coincidence."""
+# Up to four words that include "lesson" only talk about a lesson: "Keine neue Lektion."
 _NAMED_ALONE: Final = re.compile(
     r"(?=.*(?:lessons?\b|lektion|le\u00e7on|lecci\u00f3n|lezione|li\u00e7\u00e3o|\u0443\u0440\u043e\u043a|\u6559\u8bad|\u6559\u8a13"
     r"|\u30ec\u30c3\u30b9\u30f3|\uad50\ud6c8))[^\s\d]+(?:\s+[^\s\d]+){0,3}",
@@ -60,7 +61,7 @@ _UNABLE: Final = (
     r"help|assist|provide|write|give|comply|fulfil|do|answer|create|generate|continue|share|offer|have|see|know|think"
     r"|draw|determine"
 )
-# A server's error: a page, or a status of HTTP by itself.
+# An error of a server: an HTML page, or a bare HTTP status.
 _ERROR: Final = re.compile(
     r"\s*<(?:html|!doctype)\b|\W*(?:error\W+)?(?:[45]\d\d\W+)?(?:"
     + "|".join(re.escape(status.phrase) for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST)
@@ -83,11 +84,11 @@ _REFUSAL: Final = re.compile(
 
 
 def read_lesson(text: str, *, one_sentence: bool = True) -> str:
-    """Return the sentence in a reply, without what is none of it; empty where the reply holds none.
+    """Return the advice in a reply; empty if the reply gives none, apologises or refuses.
 
-    Thinking, JSON around it, fences, labels, preambles, closing remarks, a bullet, and emphasis or quotation marks
-    around the whole are no part of it. What says that there is no lesson, apologises, or refuses, is none. Several
-    sentences come back as they are, for whoever asked to refuse; ``one_sentence=False`` leaves paragraphs in place.
+    Thinking, JSON, fences, labels, preambles, closing remarks, a bullet, and emphasis or quotation marks around the
+    whole are removed. Several sentences are returned as they are: the caller decides whether to refuse them.
+    ``one_sentence=False`` keeps paragraphs.
     """
     text = answer(text)
     if _ERROR.match(text):
@@ -115,7 +116,7 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
 
 
 def _is_one_word(text: str) -> bool:
-    """Whether a text is too short for advice in any language: "N/A", "Nichts.", "\u65e0"."""
+    """Whether a text is too short to be advice in any language: "N/A", "Nichts.", "\u65e0"."""
     words = _TOKEN.findall(text)
     if len(text) > _LONGEST_WORD:
         return False
@@ -125,15 +126,15 @@ def _is_one_word(text: str) -> bool:
 
 
 def _only(value: JSON) -> JSON:
-    """Return the one item of a list of one."""
+    """Return the item of a list of one; any other value as it is."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def repeats(text: str, other: str) -> bool:
-    """Whether a text only repeats another: all of it, or a row of six words and more of it."""
+    """Whether a text repeats another: the whole of it, or at least six of its words in a row and nothing else."""
     words, other = _words(text), other.casefold()
     if not all(word in other for word in words.split()):
-        return False  # as for most: the other, which may be a long prompt, is not looked through
+        return False  # the usual case, without splitting the other text, which may be a long prompt
     others = _words(other)
     return words == others or (words.count(" ") + 1 >= _ECHOED_WORDS and f" {words} " in f" {others} ")
 
@@ -154,7 +155,7 @@ def _sentence(text: str) -> str:
 
 
 def _labelled(text: str) -> str:
-    """Return what follows the one label in a text, or the one of several that says "lesson"."""
+    """Return what follows the only label in a text; of several labels, the only one that says "lesson" counts."""
     labels = [match for match in _LABEL.finditer(text) if text[match.end() :].strip()]
     if len(labels) > 1:
         labels = [match for match in labels if "lesson" in match[0].lower()]
@@ -162,7 +163,7 @@ def _labelled(text: str) -> str:
 
 
 def _advice(text: str) -> list[str]:
-    """Return the paragraphs of a text without headings, and without the talk before and after."""
+    """Return the paragraphs of a text, without headings and without talk before and after the advice."""
     paragraphs = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
     while len(paragraphs) > 1 and (paragraphs[0].startswith("#") or _is_heading(paragraphs[0])):
         paragraphs.pop(0)

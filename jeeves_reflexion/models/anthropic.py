@@ -1,4 +1,4 @@
-"""Models behind Anthropic's Messages API."""
+"""Models of Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnthropicOptions(EndpointOptions):
-    """What is sent beside a conversation, such as ``extra={"thinking": {...}}``; see :class:`EndpointOptions`.
+    """Settings for every request, such as ``extra={"thinking": {...}}``; see :class:`EndpointOptions`.
 
-    The API wants a bound of tokens: it is ``max_tokens``, unless a call has its own. ``cache`` marks the system prompt
-    and the last message, so that the next turn reads them from Anthropic's cache.
+    The API requires a bound on the tokens of an answer: ``max_tokens``, unless a call sets its own. ``cache`` marks
+    the system prompt and the last message, so that the next turn reads them from Anthropic's cache.
     """
 
     max_tokens: int = MAX_TOKENS
@@ -47,15 +47,15 @@ class AnthropicOptions(EndpointOptions):
 class AnthropicModel(EndpointModel):
     """A Claude model at Anthropic's Messages API, or at a service that speaks it.
 
-    ``base_url`` is taken from ``ANTHROPIC_BASE_URL`` unless given, else it is Anthropic's own; ``api_key`` from
-    ``ANTHROPIC_API_KEY``, and an endpoint on this machine needs none. ``api_key=""`` sends none. Both variables are
-    read here, at construction. ``timeout`` is the seconds for one request as a whole; ``retry`` says how failed
-    ones are repeated. ``stream=True`` has answers sent as they are written, and told to whoever listens to a run
-    (:class:`~jeeves_reflexion.events.TextStreamed`). Without ``prices`` the cost of a call is unknown (``None``),
-    and a cost budget can't be kept. A schema is asked for in the prompt.
+    ``base_url`` defaults to ``ANTHROPIC_BASE_URL``, then to Anthropic's own address; ``api_key`` defaults to
+    ``ANTHROPIC_API_KEY``. Both variables are read at construction. An endpoint on this machine needs no key, and
+    ``api_key=""`` sends none. ``timeout`` is in seconds and bounds a whole request; ``retry`` says how failed requests
+    are repeated. ``stream=True`` streams answers, and listeners of a run receive the text as it arrives
+    (:class:`~jeeves_reflexion.events.TextStreamed`). Without ``prices`` the cost of a call is unknown (``None``), and a
+    cost budget can't be kept. A schema is requested in the prompt.
 
-    Raises :class:`ConfigurationError` for a bad address or setting and :class:`ModelAuthError` where a key is needed
-    and there is none.
+    Raises :class:`ConfigurationError` for a bad address or setting, and :class:`ModelAuthError` if a required key is
+    missing.
     """
 
     provider, _home = "anthropic", "https://api.anthropic.com"
@@ -79,11 +79,11 @@ class AnthropicModel(EndpointModel):
         sampling: Sampling,
     ) -> dict[str, JSON]:
         messages = messages if schema is None else with_schema(messages, schema)
-        told = "\n\n".join(
+        text = "\n\n".join(
             each.content for each in messages if each.role == "system" and each.content.strip()
         )
         turns = _turns(messages)
-        system: list[dict[str, JSON]] = [{"type": "text", "text": told}] if told else []
+        system: list[dict[str, JSON]] = [{"type": "text", "text": text}] if text else []
         if self._given.cache:
             _mark(system)
             _mark(turns[-1]["content"] if turns and turns[-1]["role"] == "user" else [])
@@ -100,10 +100,9 @@ class AnthropicModel(EndpointModel):
                 for tool in tools
             ]
             settings["tool_choice"] = self._choice(tools)
-        kept = {
-            name: said for name, said in settings.items() if said is not None and name not in self._refused
-        }
-        return self._with_extra(kept)
+        return self._with_extra(
+            {name: each for name, each in settings.items() if each is not None and name not in self._refused}
+        )
 
     def _choice(self, tools: Sequence[ToolSpec]) -> JSON:
         wanted, parallel = self._given.tool_choice, self._given.parallel_tool_calls
@@ -126,10 +125,10 @@ class AnthropicModel(EndpointModel):
         calls = tuple(_call(block) for block in blocks if block.get("type") == "tool_use")
         text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
         plain = all(block.keys() == {"type", "text"} for block in blocks)
-        told, named, reason = body.get("usage"), body.get("model"), body.get("stop_reason")
-        counts: dict[str, Any] = dict(told) if isinstance(told, Mapping) else {}
+        sent, model, reason = body.get("usage"), body.get("model"), body.get("stop_reason")
+        counts: dict[str, Any] = dict(sent) if isinstance(sent, Mapping) else {}
         read, written = (counts.get(f"cache_{kind}_input_tokens") for kind in ("read", "creation"))
-        # The API counts what is read from its cache, or written to it, beside the rest of the input.
+        # The API's input_tokens leave out the tokens that were read from its cache or written to it.
         if isinstance(counts.get("input_tokens"), int):
             counts["input_tokens"] += sum(each for each in (read, written) if isinstance(each, int))
         usage = reported(counts, "input_tokens", "output_tokens")
@@ -137,14 +136,14 @@ class AnthropicModel(EndpointModel):
             text,
             tool_calls=calls,
             usage=priced(usage, self._prices, written=written if isinstance(written, int) else 0),
-            model=named if isinstance(named, str) else "",
+            model=model if isinstance(model, str) else "",
             finish_reason=_ENDS.get(str(reason), "stop"),
             opaque={} if plain else {FORM: blocks},
         )
 
 
 def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the messages as turns that alternate: results of tools and what a user says make one turn."""
+    """Return the messages as turns that alternate: tool results and what the user says next share a turn."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "system" or not (blocks := _blocks(message)):
@@ -169,8 +168,8 @@ def _blocks(message: Message) -> list[Any]:
             "content": message.content,
         }
         return [result]
-    said = [{"type": "text", "text": message.content}] if message.content.strip() else []
-    return [*said, *(_tool_use(call) for call in message.tool_calls)]
+    text = [{"type": "text", "text": message.content}] if message.content.strip() else []
+    return [*text, *(_tool_use(call) for call in message.tool_calls)]
 
 
 def _tool_use(call: ToolCall) -> dict[str, JSON]:

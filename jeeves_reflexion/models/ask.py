@@ -1,4 +1,4 @@
-"""The one place where a call of a language model is metered."""
+"""Asks a language model, and charges each call to the current run: the one place where calls are metered."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ P = ParamSpec("P")
 M = TypeVar("M", bound=ChatModel)
 T = TypeVar("T")
 
-# Of the densest texts that are usual; English has four and more.
+# As in the densest usual texts; English has four or more.
 _BYTES_PER_TOKEN: Final = 3
-# A model may ask another one, as a recorded one asks the real one: the outermost call is the one that counts.
+# A model may ask another one, as a recorded one asks the real one: only the outermost call counts.
 _within: ContextVar[bool] = ContextVar("jeeves_reflexion_within_a_call", default=False)
 
 
@@ -40,17 +40,17 @@ async def ask(
     schema: Mapping[str, JSON] | None = None,
     sampling: Sampling | None = None,
 ) -> Completion:
-    """Ask a model on behalf of whoever acts in the current run, and charge the call to that run's budget.
+    """Ask a model and charge the call to the current run, if there is one, under the role that acts.
 
-    What the model thinks aloud is left out of the completion's text. Outside of a run it only asks. A call that fails
-    is not charged: what it used is not known. Raises :class:`~jeeves_reflexion.errors.BudgetExceededError` before the
-    call if the budget is used up, and :class:`~jeeves_reflexion.errors.ModelError`.
+    The completion's text comes without what the model thinks aloud. A call that fails is not charged, since its usage
+    is unknown. Raises :class:`~jeeves_reflexion.errors.BudgetExceededError` before the call if the budget is used up,
+    and :class:`~jeeves_reflexion.errors.ModelError`.
     """
     completion = await _metered(
         model, model.complete, messages, tools=tools, schema=schema, sampling=sampling
     )
-    said = spoken(completion.text)
-    return completion if said == completion.text else replace(completion, text=said)
+    text = spoken(completion.text)
+    return completion if text == completion.text else replace(completion, text=text)
 
 
 async def ask_and_read(
@@ -60,27 +60,27 @@ async def ask_and_read(
     *,
     form: str = "Answer again, in the form that was asked for.",
 ) -> tuple[T, Usage]:
-    """Ask and read the answer; where it can't be read, ask once more with the problem shown.
+    """Ask and read the answer; if it can't be read, ask once more and show the problem.
 
-    ``read`` returns what it read and the problem with it, empty where there is none; ``form`` says how to answer
-    better. Returns what was read last, and the usage of all calls.
+    ``read`` returns a value and the problem with the answer, which is empty for a good one; ``form`` tells the model
+    how to answer better. Returns the last value and the usage of all calls.
     """
     completion = await ask(messages)
     value, problem = read(completion)
     if not problem:
         return value, completion.usage
     cut = ", for it was cut off: be brief" if completion.finish_reason == "length" else ""
-    said = f"Your answer can't be used: {problem}{cut}. {form}"
-    second = await ask(asked_again(messages, completion, said))
+    request = f"Your answer can't be used: {problem}{cut}. {form}"
+    second = await ask(asked_again(messages, completion, request))
     return read(second)[0], completion.usage + second.usage
 
 
 def asked_again(messages: Sequence[Message], completion: Completion, problem: str) -> list[Message]:
-    """Return a conversation that goes on from an answer with what is wrong with it."""
+    """Return the conversation continued with an answer and what is wrong with it."""
     if completion.text.strip():
-        # A call that nobody answers would be refused: of an answer with one, the text alone goes back.
-        said = Message("assistant", completion.text) if completion.tool_calls else completion.message()
-        return [*messages, said, Message("user", problem)]
+        # Endpoints refuse a tool call without a result, so only the text of such an answer goes back.
+        answer = Message("assistant", completion.text) if completion.tool_calls else completion.message()
+        return [*messages, answer, Message("user", problem)]
     # Some endpoints refuse an assistant message without text.
     *before, last = messages
     return [*before, Message("user", f"{last.content}\n\n{problem}")]
@@ -89,7 +89,7 @@ def asked_again(messages: Sequence[Message], completion: Completion, problem: st
 def metered(
     complete: Callable[Concatenate[M, P], Awaitable[Completion]],
 ) -> Callable[Concatenate[M, P], Coroutine[Any, Any, Completion]]:
-    """Have a model's ``complete`` charged to the current run also where a user's own agent calls it."""
+    """Decorate a model's ``complete`` so that the current run is charged even if a user's own agent calls it."""
 
     @functools.wraps(complete)
     async def wrapped(model: M, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
@@ -99,13 +99,13 @@ def metered(
 
 
 def expected_cost(model: ChatModel, *args: Any, **kwargs: Any) -> float:  # noqa: ANN401 - of ``complete``
-    """Return what a call may cost in US dollars, of a model that can say so; 0 where that is not known."""
+    """Return what a call may cost in US dollars; 0 if the model can't say."""
     expected = getattr(model, "expected_cost", None)
     return 0.0 if expected is None else float(expected(*args, **kwargs))
 
 
 def provider_of(model: ChatModel) -> str:
-    """Return whose API a model speaks, as OpenTelemetry calls it; empty where it does not say."""
+    """Return OpenTelemetry's name of the API that a model speaks; empty if the model does not say."""
     return str(getattr(model, "provider", ""))
 
 
@@ -116,7 +116,7 @@ def expected_tokens(
     schema: Mapping[str, JSON] | None = None,
     **_: object,
 ) -> int:
-    """Return about how many tokens a request has, rather too many than too few."""
+    """Estimate the tokens of a request, rather too many than too few."""
     sent = [message.content for message in messages]
     sent += [json.dumps(message.opaque, default=str) for message in messages if message.opaque]
     sent += [f"{call.name} {call.arguments}" for message in messages for call in message.tool_calls]
@@ -159,17 +159,17 @@ async def _metered(
         telemetry.answered(span, answered_by, completion.usage, completion.finish_reason)
         if telemetry.captured():
             messages = args[0] if args else kwargs.get("messages", ())
-            telemetry.said(span, *await anyio.to_thread.run_sync(_told, messages, completion))
+            telemetry.said(span, *await anyio.to_thread.run_sync(_texts, messages, completion))
     seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
     await tell(ModelCalled, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
     return completion
 
 
-def _told(messages: Sequence[Message], completion: Completion) -> tuple[str, str]:
-    """Return what a model was asked and what it answered, as JSON, without secrets and without its thoughts."""
+def _texts(messages: Sequence[Message], completion: Completion) -> tuple[str, str]:
+    """Return the question and the answer as JSON, without secrets and without the model's thoughts."""
     answer = Message("assistant", spoken(completion.text), completion.tool_calls)
-    said: JSON = {**_captured(answer), "finish_reason": completion.finish_reason}
-    return _written([_captured(message) for message in messages]), _written([said])
+    output: JSON = {**_captured(answer), "finish_reason": completion.finish_reason}
+    return _written([_captured(message) for message in messages]), _written([output])
 
 
 def _captured(message: Message) -> dict[str, JSON]:

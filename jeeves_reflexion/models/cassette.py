@@ -1,12 +1,12 @@
-"""Recorded exchanges with a model, as lines of a JSON-lines file: what a line holds, and how it is read and written.
+"""Recorded exchanges with a model, kept as lines of a JSON-lines file.
 
-A line stands by itself::
+One line is one exchange::
 
     {"cassette": 1, "at": "", "model": "gpt-4o-mini", "native": true, "request": {...}, "answer": {...}, ...}
 
-``answer`` is a completion or, where the call failed, an error. Secrets are taken out before a line is made, and
-requests are compared as they are in the file. A writer appends whole lines under a lock and syncs them; a line that a
-killed writer left unfinished is ignored by readers, which say so, and cut off by the next writer.
+``answer`` is a completion or, if the call failed, an error. Secrets are removed before a line is written, and requests
+are compared in that form. A writer appends whole lines under a lock and syncs them. If a killed writer left its last
+line unfinished, readers ignore it with a warning, and the next writer removes it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Request: TypeAlias = Mapping[str, Any]
 ErrorName: TypeAlias = Literal[
     "ModelRequestError", "ModelResponseError", "ModelTimeoutError", "ModelConnectionError", "ModelError"
 ]
-"""The general one last: an error is kept as the first that it is."""
+"""The most general one comes last: an error is recorded under the first name that fits."""
 _ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
     name: getattr(errors, name) for name in get_args(ErrorName)
 }
@@ -50,7 +50,7 @@ _ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RecordedError:
-    """A failed call: the error's class, what it said, and whether the model offered native tools after it."""
+    """A failed call: the error's class and message, and whether the model offered native tools afterwards."""
 
     error: ErrorName
     message: str
@@ -68,7 +68,7 @@ class RecordedError:
 
 
 def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
-    """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
+    """Return the record of an error; a user's own subclass is recorded as the class of ours that it extends."""
     name = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
     if isinstance(error, ModelResponseError):
         return RecordedError(name, str(error), error.status, error.said, native, error.code)
@@ -77,11 +77,11 @@ def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call of a model and what came of it.
+    """One call of a model and its answer.
 
-    ``at`` names the place of the run that it was made at; empty for none. ``native`` says whether the model offered
-    native tools; ``request`` is None where it was never known, as in imported logs, which are played by position.
-    ``seconds`` is how long the call took, ``recorded`` when it ended (seconds since 1970).
+    ``at`` names the place in the run where the call was made, if it has a name. ``native`` says whether the model
+    offered native tools. ``request`` is None if it is unknown, as in imported logs, which are played by position.
+    ``seconds`` is the duration of the call, ``recorded`` the time when it ended (seconds since 1970).
     """
 
     model: str
@@ -100,7 +100,7 @@ def request_of(
     schema: Mapping[str, JSON] | None,
     sampling: Sampling | None,
 ) -> dict[str, Any]:
-    """Return a request as it is recorded and compared: as JSON, without secrets, settings left out where not given."""
+    """Return a request as it is recorded and compared: as JSON, without secrets and without settings left unset."""
     asked: dict[str, JSON] = {
         "model": model,
         "tools": [
@@ -116,7 +116,7 @@ def request_of(
 
 @functools.lru_cache(maxsize=512)
 def _recorded(message: Message) -> JSON:
-    """A conversation is sent again with each turn: its messages are read once."""
+    """Cached, because every turn sends the whole conversation again."""
     return _clean(_given(asdict(message)))
 
 
@@ -137,10 +137,10 @@ _MARK: Final = re.compile(r"\[REDACTED:(\w+)\]")
 
 
 def _clean(value: JSON, name: str = "") -> JSON:
-    """Return a message or an answer without secrets, but with the ids and the signatures that its provider wants back.
+    """Return a message or an answer without secrets, but with the ids and signatures that its provider needs back.
 
-    They are one word of base64 under a name that providers use: they look random and are no secret. What has the look
-    of a known kind of secret is taken out of them all the same.
+    These are one word of base64 under a name that providers use: they look random but are not secret. A known kind of
+    secret is removed from them all the same.
     """
     if isinstance(value, Mapping):
         return {redact(key): _clean(item, key) for key, item in value.items()}
@@ -158,19 +158,19 @@ def _given(settings: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def key_of(request: Request) -> str:
-    """Return what equal requests have in common: a digest of the request as it is recorded."""
+    """Return a digest of a request as it is recorded; equal requests have equal digests."""
     return hashlib.sha256(_encoded(request, sort_keys=True)).hexdigest()
 
 
 def to_line(exchange: Exchange) -> bytes:
-    """Return the line of an exchange, without secrets; what UTF-8 can't hold (a lone surrogate) becomes "?"."""
-    # The request is without secrets already, and would cost most.
+    """Return the line of an exchange, without secrets; what UTF-8 can't encode (a lone surrogate) becomes "?"."""
+    # The request, the longest part, is already without secrets.
     rest = _clean({"cassette": FORMAT, **asdict(replace(exchange, request=None))})
     return _encoded({**cast("dict[str, JSON]", rest), "request": exchange.request}) + b"\n"
 
 
 def from_line(line: bytes) -> Exchange:
-    """Return the exchange of a line; raises ``ValueError`` that says what is wrong with it."""
+    """Return the exchange of a line. Raises ``ValueError`` that says what is wrong with the line."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -198,17 +198,17 @@ def _encoded(value: object, *, sort_keys: bool = False) -> bytes:
 
 
 class Cassette:
-    """A file of exchanges, appended to by any number of tasks and processes of one machine.
+    """A file of exchanges. Any number of tasks and processes on one machine may append to it.
 
-    Reading and writing block: call them in a worker thread. What is wrong with the file is a
-    :class:`~jeeves_reflexion.errors.ConfigurationError`.
+    Reading and writing block: call them in a worker thread. Both raise
+    :class:`~jeeves_reflexion.errors.ConfigurationError` for a file that can't be used.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def exchanges(self) -> Iterator[Exchange]:
-        """Read the exchanges in the order in which they were recorded; none where there is no file."""
+        """Yield the exchanges in the order in which they were recorded; none if the file does not exist."""
         try:
             with self.path.open("rb") as file:
                 for number, line in enumerate(file, 1):
@@ -234,7 +234,7 @@ class Cassette:
             raise ConfigurationError(f"the cassette {self.path} can't be read: {error}") from error
 
     def append(self, exchanges: Iterable[Exchange]) -> None:
-        """Append exchanges, all or none; they are on the disk when this returns."""
+        """Append exchanges, all or none. They are on disk when this returns."""
         data = b"".join(map(to_line, exchanges))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -252,7 +252,7 @@ class Cassette:
 
 
 def _append(file: io.FileIO, data: bytes) -> None:
-    """Write whole lines behind the last whole line, or nothing."""
+    """Write whole lines after the last whole line, or nothing."""
     size = file.seek(0, os.SEEK_END)
     if size and _read(file, size - 1) != b"\n":
         tail = _read(file, 0).rpartition(b"\n")[2]

@@ -1,4 +1,4 @@
-"""The form of OpenAI's ``/chat/completions``: how a conversation is written in it, and an answer read."""
+"""The format of OpenAI's ``/chat/completions``: writes requests and reads answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def request(
     sampling: Sampling,
     refused: frozenset[str],
 ) -> dict[str, JSON]:
-    """Return the body of a request without the name of the model, and without what the endpoint refused."""
+    """Return the body of a request, without the model's name and without settings that the endpoint refused."""
     settings: dict[str, JSON] = {
         "temperature": sampling.temperature,
         "max_tokens": sampling.max_tokens,
@@ -49,14 +49,14 @@ def chat_request(
     schema: Mapping[str, JSON] | None = None,
     sampling: Sampling | None = None,
 ) -> dict[str, JSON]:
-    """Return a request as ``/chat/completions`` takes it, without the name of the model: for a client of your own."""
+    """Return the body of a ``/chat/completions`` request, without the model's name, for a client of your own."""
     return request(messages, tools, schema, sampling or Sampling(), frozenset())
 
 
 def read_chat(answer: Mapping[str, JSON]) -> Completion:
-    """Read an answer of ``/chat/completions`` that a client of your own brought.
+    """Read an answer of ``/chat/completions`` from a client of your own.
 
-    Raises :class:`~jeeves_reflexion.errors.ModelResponseError` for one that is none.
+    Raises :class:`~jeeves_reflexion.errors.ModelResponseError` if it is not a valid answer.
     """
     try:
         return completion(answer)
@@ -65,12 +65,12 @@ def read_chat(answer: Mapping[str, JSON]) -> Completion:
 
 
 def named_tool(name: str) -> JSON:
-    """Return the ``tool_choice`` of one tool."""
+    """Return the ``tool_choice`` that forces one tool."""
     return {"type": "function", "function": {"name": name}}
 
 
 def with_schema(messages: Sequence[Message], schema: Mapping[str, JSON]) -> list[Message]:
-    """Return a conversation that asks for a form of JSON in its last message."""
+    """Return a conversation whose last message asks for JSON of a schema."""
     form = "Answer with JSON alone, of this JSON Schema:\n" + json.dumps(schema, ensure_ascii=False)
     if messages and messages[-1].role == "user":
         return [*messages[:-1], Message("user", f"{messages[-1].content}\n\n{form}")]
@@ -78,7 +78,7 @@ def with_schema(messages: Sequence[Message], schema: Mapping[str, JSON]) -> list
 
 
 def as_function(tool: ToolSpec) -> dict[str, JSON]:
-    """Return a tool as the functions of OpenAI are described."""
+    """Return the description of a tool as OpenAI's API takes it."""
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
@@ -102,7 +102,7 @@ def _as_wire(message: Message) -> dict[str, JSON]:
 
 
 def completion(body: Mapping[str, JSON]) -> Completion:
-    """Read an answer; raises :class:`UnusableAnswerError`."""
+    """Read an answer. Raises :class:`UnusableAnswerError`."""
     match body:
         case {"choices": [{"message": dict() as message, **choice}, *_]}:
             pass
@@ -116,19 +116,19 @@ def completion(body: Mapping[str, JSON]) -> Completion:
     if len(known) < len(calls):
         raise UnusableAnswerError("a name in each tool call")
     text = text_of(message.get("content")) or text_of(message.get("refusal"))
-    named, reason = body.get("model"), choice.get("finish_reason")
+    model, reason = body.get("model"), choice.get("finish_reason")
     return Completion(
         text,
         tool_calls=known,
         usage=reported(body.get("usage"), "prompt_tokens", "completion_tokens"),
-        model=named if isinstance(named, str) else "",
+        model=model if isinstance(model, str) else "",
         finish_reason=reason if isinstance(reason, str) else "stop",
         opaque=_opaque(message, text, known),
     )
 
 
 def text_of(content: JSON) -> str:
-    """Read a message's content: a text, or a list of parts of which the texts count."""
+    """Return the text of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -145,23 +145,23 @@ def _call(item: JSON, number: int) -> ToolCall | None:
             text = (
                 arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
             )
-            given = call.get("id")
-            return ToolCall(given if isinstance(given, str) and given else f"call_{number}", name, text)
+            id = call.get("id")
+            return ToolCall(id if isinstance(id, str) and id else f"call_{number}", name, text)
     return None
 
 
 def _opaque(message: Mapping[str, Any], text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    """Return the message as it came under the name of its form; empty where it says no more than what was read of it.
+    """Return the whole message under the name of its format; empty if it says no more than what was read of it.
 
-    Calls without an id get ours, since the tool's result names it.
+    Calls without an id get ours, since the tool's result refers to it.
     """
     whole = {name: value for name, value in message.items() if name != "tool_calls" or value}
     if calls:
         pairs = zip(message["tool_calls"], calls, strict=True)
         whole["tool_calls"] = [_completed(item, call) for item, call in pairs]
     as_read = _as_wire(Message("assistant", text, tuple(calls)))
-    told = (name for name, value in whole.items() if name != "role" and value not in (None, "", [], {}))
-    if spoken(text) == text and all(whole[name] == as_read.get(name) for name in told):
+    filled = (name for name, value in whole.items() if name != "role" and value not in (None, "", [], {}))
+    if spoken(text) == text and all(whole[name] == as_read.get(name) for name in filled):
         return {}
     return {FORM: whole}
 

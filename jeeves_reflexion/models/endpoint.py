@@ -1,4 +1,4 @@
-"""What the models behind HTTP share: a call that goes on without what the endpoint refuses, and its connections."""
+"""The base of models behind HTTP: it makes the calls, and repeats them without settings that the endpoint refuses."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ logger: Final = logging.getLogger("jeeves_reflexion")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointOptions:
-    """What is sent beside a conversation; the options of each API add their own.
+    """Settings for every request; each API adds its own.
 
     ``max_tokens`` bounds the answers to calls that set no bound of their own. ``tool_choice`` (``"auto"``, ``"none"``,
-    ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools. ``extra`` is added to the
-    body of each request (its lists and objects to those that are there), and ``headers`` to its headers, of which no
-    value appears in an error. ``connect_timeout`` is in seconds, and so is ``idle_timeout``, the longest silence within
-    a streamed answer; without, it may be silent for as long as the request may take.
+    ``"required"`` or the name of a tool) and ``parallel_tool_calls`` are sent with tools. ``extra`` is merged into the
+    body of each request, lists and objects included, and ``headers`` into its headers; errors never show their values.
+    ``connect_timeout`` and ``idle_timeout`` are in seconds. ``idle_timeout`` is the longest silence within a streamed
+    answer; None allows silence for as long as the request may take.
     """
 
     max_tokens: int | None = None
@@ -59,19 +59,19 @@ class EndpointOptions:
 
 
 class EndpointModel(Closable):
-    """A chat model at an endpoint; :class:`OpenAIModel` and :class:`AnthropicModel` are two.
+    """A chat model at an endpoint: the base of :class:`OpenAIModel` and :class:`AnthropicModel`.
 
-    Use it as an async context manager, or call :meth:`aclose`, to close its connections; else they are closed
-    when the event loop ends.
+    Use it as an async context manager, or call :meth:`aclose`, to close its connections. Otherwise they close when the
+    event loop ends.
     """
 
     provider: ClassVar[str]
-    """Whose API it is; its variables of the environment begin with this name."""
+    """Whose API it is; the environment variables begin with this name."""
     _home: ClassVar[str]
     """The provider's own address."""
     _options: ClassVar[type[EndpointOptions]]
     _stream: type[TextStream]
-    """What reads a streamed answer."""
+    """The reader of streamed answers."""
     _lacks: frozenset[str] = frozenset()
     """Settings of ``Sampling`` that the API does not have."""
 
@@ -131,7 +131,7 @@ class EndpointModel(Closable):
         return f"{type(self).__name__}({self._name!r}, base_url={str(self._base).rstrip('/')!r})"
 
     def named(self, name: str) -> Self:
-        """Return another model at the same endpoint, over the same connections; its prices are unknown."""
+        """Return another model at the same endpoint. It shares the connections, and its prices are unknown."""
         other = copy.copy(self)
         other._named(name, None)  # noqa: SLF001 - it is one of these
         other._service = self._service.at(other._address())  # noqa: SLF001 - as above
@@ -144,7 +144,7 @@ class EndpointModel(Closable):
 
     @property
     def supports_tools(self) -> bool:
-        """Whether native tools are offered: as the options say, until the endpoint refuses them."""
+        """Whether native tools are offered. False as soon as the endpoint has refused them."""
         return "tools" not in self._refused
 
     @metered
@@ -158,10 +158,10 @@ class EndpointModel(Closable):
     ) -> Completion:
         """Answer a conversation. Raises ``ModelError``.
 
-        A setting that the endpoint says it doesn't have (``response_format``, ``max_tokens``, ``temperature``,
-        ``stop``, ``seed``) is left out from then on; the schema is asked for in the prompt, ``max_tokens`` becomes
-        ``max_completion_tokens``, system messages go to the user's, and where tools exclude reasoning,
-        ``reasoning_effort`` is ``"none"``. Each is a warning in the log. Refused *tools* are an error, after which
+        A setting that the endpoint says it doesn't support (``response_format``, ``max_tokens``, ``temperature``,
+        ``stop``, ``seed``) is left out from then on, with a warning in the log. Then a schema is requested in the
+        prompt, ``max_tokens`` becomes ``max_completion_tokens``, and system messages move into the user's. If tools
+        exclude reasoning, ``reasoning_effort`` becomes ``"none"``. Refused *tools* are an error, after which
         ``supports_tools`` is false.
         """
         sampling = self._bounded(sampling or Sampling())
@@ -187,7 +187,7 @@ class EndpointModel(Closable):
                     raise
 
     async def _post(self, body: Mapping[str, JSON]) -> Completion:
-        # There are servers that stream although nobody asked for it.
+        # Some servers stream without being asked to.
         stream = self._stream(self._teller())
         answer: Mapping[str, JSON] = {}
         error: ModelError
@@ -197,9 +197,9 @@ class EndpointModel(Closable):
         except RequestError as failed:
             error, cause = model_error(failed, self._service.url, self._auth_hint), failed.__cause__
         except UnusableAnswerError as lack:
-            said = self._service.shown(json.dumps(answer, ensure_ascii=False))
-            message = f"{self._service.url} answered without {lack}: {said}"
-            error, cause = ModelResponseError(message, status=200, said=said), None
+            excerpt = self._service.shown(json.dumps(answer, ensure_ascii=False))
+            message = f"{self._service.url} answered without {lack}: {excerpt}"
+            error, cause = ModelResponseError(message, status=200, said=excerpt), None
         error.handed_on = stream.handed_on
         raise error from cause
 
@@ -211,20 +211,20 @@ class EndpointModel(Closable):
         schema: Mapping[str, JSON] | None = None,
         sampling: Sampling | None = None,
     ) -> float:
-        """Return what a call may cost in US dollars: its texts, and the longest answer where that is bounded.
+        """Return what a call may cost in US dollars: its texts, and the longest answer if that is bounded.
 
-        Tokens of texts are estimated, rather too many than too few. 0 without prices.
+        The tokens of texts are estimated, rather too many than too few. Returns 0 without prices.
         """
         if self._prices is None:
             return 0.0
         asked = expected_tokens(messages, tools=tools, schema=schema)
         bound = None if sampling is None else sampling.max_tokens
-        # Where a cache is written to, that costs more than to read what was sent.
+        # Input that is written to a cache may cost more than other input.
         dearest = replace(self._prices, input=max(self._prices.input, self._prices.cache_write or 0.0))
         return dearest.cost(asked, (self._given.max_tokens if bound is None else bound) or 0)
 
     def _with_extra(self, body: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Return a body with what the options add: lists and objects grow by theirs, other settings become theirs."""
+        """Return a body with the options' ``extra``: it extends lists and objects, and replaces other values."""
         whole = dict(body)
         for name, more in self._given.extra.items():
             match whole.get(name), more:
@@ -237,17 +237,13 @@ class EndpointModel(Closable):
         return whole
 
     def _teller(self) -> Tell | None:
-        """Return what tells a text to whoever listens to the current run; None where nobody does."""
+        """Return a function that sends text to the listener of the current run; None if nobody listens."""
         session, role = current_scope() or (None, None)
         if session is None or role is None or session.listener is None:
             return None
 
         async def tell(text: str) -> None:
-            await session.emit(
-                TextStreamed(
-                    run_id=session.id, attempt=session.attempt, role=role, model=self._name, text=text
-                )
-            )
+            await session.tell(TextStreamed, role=role, model=self._name, text=text)
 
         return tell
 
@@ -262,11 +258,11 @@ class EndpointModel(Closable):
 
     @abstractmethod
     def _address(self) -> httpx.URL:
-        """Return the address at which the model of this name is asked."""
+        """Return the address to which requests for this model go."""
 
     @abstractmethod
     def _headers(self, key: str) -> dict[str, str]:
-        """Return the headers of each request, with the key, if there is one."""
+        """Return the headers of each request, with the key if there is one."""
 
     @abstractmethod
     def _body(
@@ -276,11 +272,11 @@ class EndpointModel(Closable):
         schema: Mapping[str, JSON] | None,
         sampling: Sampling,
     ) -> dict[str, JSON]:
-        """Write a request, without the model's name and without what was refused."""
+        """Return the body of a request, without the model's name and without settings that were refused."""
 
     @abstractmethod
     def _read(self, body: Mapping[str, JSON]) -> Completion:
-        """Read an answer with its cost; raises :class:`UnusableAnswerError`."""
+        """Read an answer and its cost. Raises :class:`UnusableAnswerError`."""
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""

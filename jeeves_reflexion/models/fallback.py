@@ -1,4 +1,4 @@
-"""Another model for when the first can't answer."""
+"""A model with a second one that answers when the first can't."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _FILTERED: Final = "content_filter"
 
 
 class FallbackModel(WrappedModel):
-    """Asks a model, and where that can't answer, asks ``fallback``, for this one call.
+    """Asks a model and, if it can't answer, asks ``fallback`` instead. The next call tries the model again.
 
-    It can't where there is no answer in time, no connection, a 408, 409, 429 or 5xx after its own retries, a used-up
-    quota, or an answer that is none. Any other error is raised: a key or a request that was refused, a text that is too
-    long or was filtered, and a stream that broke off after a part of it was told. Each time is a warning in the log and
-    an event ``Warned``. Native tools are offered where both models have them.
+    The fallback is asked after a timeout, a failed connection, a 408, 409, 429 or 5xx after the model's own retries, a
+    used-up quota, or an unusable answer. Each time there is a warning in the log and a ``Warned`` event. Any other
+    error is raised: a refused key or request, a text that is too long or was filtered, a stream that broke off after
+    part of it was handed on. Native tools are offered if both models have them.
     """
 
     def __init__(self, model: ChatModel, *, fallback: ChatModel) -> None:
         super().__init__(model)
         self._fallback = WrappedModel(fallback)
-        # With its name: one of the models may have a fallback of its own.
+        # The name tells nested fallbacks apart.
         self._form = f"fallback {fallback.name}"
 
     @property
     def provider(self) -> str:
-        """What both models say; empty where they differ, for which one answers is not known before."""
+        """The provider of both models; empty if they differ, since it is unknown which one will answer."""
         return super().provider if super().provider == self._fallback.provider else ""
 
     @property
@@ -42,7 +42,7 @@ class FallbackModel(WrappedModel):
         return self._model.supports_tools and self._fallback.supports_tools
 
     def expected_cost(self, messages: Sequence[Message], **settings: Any) -> float:  # noqa: ANN401 - of ``complete``
-        """Return what the dearer of the two says that a call may cost in US dollars."""
+        """Return what a call may cost in US dollars with the more expensive of the two models."""
         other = self._fallback.expected_cost(messages, **settings)
         return max(super().expected_cost(messages, **settings), other)
 
@@ -54,18 +54,18 @@ class FallbackModel(WrappedModel):
             await self._fallback.aclose()
 
     async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - as above
-        """Ask the model, and where it can't answer, the fallback."""
+        """Ask the model and, if it can't answer, the fallback."""
         try:
             return await super().complete(messages, **settings)
         except ModelError as error:
             if not _can_not_answer(error):
                 raise
-            said = f"{self.name} can't answer, so {self._fallback.name} is asked: {error}"
-        logger.warning("%s", said)
+            warning = f"{self.name} can't answer, so {self._fallback.name} is asked: {error}"
+        logger.warning("%s", warning)
         if scope := current_scope():
             session, _ = scope
-            await session.tell(Warned, message=said)
-        # What came with an answer is for the model that gave it: another one would refuse its signatures.
+            await session.tell(Warned, message=warning)
+        # Each model gets only its own opaque parts back: it would refuse the other's signatures.
         own = [replace(each, opaque=each.opaque.get(self._form, {})) for each in messages]
         completion = await self._fallback.complete(own, **settings)
         return replace(completion, opaque={self._form: completion.opaque} if completion.opaque else {})

@@ -1,8 +1,8 @@
-"""The fields that a model was asked to fill in, one JSON object or prose under headings, and the lists in them.
+"""Reads the fields that a model was asked to fill in, as one JSON object or as prose under headings, and their lists.
 
-A heading stands at the start of a line, however decorated, and ends in a colon, a question mark or the line's end; a
-tag is one too. Where a name occurs there more than once, the plainest spelling counts, alone on its line before one
-with text after it, and of those the last: the others are text that quotes it.
+A heading begins a line, however decorated, and ends with a colon, a question mark or the line; a tag is a heading too.
+If a name occurs as several headings, the plainest spelling counts, one alone on its line before one with text after it,
+and the last of equals. The others are text that quotes the heading.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _CLOSING_TAG: Final = re.compile(r"</(?P<name>[A-Za-z _-]{2,40})>[ \t]*$")
 
 
 def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
-    """Return what a reply says of each field, by its key; what it doesn't say is left out.
+    """Return the fields of a reply by key. Fields that it does not mention are left out.
 
-    ``names`` has the key of each name that a field goes by; capitals, blanks and underscores make no difference. JSON
-    counts where it says more of the fields than headings outside of it: else it is quoted beneath one.
+    ``names`` maps each name of a field to its key; case, blanks and underscores make no difference. JSON counts if it
+    holds more fields than the headings outside it. Otherwise it is a quotation below a heading.
     """
     keys = {_letters(name): key for name, key in names.items()}
-    said = unwrapped(answer(text))
+    reply = unwrapped(answer(text))
     read = [
         one.read_as(
             {
@@ -41,16 +41,16 @@ def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
                 if _letters(name) in keys
             }
         )
-        for one in objects(said)
+        for one in objects(reply)
     ]
     found = [one for one in read if one.value]
     one = agreed(found, lambda value: json.dumps(value, sort_keys=True))
-    outside = said
+    outside = reply
     for each in reversed(found):
         outside = f"{outside[: each.start]}\n{outside[each.end :]}"
     if one is not None and len(one.value) > len(_headings(outside.splitlines(), keys)):
         return dict(one.value)
-    return _prose(said.splitlines(), keys)
+    return _prose(reply.splitlines(), keys)
 
 
 def _prose(lines: Sequence[str], keys: Mapping[str, str]) -> dict[str, JSON]:
@@ -59,7 +59,7 @@ def _prose(lines: Sequence[str], keys: Mapping[str, str]) -> dict[str, JSON]:
     current: list[str] = []
     for number, line in enumerate(lines):
         if number in headings:
-            key, line = headings[number]  # noqa: PLW2901 - the heading's name is no part of the text
+            key, line = headings[number]  # noqa: PLW2901 - the heading's name is not part of the text
             current = parts.setdefault(key, [])
         closing = _CLOSING_TAG.search(line)
         current.append(line[: closing.start()] if closing and _letters(closing["name"]) in keys else line)
@@ -67,7 +67,7 @@ def _prose(lines: Sequence[str], keys: Mapping[str, str]) -> dict[str, JSON]:
 
 
 def _headings(lines: Sequence[str], keys: Mapping[str, str]) -> dict[int, tuple[str, str]]:
-    """Return the line of each field's heading, with the field's key and what follows on that line."""
+    """Return each field's heading by the number of its line: the field's key and the rest of the line."""
     best: dict[str, tuple[tuple[bool, ...], int, str]] = {}
     for number, line in enumerate(lines):
         match = None if _MEMBER.match(line) else _HEADING.match(line)
@@ -85,7 +85,7 @@ def _letters(name: str) -> str:
     return re.sub(r"[^a-z]+", "", name.casefold())
 
 
-# -- lists below a heading, and what says that there is nothing to say ------------------------------------------------
+# -- lists below a heading, and replies such as "none" ----------------------------------------------------------------
 
 BULLET: Final = re.compile(
     r"^\s*(?:[-+*\u2022\u2023\u25aa\u25cf\u25e6\u2043\u2013\u2014\u00b7]|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+(?P<text>.*)$"
@@ -100,17 +100,17 @@ _PLACEHOLDER: Final = re.compile(r"^\[[^\]\n]{0,200}\]$")  # the prompt's own "[
 
 
 def says_nothing(text: str) -> bool:
-    """Whether a text is empty, says that there is nothing, or is a placeholder of the form."""
+    """Whether a text is empty, says "none" in some way, or is a placeholder of the prompt."""
     return bool(_NOTHING.match(text) or _PLACEHOLDER.match(text))
 
 
 def listed(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts that say something, without the white space around them."""
+    """Return the texts that say something, stripped of white space."""
     return tuple(text.strip() for text in texts if not says_nothing(text))
 
 
 def items(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the items of a list. Lines that go on with an item belong to it; without any bullet each line is one."""
+    """Return the items of a list. Lines without a bullet continue an item; if no line has one, each line is an item."""
     found: list[str] = []
     bulleted = any(BULLET.match(line) for line in lines)
     open_item = False

@@ -1,4 +1,4 @@
-"""How failed calls of a model's endpoint are repeated, and what they are as errors of this package."""
+"""How failed calls of a model's endpoint are repeated, and which error of this package they become."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jeeves_reflexion.values import checked_settings
 from vectorstores.service_answers import SPENT, RequestError
 
 _TOO_LARGE: Final = 413
-# A refusal that may be due to this one conversation: it is too long, or a filter dislikes it.
+# Refusals that may concern this conversation alone: it is too long, or a filter objects to it.
 _ABOUT_TEXTS: Final = re.compile(
     r"context|exceed|request too large|too long|too many|length|content|polic|safety|moderat", re.IGNORECASE
 )
@@ -28,10 +28,10 @@ _ABOUT_TEXTS: Final = re.compile(
 @dataclass(frozen=True, slots=True)
 @checked_settings
 class Retry:
-    """How often and how patiently a failed call is repeated.
+    """How often a failed call is repeated, and after how long.
 
-    The n-th wait is ``first_wait * 2**(n-1)`` seconds, at most ``longest_wait``, times a random factor in
-    [0.5, 1]; a ``retry-after-ms`` or ``Retry-After`` of the server replaces it, and ends the call if it asks for more
+    The n-th wait is ``first_wait * 2**(n-1)`` seconds, at most ``longest_wait``, times a random factor in [0.5, 1].
+    The server's ``retry-after-ms`` or ``Retry-After`` header replaces it; the call fails if the header asks for more
     than ``longest_wait``.
     """
 
@@ -47,15 +47,15 @@ class Retry:
 
 
 class UnusableAnswerError(Exception):
-    """An answer is JSON and not what was asked for; says what it lacks."""
+    """An answer is JSON but unusable; the message says what it lacks."""
 
 
 def model_error(failed: RequestError, url: object, auth_hint: str) -> ModelError:
-    """Return what a failed request is to a user of models; ``auth_hint`` says what to do where a key is refused.
+    """Return the error to raise for a failed request; ``auth_hint`` says what to do about a refused key.
 
-    :class:`ModelAuthError` for 401 and 403, :class:`ModelRequestError` for 400, 404 and their like, unless it is about
-    the texts that were sent, and for a quota that is used up; :class:`ModelTimeoutError`,
-    :class:`ModelConnectionError`, and :class:`ModelResponseError` for the rest.
+    It is a :class:`ModelAuthError` for 401 and 403, and a :class:`ModelRequestError` for a used-up quota and for 400,
+    404 and the like, unless they concern the texts that were sent. The rest become :class:`ModelTimeoutError`,
+    :class:`ModelConnectionError` or :class:`ModelResponseError`.
     """
     status, said = failed.status, failed.said
     if failed.kind == "late":

@@ -1,4 +1,4 @@
-"""How often models may be asked by all runs of a process together."""
+"""Rate limits for models, shared by all runs of a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.values import check_whole
 
 _MINUTE: Final = 60.0
-# Seconds: who waits may be in another event loop than who is done, so nobody is woken.
+# Seconds between two looks. A finished call can't wake the next one, which may be in another event loop.
 _LOOK_AGAIN: Final = 0.02
 
 
@@ -29,13 +29,13 @@ class _Call:
 
 
 class Limits:
-    """Bounds on the calls of models: in any minute so many requests and so many tokens, and so many calls at a time.
+    """Bounds on the requests and tokens of models in any minute, and on the calls at a time.
 
-    They hold for all calls of the models that share one object, in all runs and threads of this process; a call that
-    would pass a bound waits for its turn, first come, first served. Tokens are estimated before a call, by its texts
-    and the ``max_tokens`` of its sampling, and counted after it where they are reported. What a model repeats by itself
-    (:class:`~jeeves_reflexion.models.Retry`) counts as one request. A single call that is larger
-    than the bound goes when nothing else did for a minute. Raises :class:`ConfigurationError` for a bound below 1.
+    They hold for all calls of the models that share one object, in all runs and threads of this process. A call that
+    would exceed a bound waits for its turn, first come, first served. Tokens are estimated before a call, from its
+    texts and the ``max_tokens`` of its sampling, and corrected afterwards if they are reported. A call and its retries
+    (:class:`~jeeves_reflexion.models.Retry`) count as one request. A call larger than the bound is made once no other
+    call was made for a minute. Raises :class:`ConfigurationError` for a bound below 1.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Limits:
 
     @contextlib.asynccontextmanager
     async def turn(self, tokens: int) -> AsyncIterator[_Call]:
-        """Wait until a call of about so many tokens may be made, and hold its place until the block ends."""
+        """Wait until a call of about this many tokens may be made, and hold its place until the block ends."""
         call = _Call(tokens)
         with self._lock:
             self._waiting.append(call)
         try:
-            while (seconds := self._seconds_to_wait(call)) is not None:  # noqa: ASYNC110 - who waits may be in another event loop
+            while (seconds := self._seconds_to_wait(call)) is not None:  # noqa: ASYNC110 - the other calls may be in another event loop
                 await anyio.sleep(seconds)
             yield call
         finally:
@@ -75,7 +75,7 @@ class Limits:
                     self._waiting.remove(call)
 
     def _seconds_to_wait(self, call: _Call) -> float | None:
-        """Return when to ask again for a call; None where it has begun, since it may be made now."""
+        """Return in how many seconds to ask again; None if the call may be made now, in which case it has begun."""
         now = time.monotonic()
         with self._lock:
             if place := self._waiting.index(call):
@@ -89,7 +89,7 @@ class Limits:
             if tokens is not None and self._recent:
                 full = full or sum(each.tokens for each in self._recent) + call.tokens > tokens
             if full:
-                # Counts may yet turn out smaller than they were expected.
+                # The calls under way may turn out smaller than estimated.
                 return min(self._recent[0].began + _MINUTE - now, 1.0)
             self._waiting.pop(0)
             call.began = now
@@ -99,14 +99,14 @@ class Limits:
 
 
 class LimitedModel(WrappedModel):
-    """A model that is asked within :class:`Limits`."""
+    """A model whose calls keep to :class:`Limits`."""
 
     def __init__(self, model: ChatModel, limits: Limits) -> None:
         super().__init__(model)
         self._limits = limits
 
-    async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - as above
-        """Wait for a turn, and ask the model."""
+    async def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - of ``ChatModel``
+        """Wait for a turn, then ask the model."""
         sampling: Sampling | None = settings.get("sampling")
         bound = (sampling.max_tokens if sampling else None) or 0
         async with self._limits.turn(expected_tokens(messages, **settings) + bound) as call:

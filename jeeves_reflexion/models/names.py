@@ -15,10 +15,10 @@ if TYPE_CHECKING:  # loaded when first used: the HTTP client takes as long as al
 def open_model(
     spec: str, *, base_url: str | None = None, api_key: str | None = None, timeout: float = 60.0
 ) -> ChatModel:
-    """Return the model that ``NAME``, ``openai:NAME`` or ``anthropic:NAME`` stands for.
+    """Return the model called ``NAME``, ``openai:NAME`` or ``anthropic:NAME``.
 
-    Other colons belong to the name (``llama3:8b``). See :class:`OpenAIModel`, which is at any OpenAI-compatible
-    endpoint, and :class:`AnthropicModel` for the rest; raises
+    Other colons belong to the name (``llama3:8b``). A name without a prefix means an OpenAI-compatible endpoint. See
+    :class:`OpenAIModel` and :class:`AnthropicModel` for the other arguments. Raises
     :class:`~jeeves_reflexion.errors.ConfigurationError` for an empty name or a bad address, and
     :class:`~jeeves_reflexion.errors.ModelAuthError` without a key.
     """
@@ -31,7 +31,7 @@ def open_model(
 
 
 def kind_and_name(spec: str) -> tuple[type[AnthropicModel | OpenAIModel], str]:
-    """Return whose model ``NAME``, ``openai:NAME`` or ``anthropic:NAME`` is, and its name there."""
+    """Return the class of the model called ``NAME``, ``openai:NAME`` or ``anthropic:NAME``, and its plain name."""
     spec = spec.strip()
     if spec.startswith("anthropic:"):
         return models.AnthropicModel, spec.removeprefix("anthropic:").strip()

@@ -1,4 +1,4 @@
-"""Models behind an OpenAI-compatible ``/chat/completions`` endpoint."""
+"""Models at OpenAI-compatible endpoints."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from vectorstores.service_address import address_of, key_headers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAIOptions(EndpointOptions):
-    """What an endpoint can do, and what it wants beside the standard; see :class:`EndpointOptions` for the rest.
+    """Settings for every request; see :class:`EndpointOptions` for most of them.
 
-    ``tools`` and ``json_schema`` say whether to try native tools and ``response_format``; where the endpoint
-    refuses either, the model remembers and goes on without.
+    ``tools`` and ``json_schema`` say whether to try native tools and ``response_format``. If the endpoint refuses
+    either, the model goes on without it.
     """
 
     tools: bool = True
@@ -32,7 +32,7 @@ class OpenAIOptions(EndpointOptions):
 
 
 class _Form(NamedTuple):
-    """The form of an API: where it is, how a request is written in it, and how an answer is read."""
+    """One of OpenAI's APIs: its path, and how it writes requests and reads answers."""
 
     path: str
     request: Callable[..., dict[str, JSON]]
@@ -58,17 +58,17 @@ _FORMS: Final[Mapping[str, _Form]] = {
 class OpenAIModel(EndpointModel):
     """A chat model at an OpenAI-compatible endpoint.
 
-    ``base_url`` is taken from ``OPENAI_BASE_URL`` unless given, else it is OpenAI's own; ``api_key`` from
-    ``OPENAI_API_KEY``, and an endpoint on this machine needs none. ``api_key=""`` sends none. Both variables are
-    read here, at construction. ``api`` is ``"chat"`` (``/chat/completions``) or ``"responses"``. An address of
-    Azure may end in ``?api-version=...``; without a path, the deployment called ``name`` is asked, and its key goes
-    out as Azure wants it. ``timeout`` is the seconds for one request as a whole; ``retry`` says how failed ones are
-    repeated. ``stream=True`` has answers sent as they are written, for servers that do nothing else and for whoever
-    listens to a run (:class:`~jeeves_reflexion.events.TextStreamed`). Without ``prices`` the cost of a call is
-    unknown (``None``), and a cost budget can't be kept.
+    ``base_url`` defaults to ``OPENAI_BASE_URL``, then to OpenAI's own address; ``api_key`` defaults to
+    ``OPENAI_API_KEY``. Both variables are read at construction. An endpoint on this machine needs no key, and
+    ``api_key=""`` sends none. ``api`` is ``"chat"`` (``/chat/completions``) or ``"responses"``. An Azure address may
+    end in ``?api-version=...``; without a path it means the deployment called ``name``, and the key is sent as
+    Azure expects it. ``timeout`` is in seconds and bounds a whole request; ``retry`` says how failures are repeated.
+    ``stream=True`` streams answers, as some servers require, and listeners of a run receive the text as it arrives
+    (:class:`~jeeves_reflexion.events.TextStreamed`). Without ``prices`` the cost of a call is unknown (``None``), and a
+    cost budget can't be kept.
 
-    Raises :class:`ConfigurationError` for a bad address or setting and
-    :class:`ModelAuthError` where a key is needed and there is none.
+    Raises :class:`ConfigurationError` for a bad address or setting, and :class:`ModelAuthError` if a required key is
+    missing.
     """
 
     provider, _home = "openai", "https://api.openai.com/v1"

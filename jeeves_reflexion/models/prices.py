@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.types import Usage
+from jeeves_reflexion.types import UNKNOWN_USAGE, Usage
 from jeeves_reflexion.values import checked_settings, is_number
 
-# What LiteLLM's table calls them, in US dollars per token.
+# The columns of LiteLLM's table, in US dollars per token.
 _PER_TOKEN: Final = {
     "input": "input_cost_per_token",
     "output": "output_cost_per_token",
@@ -27,8 +27,8 @@ _PER_TOKEN: Final = {
 class Prices:
     """What a model costs, in US dollars per million tokens.
 
-    ``cached_input`` is the price of input that was read from a cache, ``cache_write`` that of input that was written to
-    one; without, either costs what other input does. Raises :class:`ConfigurationError` for a price that is none.
+    ``cached_input`` is the price of input read from a cache, ``cache_write`` that of input written to one; None means
+    the price of other input. Raises :class:`ConfigurationError` for an invalid price.
     """
 
     input: float
@@ -43,21 +43,21 @@ class Prices:
                 raise ConfigurationError(f"Prices.{name} must be US dollars of at least 0, not {price!r}")
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int | None = None) -> float:
-        """Return the cost of a call in US dollars; ``cached_tokens`` are a part of ``input_tokens``."""
+        """Return the cost of a call in US dollars; ``cached_tokens`` are part of ``input_tokens``."""
         cached = 0 if self.cached_input is None else min(cached_tokens or 0, input_tokens)
         of_cache = cached * (self.cached_input or 0.0)
         return ((input_tokens - cached) * self.input + of_cache + output_tokens * self.output) / 1_000_000
 
 
 def read_prices(path: str | os.PathLike[str]) -> dict[str, Prices]:
-    """Return the prices of a JSON file, by the name of the model.
+    """Read prices from a JSON file, as a dict by the name of the model.
 
     ::
 
         {"gpt-4o-mini": {"input": 0.15, "output": 0.6, "cached_input": 0.075}}
 
-    in US dollars per million tokens, or a table as LiteLLM publishes it, whose models without a price for text are left
-    out. Raises :class:`ConfigurationError` for a file that can't be read, and a price that is none.
+    in US dollars per million tokens, or a table as LiteLLM publishes it; its models without a price for text are left
+    out. Raises :class:`ConfigurationError` for a file that can't be read and for an invalid price.
     """
     try:
         table = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -69,11 +69,11 @@ def read_prices(path: str | os.PathLike[str]) -> dict[str, Prices]:
     for name, row in table.items():
         if not isinstance(row, dict):
             raise ConfigurationError(f"the prices {path}: {name!r} must be an object with input and output")
-        given = _of_row(row)
-        if given.keys() >= {"input", "output"}:
-            if not all(is_number(price) and 0 <= price < float("inf") for price in given.values()):
+        prices = _of_row(row)
+        if prices.keys() >= {"input", "output"}:
+            if not all(is_number(price) and 0 <= price < float("inf") for price in prices.values()):
                 raise ConfigurationError(f"the prices {path}: {name!r} must be US dollars of at least 0")
-            found[name] = Prices(**given)
+            found[name] = Prices(**prices)
         elif "input" in row or "output" in row:
             raise ConfigurationError(f"the prices {path}: {name!r} needs both input and output")
     return found
@@ -82,14 +82,14 @@ def read_prices(path: str | os.PathLike[str]) -> dict[str, Prices]:
 def _of_row(row: Mapping[str, object]) -> dict[str, float]:
     if "input" in row or "output" in row:
         return {name: row[name] for name in _PER_TOKEN if row.get(name) is not None}  # type: ignore[misc]
-    told = {name: row.get(column) for name, column in _PER_TOKEN.items()}
-    return {name: price * 1_000_000 for name, price in told.items() if is_number(price)}
+    per_token = {name: row.get(column) for name, column in _PER_TOKEN.items()}
+    return {name: price * 1_000_000 for name, price in per_token.items() if is_number(price)}
 
 
 def priced(usage: Usage, prices: Prices | None, *, written: int = 0) -> Usage:
-    """Return the usage of a call with its cost, which is unknown without prices or without counts.
+    """Return the usage of a call with its cost, which is unknown without prices or without token counts.
 
-    ``written`` counts the part of the input that was written to a cache.
+    ``written`` is the number of input tokens that were written to a cache.
     """
     if prices is None or usage.unreported:
         return replace(usage, cost_usd=None)
@@ -99,19 +99,19 @@ def priced(usage: Usage, prices: Prices | None, *, written: int = 0) -> Usage:
     return replace(usage, cost_usd=cost)
 
 
-def reported(told: object, asked: str, said: str) -> Usage:
-    """Return the usage that an endpoint reports, its input and output by these names; unknown where it does not."""
-    counts = told if isinstance(told, dict) else {}
-    sent, answered = (_count(counts.get(name)) for name in (asked, said))
-    if sent is None or answered is None:
-        return Usage(calls=1, unreported=1, cost_usd=None)
-    of_input, of_output = (counts.get(f"{name}_details") for name in (asked, said))
-    # As OpenAI, DeepSeek and Anthropic call what was read from a cache.
+def reported(usage: object, input_name: str, output_name: str) -> Usage:
+    """Return the usage that an endpoint reports under these names; unknown if it reports none."""
+    counts = usage if isinstance(usage, dict) else {}
+    asked, answered = (_count(counts.get(name)) for name in (input_name, output_name))
+    if asked is None or answered is None:
+        return UNKNOWN_USAGE
+    of_input, of_output = (counts.get(f"{name}_details") for name in (input_name, output_name))
+    # OpenAI, DeepSeek and Anthropic each have a name of their own for tokens read from a cache.
     cached = of_input.get("cached_tokens") if isinstance(of_input, dict) else None
     known = (cached, counts.get("prompt_cache_hit_tokens"), counts.get("cache_read_input_tokens"))
     return Usage(
         1,
-        sent,
+        asked,
         answered,
         cost_usd=None,
         cached_tokens=next((count for each in known if (count := _count(each)) is not None), None),

@@ -1,4 +1,4 @@
-"""A model that records what passes between a program and a real model, and plays it back offline."""
+"""A model that records the calls of a real model and plays them back offline."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _place: Final[ContextVar[str]] = ContextVar("jeeves_reflexion_recording_place", 
 
 
 class UnknownRequestError(ConfigurationError):
-    """A request that is not in the recording; the message shows the nearest one that is, and how they differ."""
+    """A request is not in the recording; the message shows how the most similar recorded one differs."""
 
 
 @contextmanager
 def recording_at(place: str) -> Iterator[None]:
-    """Have exchanges within the block recorded at, and played from, a place of the run.
+    """Record and play the exchanges within the block under the name of a place in the run.
 
-    A place is any text that names where in an experiment a call is made, such as ``"reflexion/seed 0/task 7/trial 2"``.
-    Equal requests at different places have completions of their own, whichever of them comes first.
+    A place is any text that says where in an experiment a call is made, such as ``"reflexion/seed 0/task 7/trial 2"``.
+    Equal requests at different places have their own completions, in whatever order they are made.
     """
     token = _place.set(redact(place))
     try:
@@ -62,9 +62,9 @@ def recording_at(place: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a :class:`RecordedModel` did so far: exchanges played from the recording, and calls of the real model.
+    """What a :class:`RecordedModel` has done so far: exchanges played from the recording, and calls of the real model.
 
-    ``asked_usage`` is what was paid for now, ``played_usage`` what was paid for when it was recorded.
+    ``asked_usage`` is the usage of the calls, ``played_usage`` that of the played exchanges when they were recorded.
     """
 
     played: int = 0
@@ -75,7 +75,7 @@ class Counts:
 
 @dataclass(eq=False, slots=True)
 class _Absent:
-    """What a recording says of a model that is not asked."""
+    """Stands for a model that is only played, with what the recording says about it."""
 
     name: str
     supports_tools: bool = False
@@ -89,21 +89,20 @@ class RecordedModel(WrappedModel):
 
     ``tape`` is the path of a cassette, or exchanges to play. ``mode`` is
 
-    - ``"record"``: asks the real ``model`` each time and appends what came of it, failed calls included;
-    - ``"replay"`` (the default without a model): plays what was recorded and asks nobody. A recorded error is raised
-      again;
-    - ``"auto"`` (the default with one): plays what is there and asks for the rest, so that what is in the log is never
-      paid for again. Failed calls are neither recorded nor played: they were not answered, and are made again.
+    - ``"record"``: asks the real ``model`` each time and appends the answer or the error;
+    - ``"replay"`` (the default without a model): plays the recording and asks nobody. A recorded error is raised again;
+    - ``"auto"`` (the default with a model): plays what is recorded and asks for the rest, so that no answer is paid for
+      twice. Failed calls are neither recorded nor played: they are made again.
 
     ``match="request"`` plays what was recorded for the same request (messages, tools, schema, sampling, and the name
-    of the model) at the same place (:func:`recording_at`): the n-th time what came the n-th time. A request that was
-    not recorded, or not so often, raises :class:`UnknownRequestError`, which ends a run. ``match="position"`` plays the
+    of the model) at the same place (:func:`recording_at`); its n-th call gets the n-th answer. A request that was not
+    recorded, or not this often, raises :class:`UnknownRequestError`, which ends a run. ``match="position"`` plays the
     exchanges of a place in order, whatever is asked.
 
-    Secrets never reach the file, and requests are compared without them; a completion is played as it stands in the
-    file. A refused key (:class:`~jeeves_reflexion.errors.ModelAuthError`) is never recorded. ``name`` chooses among
-    the models of a recording when there is no ``model``. The file is read here, once: what other processes append
-    later is not played. Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for what can't work.
+    Secrets never reach the file: requests are compared, and completions are played, without them. A refused key
+    (:class:`~jeeves_reflexion.errors.ModelAuthError`) is never recorded. ``name`` chooses among the models of a
+    recording if ``model`` is not given. The file is read once, at construction: what other processes append later is
+    not played. Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for settings that can't work.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class RecordedModel(WrappedModel):
         else:
             self._given = tape
         self._check(model, name)
-        # Requests are most of a recording: they are read again where one is unknown.
+        # Without the requests, which are most of a recording: they are read again to explain an unknown one.
         self._answers: defaultdict[tuple[str, str], deque[Completion | RecordedError]] = defaultdict(deque)
         self._lock = threading.Lock()
         self._counts = Counts()
@@ -135,12 +134,12 @@ class RecordedModel(WrappedModel):
 
     @property
     def supports_tools(self) -> bool:
-        """Whether the real model takes native tools, or did when it was recorded."""
+        """Whether the real model takes native tools, or took them when it was recorded."""
         return (self._absent if self.mode == "replay" else self._model).supports_tools
 
     @property
     def counts(self) -> Counts:
-        """What was played and what was asked for so far."""
+        """What was played and what was asked so far."""
         return self._counts
 
     @metered
@@ -161,7 +160,7 @@ class RecordedModel(WrappedModel):
             answers = self._answers.get(track)
             found = answers.popleft() if answers else None
         if found is not None:
-            # As a real model would: cancellation and other tasks get their turn.
+            # Like a real call, this one lets cancellation and other tasks have their turn.
             await anyio.lowlevel.checkpoint()
             return self._played(found)
         if self.mode == "replay":
@@ -200,7 +199,7 @@ class RecordedModel(WrappedModel):
         return self._given if self._cassette is None else self._cassette.exchanges()
 
     def _track(self, at: str, request: Request | None) -> tuple[str, str]:
-        """Return what the exchanges have in common that are played in order."""
+        """Return the key of the exchanges that are played one after the other."""
         if self._match == "position":
             return at, ""
         if request is None:
@@ -210,7 +209,7 @@ class RecordedModel(WrappedModel):
         return at, key_of(request)
 
     def _load(self, name: str | None) -> _Absent:
-        """Read the exchanges of a model, by default the only one that there is; failures for a replay alone."""
+        """Read the exchanges of a model, by default of the only one; failures count for a replay only."""
         native: dict[str, bool] = {}
         replays = self.mode == "replay"
         for exchange in self._exchanges():
@@ -219,8 +218,8 @@ class RecordedModel(WrappedModel):
                 self._answers[self._track(exchange.at, exchange.request)].append(exchange.answer)
         known = ", ".join(sorted(native)) or "it is empty"
         if name is None and len(native) != 1:
-            said = f"has models {known}: choose one by name=" if native else "is empty"
-            raise ConfigurationError(f"{self._tape} {said}")
+            problem = f"has models {known}: choose one by name=" if native else "is empty"
+            raise ConfigurationError(f"{self._tape} {problem}")
         if replays and name is not None and name not in native:
             raise ConfigurationError(f"{self._tape} has no model {name!r}: {known}")
         name = next(iter(native)) if name is None else name
@@ -232,19 +231,19 @@ class RecordedModel(WrappedModel):
             now = self._counts
             self._counts = replace(now, played=now.played + 1, played_usage=now.played_usage + usage)
         if isinstance(answer, RecordedError):
-            # A model may find out at its first call that its server has no tools.
+            # A model may learn from its first call that its server has no tools.
             self._absent.supports_tools = self._absent.supports_tools and answer.native
             raise answer.raised()
         return answer
 
     async def _keep(self, exchange: Exchange) -> None:
-        """Write down what was paid for, also when the caller is being cancelled."""
+        """Record an exchange even if the caller is being cancelled, since it was paid for."""
         assert self._cassette is not None  # noqa: S101 - checked when this was made
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._cassette.append, [replace(exchange, recorded=time.time())])
 
     def _unknown(self, at: str, request: Request) -> str:
-        """Say that a request has no answer (any more), and which recorded request comes nearest to it."""
+        """Say that a request has no answer (any more), and which recorded request is most similar."""
         here = f" at {at!r}" if at else ""
         recorded = [each for each in self._exchanges() if each.model == self.name]
         if self._match == "position":
@@ -255,8 +254,8 @@ class RecordedModel(WrappedModel):
         asked, key = _lines(request), key_of(request)
         equal = [each for each in recorded if key_of(each.request or {}) == key]
         if times := sum(each.at == at for each in equal):
-            said = asked[-1][-200:]
-            return f"{self._tape} has this request{here} only {times} times. It ends with:\n{said}"
+            end = asked[-1][-200:]
+            return f"{self._tape} has this request{here} only {times} times. It ends with:\n{end}"
         words = set(asked)
         near = max(equal or recorded, key=lambda each: len(words.intersection(_lines(each.request or {}))))
         there = f"at {near.at!r}" if near.at else "without a place"
@@ -270,7 +269,7 @@ class RecordedModel(WrappedModel):
 
 
 def _lines(request: Mapping[str, Any]) -> list[str]:
-    """Return a request as a person reads it: its settings, then the messages line by line, long ones in parts."""
+    """Return a request as lines to read: its settings, then its messages, with long lines split."""
     settings = {name: value for name, value in request.items() if name != "messages"}
     texts = [json.dumps(settings, ensure_ascii=False, sort_keys=True)]
     for message in request.get("messages", ()):

@@ -1,4 +1,4 @@
-"""What an endpoint says it does not take of a request, so that the request can be made without."""
+"""Finds out which part of a request an endpoint refuses, so that the request can be made without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPLAINT: Final = re.compile(
     r"|extra (?:inputs|fields)|requires|deprecated|may only be",
     re.IGNORECASE,
 )
-# A setting that is known and has a wrong value: leaving it out would hide that.
+# The setting is supported and its value is wrong: to leave it out would hide the mistake.
 _WRONG_VALUE: Final = re.compile(
     r"too (?:large|big|high|small|low|long|many)|at (?:most|least)|exceed|out of range|(?:less|greater|more) than",
     re.IGNORECASE,
@@ -41,7 +41,7 @@ _SETTINGS: Final = (
 )
 _OF_EVERY_MESSAGE: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "type"})
 _REFUSED: Final = frozenset({400, 404, 422})
-# There are servers that answer so when their template has no place for tools or a system message.
+# Some servers answer 500 or 501 if their template has no place for tools or a system message.
 _IN_TEMPLATE: Final = _REFUSED | {500, 501}
 
 WAYS: Final[Mapping[str, str]] = {
@@ -49,23 +49,23 @@ WAYS: Final[Mapping[str, str]] = {
     "system": "refuses system messages, which now begin the user's",
     "reasoning_effort": 'takes tools with reasoning_effort="none" alone; OpenAIModel(api="responses") has both',
 }
-"""How a model goes on without what was refused, where it is more than a setting left out."""
+"""How a model goes on without a refused part, if it does more than leave out a setting."""
 
 
 def refused_part(
     error: ModelResponseError, body: Mapping[str, JSON], messages: Sequence[Message]
 ) -> str | None:
-    """Name the part of a request that the endpoint says it doesn't take, if that is its complaint.
+    """Return the part of a request that the endpoint says it doesn't support; None if its error says something else.
 
-    ``"tools"``, ``"system"`` (messages), ``"response_format"``, a setting, or a field that goes back with messages.
+    It is ``"tools"``, ``"system"`` (messages), ``"response_format"``, a setting, or a field of assistant messages.
     """
     said, status = error.said, error.status
     refused, wrong_value = status in _REFUSED, bool(_WRONG_VALUE.search(said))
     complains = bool(_COMPLAINT.search(said))
     if refused and "tools" in body and "reasoning_effort" in said and _TOOLS.search(said):
         return None if body.get("reasoning_effort") == "none" else "reasoning_effort"
-    told = any(each.role == "system" for each in messages)
-    if status in _IN_TEMPLATE and told and _NO_SYSTEM.search(said) and not wrong_value:
+    has_system = any(each.role == "system" for each in messages)
+    if status in _IN_TEMPLATE and has_system and _NO_SYSTEM.search(said) and not wrong_value:
         return "system"
     if refused and "include" in body and _INCLUDED.search(said):
         return "include"
@@ -77,25 +77,25 @@ def refused_part(
         named = next((name for name in sent if re.search(rf"\b{re.escape(name)}\b", said)), None)
         if named is not None and (named != "tool_choice" or "requires" not in said):
             return named
-    # In the middle of a conversation with tools there is no way back.
+    # A conversation that has called tools already can't go on without them.
     begun = any(message.tool_calls for message in messages)
     no_tools = status in _IN_TEMPLATE and _TOOLS.search(said) and complains
     return "tools" if "tools" in body and not begun and no_tools else None
 
 
 def _came_with(body: Mapping[str, JSON]) -> set[str]:
-    """Return the names of what goes back to the endpoint only because it came with an assistant message."""
+    """Return the names of fields that are sent back only because they came with an assistant message."""
     messages = body.get("messages", ())
     given = messages if isinstance(messages, Sequence) else ()
     return {name for message in given if isinstance(message, Mapping) for name in message} - _OF_EVERY_MESSAGE
 
 
 def without_system(messages: Sequence[Message]) -> list[Message]:
-    """Return a conversation whose system messages stand at the beginning of the first message of the user."""
-    told = [message.content for message in messages if message.role == "system"]
+    """Return a conversation with its system messages moved to the beginning of the first user message."""
+    system = [message.content for message in messages if message.role == "system"]
     rest = [message for message in messages if message.role != "system"]
     at = next((place for place, message in enumerate(rest) if message.role == "user"), None)
     if at is None:
-        return [Message("user", "\n\n".join(told)), *rest] if told else rest
-    rest[at] = Message("user", "\n\n".join([*told, rest[at].content]))
+        return [Message("user", "\n\n".join(system)), *rest] if system else rest
+    rest[at] = Message("user", "\n\n".join([*system, rest[at].content]))
     return rest

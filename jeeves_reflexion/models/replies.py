@@ -1,12 +1,12 @@
-"""The one reader of what models answer: what is thinking, what is quoted, and where the answer stands.
+"""The one reader of model replies: it separates the answer from thinking and from quotations.
 
-Every reader of replies (scores, lessons, forms, notes, calls of tools) goes through this module:
+Every reader of replies (scores, lessons, forms, notes, tool calls) goes through this module:
 
-1. :func:`~jeeves_reflexion.models.thoughts.answer` leaves out what the model thinks aloud, and :func:`unwrapped` what
-   only wraps the answer.
-2. :func:`objects` finds JSON, however sloppy, says how plainly it is stated, and leaves out what is quoted from texts
-   that the model was shown; :func:`prose` is the rest, without quotations.
-3. :func:`agreed` holds several statements of one thing against each other: where they differ, there is no answer.
+1. :func:`~jeeves_reflexion.models.thoughts.answer` removes what the model thinks aloud, and :func:`unwrapped` removes
+   what is wrapped around the whole answer.
+2. :func:`objects` finds JSON, however sloppy, notes how plainly it is stated, and leaves out quotations of texts that
+   the model was shown; :func:`prose` returns the rest, without quotations.
+3. :func:`agreed` compares several statements of one thing: if they differ, there is no answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TAGGED: Final = re.compile(
 
 
 def unwrapped(text: str) -> str:
-    """Return an answer without what stands around all of it: a fence, a tag, quotation marks, emphasis."""
+    """Return an answer without a fence, a tag, quotation marks or emphasis around the whole of it."""
     while True:
         text = text.strip()
         inner = _inner(text)
@@ -44,7 +44,7 @@ def unwrapped(text: str) -> str:
 
 
 def _inner(text: str) -> str | None:
-    if text[:1].isalnum():  # as most answers begin: nothing stands around it
+    if text[:1].isalnum():  # the usual case: nothing is wrapped around it
         return None
     if fences(text) == [(0, len(text))]:
         return text.split("\n", 1)[1].rsplit("\n", 1)[0] if text.count("\n") > 1 else None
@@ -65,7 +65,7 @@ def _inner(text: str) -> str | None:
 
 _GONE: Final = "\ufffc"
 
-# -- 2. where the answer stands ------------------------------------------------------------------------------------
+# -- 2. JSON and prose ---------------------------------------------------------------------------------------------
 
 _TRIES: Final = 500
 _STARTS: Final = re.compile(r"[{\[]")
@@ -77,7 +77,10 @@ _FINAL: Final = re.compile(r"\bfinal\b[^\n]{0,40}(?:\n\s*){0,2}(?:```\w*\s*)?\Z"
 
 @dataclass(frozen=True, slots=True)
 class Stated(Generic[T]):
-    """Something that a reply states, and how: ``plain`` on lines of its own, or within other words; called final?"""
+    """A value that a reply states between two positions.
+
+    ``plain`` if it stands on lines of its own and not within other words, ``final`` if the reply calls it final.
+    """
 
     value: T
     start: int
@@ -86,14 +89,14 @@ class Stated(Generic[T]):
     final: bool = False
 
     def read_as(self, value: S) -> Stated[S]:
-        """Return the same statement with what was read out of it as its value."""
+        """Return the same statement with another value."""
         return Stated(value, self.start, self.end, self.plain, self.final)
 
 
 def values(text: str) -> Iterator[Stated[JSON]]:
-    """Yield the JSON objects in an answer, and the arrays on lines of their own, without those within others.
+    """Yield the outermost JSON objects in an answer, and the arrays that stand on lines of their own.
 
-    Block quotations and what stands in quotation marks are left out.
+    Those in block quotations and in quotation marks are left out.
     """
     at = tries = 0
     while tries < _TRIES and (start := _STARTS.search(text, at)):
@@ -114,20 +117,20 @@ def values(text: str) -> Iterator[Stated[JSON]]:
             final = bool(_FINAL.search(text, max(0, start.start() - 90), start.start()))
             yield Stated(value, start.start(), at, plain, final)
         else:
-            at = start.end()  # an array within prose is a reference, but an object may stand in it
+            at = start.end()  # an array within prose is a reference such as [1], but it may hold an object
 
 
 def _is_whole(value: JSON, text: str, start: int) -> bool:
-    """Whether an array on lines of its own is no reference: it holds objects, or a fence or the text begins with it."""
+    """Whether an array is more than a reference such as [1]: it holds objects, or begins a fence or the text."""
     held = isinstance(value, list) and any(isinstance(item, dict) for item in value)
     return held or bool(_BEGINS.search(text, max(0, start - 90), start))
 
 
 def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JSON]]]:
-    """Return the JSON objects in an answer but for those that are quoted from texts that the model was shown.
+    """Return the JSON objects in an answer, except quotations of texts that the model was shown.
 
-    Quoted is what has half of its fields, or more, with the values of an object that was shown. An answer that is one
-    object and nothing else is quoted only where it is that object whole: the form that was asked for may be like one.
+    An object is a quotation if at least half of its fields have the values of an object that was shown. An answer that
+    consists of a single object is one only if all fields are equal: the requested form may resemble what was shown.
     """
     theirs = [each for one in shown if "{" in one for each in _nested(one)]
     found: list[Stated[Mapping[str, JSON]]] = []
@@ -152,7 +155,7 @@ def _quoted(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]], *, 
 
 
 def opened(value: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return an object, or the one within it where it holds nothing else: ``{"result": {...}}``."""
+    """Return an object, or the object that is all it holds: ``{"result": {...}}``."""
     while len(value) == 1:
         (inner,) = value.values()
         if not isinstance(inner, dict):
@@ -162,7 +165,7 @@ def opened(value: Mapping[str, JSON]) -> Mapping[str, JSON]:
 
 
 def json_value(text: str) -> JSON:
-    """Return the one JSON object or array that an answer states, one in a fence first; None for none, or several."""
+    """Return the one JSON object or array that an answer states; fenced ones come first. None for none or several."""
     text = unwrapped(answer(text))
     stated = list(values(text))
     fenced = [one for one in stated if any(start < one.start < end for start, end in fences(text))]
@@ -194,16 +197,16 @@ _BOXED: Final = re.compile(r"\\(?:boxed|text\w*|math\w+)\s*\{|\$+|\\[\[\]()]")
 def _unquoted(match: re.Match[str]) -> str:
     whole = match[0][0] == "`" and match.string[match.start() - 1 : match.start()] in ("", "\n")
     if whole and match.string[match.end() : match.end() + 1] in ("", "\n"):
-        return match[0][1:-1]  # a line of its own in code is emphasis
+        return match[0][1:-1]  # backquotes around a whole line are emphasis
     return _GONE if _TELLS.search(match[0]) else match[0]
 
 
 def prose(text: str, *, fenced: bool = False, inline: bool = False) -> str:
-    """Return an answer's own words: without JSON objects, and without quotations of every kind.
+    """Return an answer's own words, without JSON objects and quotations.
 
-    Quotations are block quotations, closed fences, indented blocks, and what stands in quotation marks and states
-    something. In place of each stands one mark that is no word. ``fenced`` leaves what stands in fences, ``inline``
-    what stands in quotation marks.
+    Quotations are block quotations, closed fences, indented blocks, and words in quotation marks that state a value.
+    Each is replaced by a mark that is not a word. ``fenced`` keeps the text in fences, ``inline`` the text in quotation
+    marks.
     """
     for start, end in () if fenced else reversed(fences(text)):
         text = f"{text[:start]}{_GONE}{text[end:]}"
@@ -223,14 +226,14 @@ def prose(text: str, *, fenced: bool = False, inline: bool = False) -> str:
 
 
 def reading_of(text: str, shown: Sequence[str] = ()) -> Reading:
-    """Read a reply without its thinking and its wrapping; see :func:`objects` for ``shown``."""
+    """Read a reply without thinking and wrapping; see :func:`objects` for ``shown``."""
     text = unwrapped(answer(text))
     return Reading(objects(text, shown), text)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A reply as its readers take it: the JSON objects that it states, and its whole text, quotations included."""
+    """A reply for its readers: the JSON objects that it states, and its whole text, quotations included."""
 
     objects: Sequence[Stated[Mapping[str, JSON]]]
     text: str
@@ -240,9 +243,9 @@ class Reading:
 
 
 def agreed(stated: Sequence[Stated[T]], key: Callable[[T], object] = lambda value: value) -> Stated[T] | None:
-    """Return the one thing that is stated, or None where nothing is or statements differ by their ``key``.
+    """Return what the statements agree on; None if there are none, or if their ``key`` differs.
 
-    What is called final counts before what is not, and what stands plainly before what stands within other words.
+    Plain statements take precedence over those within other words, and among them those that are called final.
     """
     plain = [one for one in stated if one.plain]
     chosen = [one for one in plain if one.final] or plain or list(stated)

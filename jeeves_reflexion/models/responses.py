@@ -1,6 +1,7 @@
-"""The form of OpenAI's ``/responses``: how a conversation is written in it, and an answer read.
+"""The format of OpenAI's ``/responses``: writes requests and reads answers.
 
-Nothing is kept at the endpoint (``store`` is false): the items of each answer, encrypted reasoning included, go back.
+The endpoint stores nothing (``store`` is false), so the items of each answer, encrypted reasoning included, are sent
+back with the next request.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def request(
     sampling: Sampling,
     refused: frozenset[str],
 ) -> dict[str, JSON]:
-    """Return the body of a request without the name of the model, and without what the endpoint refused."""
+    """Return the body of a request, without the model's name and without settings that the endpoint refused."""
     settings: dict[str, JSON] = {
         "temperature": sampling.temperature,
         "max_output_tokens": sampling.max_tokens,
@@ -39,14 +40,14 @@ def request(
     elif schema is not None:
         settings["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": schema}}
     if tools:
-        # Arguments with a default are none of a strict schema.
+        # A strict schema allows no optional arguments.
         settings["tools"] = [{"type": "function", **as_function(tool), "strict": False} for tool in tools]
     kept = {name: value for name, value in settings.items() if value is not None and name not in refused}
     return {"input": [item for message in messages for item in _items(message)], **kept}
 
 
 def named_tool(name: str) -> JSON:
-    """Return the ``tool_choice`` of one tool."""
+    """Return the ``tool_choice`` that forces one tool."""
     return {"type": "function", "name": name}
 
 
@@ -55,18 +56,18 @@ def _items(message: Message) -> Sequence[JSON]:
     if message.role == "assistant" and isinstance(given, Sequence):
         return given
     if message.role == "tool":
-        called = message.tool_call_id or ""
-        return [{"type": "function_call_output", "call_id": called, "output": message.content}]
-    said: list[JSON] = [{"role": message.role, "content": message.content}]
+        call_id = message.tool_call_id or ""
+        return [{"type": "function_call_output", "call_id": call_id, "output": message.content}]
+    text: list[JSON] = [{"role": message.role, "content": message.content}]
     calls: list[JSON] = [
         {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
         for call in message.tool_calls
     ]
-    return [*(said if message.content or not calls else []), *calls]
+    return [*(text if message.content or not calls else []), *calls]
 
 
 def completion(body: Mapping[str, JSON]) -> Completion:
-    """Read an answer; raises :class:`UnusableAnswerError`."""
+    """Read an answer. Raises :class:`UnusableAnswerError`."""
     items = body.get("output")
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise UnusableAnswerError("a list 'output'")
@@ -75,20 +76,20 @@ def completion(body: Mapping[str, JSON]) -> Completion:
     if not all(isinstance(content, list) for content in contents):
         raise UnusableAnswerError("a list 'content' in each message")
     parts = [part for content in contents for part in content]
-    named, details = body.get("model"), body.get("incomplete_details")
+    model, details = body.get("model"), body.get("incomplete_details")
     reason = _CUT.get(str(details.get("reason"))) if isinstance(details, Mapping) else None
     plain = len(items) == 1 and not calls and items[0].keys() <= _OF_PLAIN
     return Completion(
-        "".join(map(_said, parts)),
+        "".join(map(_text, parts)),
         tool_calls=calls,
         usage=reported(body.get("usage"), "input_tokens", "output_tokens"),
-        model=named if isinstance(named, str) else "",
+        model=model if isinstance(model, str) else "",
         finish_reason=reason or ("tool_calls" if calls else "stop"),
         opaque={} if plain or not items else {FORM: items},
     )
 
 
-def _said(part: JSON) -> str:
+def _text(part: JSON) -> str:
     match part:
         case {"type": "output_text", "text": str() as text} | {"type": "refusal", "refusal": str() as text}:
             return text
@@ -97,6 +98,6 @@ def _said(part: JSON) -> str:
 
 def _call(item: Mapping[str, Any]) -> ToolCall:
     match item:
-        case {"call_id": str() as called, "name": str() as name, "arguments": str() as arguments} if name:
-            return ToolCall(called, name, arguments)
+        case {"call_id": str() as id, "name": str() as name, "arguments": str() as arguments} if name:
+            return ToolCall(id, name, arguments)
     raise UnusableAnswerError("call_id, name and arguments in each function_call")

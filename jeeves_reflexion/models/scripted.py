@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for tests, yours as well as ours."""
+"""A model that gives scripted replies, for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Script: TypeAlias = Callable[[Sequence[Message]], Reply | Awaitable[Reply]]
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """What a :class:`ScriptedModel` was asked."""
+    """One call of a :class:`ScriptedModel`."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -32,10 +32,10 @@ class ScriptedCall:
 class ScriptedModel:
     """Gives the replies of a script, one per call, and keeps every call in ``calls``.
 
-    ``replies`` is a sequence (an exception in it is raised in its turn), or a sync or async function of the
-    messages. A text reply gets a usage that is *estimated* from the texts, a quarter of their characters, at
-    a cost of 0 USD, so that budgets can be tested; a :class:`~jeeves_reflexion.protocols.Completion` is
-    handed on as it is. A call beyond the script raises :class:`~jeeves_reflexion.errors.ConfigurationError`.
+    ``replies`` is a sequence (exceptions in it are raised in their turn), or a sync or async function of the messages.
+    The usage of a text reply is *estimated* from the texts, a quarter of their characters, at a cost of 0 USD, so that
+    budgets can be tested; a :class:`~jeeves_reflexion.protocols.Completion` is returned unchanged. A call beyond the
+    script raises :class:`~jeeves_reflexion.errors.ConfigurationError`.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """The name given, ``scripted`` by default."""
+        """The given name; ``scripted`` by default."""
         return self._name
 
     @property
     def supports_tools(self) -> bool:
-        """Whether it passes for a model with native tools."""
+        """Whether it acts as a model with native tools."""
         return self._supports_tools
 
     @metered
@@ -74,9 +74,8 @@ class ScriptedModel:
         """Give the next reply of the script, or raise it."""
         number = len(self.calls)
         self.calls.append(ScriptedCall(tuple(messages), tuple(tools), schema, sampling))
-        await (
-            anyio.lowlevel.checkpoint()
-        )  # as a real model would: cancellation and other tasks get their turn
+        # Like a real call, this one lets cancellation and other tasks have their turn.
+        await anyio.lowlevel.checkpoint()
         reply = await self._reply(number, messages)
         if isinstance(reply, Exception):
             raise reply

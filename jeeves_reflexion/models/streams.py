@@ -1,4 +1,4 @@
-"""Streamed answers, one class for each form: their events put together to the answer that comes without streaming."""
+"""Readers of streamed answers, one per format: they assemble the events into the answer sent without streaming."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vectorstores.service_answers import parsed
 
 Tell: TypeAlias = Callable[[str], Awaitable[None]]
 
-# Of a message's texts, the pieces follow each other; any other text is whole each time that it comes.
+# Texts that arrive in pieces. Any other text is complete each time that it arrives.
 _IN_PIECES: Final = frozenset(
     {
         "content",
@@ -30,10 +30,10 @@ _IN_PIECES: Final = frozenset(
 
 
 class TextStream(AnswerStream):
-    """Reads the events of one answer; ``tell`` is handed the text of it as it comes."""
+    """Reads the events of one answer, and passes its text to ``tell`` as it arrives."""
 
     asks: ClassVar[Mapping[str, JSON]] = {"stream": True}
-    """What is sent to have an answer streamed."""
+    """The settings of a request that ask for a streamed answer."""
 
     def __init__(self, tell: Tell | None = None) -> None:
         self._tell = tell
@@ -47,11 +47,11 @@ class TextStream(AnswerStream):
 
     @abstractmethod
     def _read(self, event: Mapping[str, Any]) -> str:
-        """Put an event to the answer, and return the text that it brings."""
+        """Add an event to the answer, and return the text that it brings."""
 
 
 class ChatStream(TextStream):
-    """The chunks of ``/chat/completions``; the reason why the answer ended says that it is whole."""
+    """The chunks of ``/chat/completions``; the answer is complete with its ``finish_reason``."""
 
     asks: ClassVar[Mapping[str, JSON]] = {"stream": True, "stream_options": {"include_usage": True}}
 
@@ -68,18 +68,17 @@ class ChatStream(TextStream):
             kept["finish_reason"] = choice["finish_reason"]
             calls = kept["message"].get("tool_calls")
             for call in calls if isinstance(calls, list) else ():
-                _object(call).pop(
-                    "index", None
-                )  # it is of the stream alone, and there are servers that refuse it
+                # The index belongs to the stream, and some servers refuse it in the next request.
+                _object(call).pop("index", None)
             self.ended = True
         return text_of(delta.get("content"))
 
 
 class ResponsesStream(TextStream):
-    """The events of ``/responses``, whose last brings the whole answer."""
+    """The events of ``/responses``; the last one brings the whole answer."""
 
     def begin(self) -> None:
-        """Forget what came."""
+        """Forget what arrived."""
         super().begin()
         self._items: list[JSON] = []
 
@@ -90,7 +89,7 @@ class ResponsesStream(TextStream):
             case {"type": "response.output_item.done", "item": item}:
                 self._items.append(item)
             case {"type": "response.completed" | "response.incomplete", "response": dict() as response}:
-                # There are services whose last event leaves out what they have sent.
+                # The last event of some services leaves out the items that were sent before.
                 self.body = {**response, "output": response.get("output") or self._items}
                 self.ended = True
         return ""
@@ -100,7 +99,7 @@ class MessagesStream(TextStream):
     """The events of Anthropic's Messages API."""
 
     def begin(self) -> None:
-        """Forget what came."""
+        """Forget what arrived."""
         super().begin()
         self._blocks: dict[int, dict[str, Any]] = {}
         self._inputs: dict[int, str] = {}
@@ -108,7 +107,7 @@ class MessagesStream(TextStream):
     def _read(self, event: Mapping[str, Any]) -> str:
         match event:
             case {"type": "message_start", "message": dict() as message}:
-                # What it counts of the output is its beginning: without a last count the whole is unknown.
+                # It counts only the beginning of the output: without a later count the total is unknown.
                 usage = {**_object(message.get("usage")), "output_tokens": None}
                 self.body = {**message, "usage": usage}
             case {"type": "content_block_start", "index": int() as index, "content_block": dict() as block}:
@@ -140,7 +139,7 @@ class MessagesStream(TextStream):
             if self._inputs.get(index):
                 block["input"] = parsed(self._inputs[index].encode())
                 if block["input"] is None and self.body.get("stop_reason") == "max_tokens":
-                    continue  # a call that was cut off is none
+                    continue  # the call was cut off
             yield block
 
 
@@ -149,7 +148,7 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _put(whole: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Put a part of a message to what is there of it."""
+    """Merge a part of a message into what has arrived of it."""
     for name, value in part.items():
         match whole.get(name), value:
             case _, None | "":
@@ -165,7 +164,7 @@ def _put(whole: dict[str, Any], part: Mapping[str, Any]) -> None:
                 for item in value:
                     _put_item(before, item)
             case (list() as before, str()) | (str() as before, list()) if name in _IN_PIECES:
-                # A model that thinks may give its thoughts as a list, and its words as a text.
+                # Some models send their thoughts as a list and their answer as a text.
                 whole[name] = [*_parts(before), *_parts(value)]
             case _:
                 whole[name] = value
@@ -176,20 +175,20 @@ def _parts(content: str | list[Any]) -> list[Any]:
 
 
 def _put_item(items: list[Any], item: Any) -> None:  # noqa: ANN401 - JSON
-    """Put an item to a list: to the one of its index, or at its end.
+    """Merge an item into the one with its index, or append it to the list.
 
-    There are services that give several calls of tools one index, and those that give none.
+    Some services give several tool calls the same index, and some give none.
     """
     if not isinstance(item, dict):
         items.append(item)
         return
-    index, called = item.get("index"), _object(item.get("function"))
+    index, function = item.get("index"), _object(item.get("function"))
     same = [each for each in items if isinstance(each, dict) and each.get("index") == index]
-    if called.get("name"):
-        of_another = index is None or not same or item.get("id") not in (None, "", same[-1].get("id"))
+    if function.get("name"):
+        is_new = index is None or not same or item.get("id") not in (None, "", same[-1].get("id"))
     else:
-        of_another = not same or (index is None and not called)
-    if of_another:
+        is_new = not same or (index is None and not function)
+    if is_new:
         items.append(dict(item))
     else:
         _put(same[-1], item)

@@ -1,4 +1,4 @@
-"""What a model thinks aloud before it answers, in the marks of many models, and the answer without it."""
+"""Removes from a reply what a model thinks aloud before it answers, in the marks of many models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHANNEL: Final = re.compile(
     r"(?<!`)<\|channel\|>\s*(?:analysis|commentary|final)\b|\Aanalysis(?=[A-Z]).*assistantfinal", re.DOTALL
 )
 _FINAL_CHANNEL: Final = re.compile(r"<\|channel\|>\s*final\s*(?:<\|message\|>)?|(?<=[\s.!?])assistantfinal")
-# Tokens of chat templates around a turn, and what a model goes on to make up after its own.
+# Tokens of chat templates around a turn, and the next turn that a model may make up after its own.
 _TURN_MARK: Final = r"(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>|</s>|<end_of_turn>)"
 _NEXT_TURN: Final = re.compile(rf"{_TURN_MARK}\s*(?=<\|(?:im_)?start\b)")
 _END_OF_TURN: Final = re.compile(rf"{_TURN_MARK}\s*\Z")
@@ -39,16 +39,15 @@ _START_OF_TURN: Final = re.compile(
     r"\A\s*(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>\s*(?:assistant(?=\s|<)\s*)?)+"
 )
 _FIRST_OF_MARKS: Final = re.compile(r"[<\u25c1]|\[/?THINK\]|\Aanalysis[A-Z]", re.IGNORECASE)
-"""What every mark of this module has."""
+"""Every mark of this module contains a match."""
 _FENCE: Final = re.compile(r"^[ \t]*(?P<run>`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 
 
 def spoken(text: str) -> str:
-    """Return a completion without what the model thinks aloud in marks that are made for it.
+    """Return a completion without thinking in marks made for it, such as ``<think>``.
 
-    Thinking that was never closed holds no answer. A mark counts where it stands as one, at the start of a line or
-    behind the end of a sentence; a sentence that only names it keeps it, and so do a fence and JSON that hold it. A
-    text without such marks stays as it is.
+    Thinking that was never closed holds no answer. A mark counts at the start of a line or after a sentence. A
+    sentence, a fence or JSON that only mentions a mark keeps it. A text without marks is returned unchanged.
     """
     if not _FIRST_OF_MARKS.search(text):
         return text
@@ -59,7 +58,7 @@ def spoken(text: str) -> str:
     if after := _NEXT_TURN.search(text):
         text = text[: after.start()]
     ended, struck = len(text), "<s>" in text
-    # A model may repeat the end of its turn for as long as it may write.
+    # A model may repeat its end-of-turn token until it runs out of tokens.
     while end := _END_OF_TURN.search(text, max(0, ended - _NEAR), ended):
         if struck and end[0].startswith("</s>"):
             break  # HTML
@@ -69,12 +68,12 @@ def spoken(text: str) -> str:
 
 
 def answer(text: str) -> str:
-    """Return the answer in a reply: what is spoken, without thinking in marks of any other kind."""
+    """Return the answer in a reply: like :func:`spoken`, and without thinking in any other kind of mark."""
     return _unthinking(spoken(text), _ANY_MARK).strip()
 
 
 def fences(text: str) -> list[tuple[int, int]]:
-    """Return where each closed fence begins and ends, its lines of marks included."""
+    """Return where each closed fence begins and ends, including its first and last line."""
     found: list[tuple[int, int]] = []
     opening: re.Match[str] | None = None
     for match in _FENCE.finditer(text):
@@ -106,7 +105,7 @@ def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
             kept.append(text[start : mark.start()])
             opened = True
         elif not opened and _shuts(mark) and not named and _closes(text, mark):
-            kept.clear()  # the mark that opened it is missing: all before was thinking
+            kept.clear()  # the opening mark is missing: everything before was thinking
             start = mark.end()
         elif not opened:
             named = not _shuts(mark)

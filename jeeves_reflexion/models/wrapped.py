@@ -1,4 +1,4 @@
-"""A model with something done around each of its calls."""
+"""The base of models that do something around each call of another model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jeeves_reflexion.types import JSON
 
 
 class Closable(ABC):
-    """Something with connections: an async context manager that closes them at its end."""
+    """Something with connections; as an async context manager it closes them."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -29,28 +29,28 @@ class Closable(ABC):
 
 
 class WrappedModel(Closable):
-    """A chat model that is another one, but for what a class that inherits from it does in :meth:`complete`."""
+    """A chat model that passes everything on to another one; subclasses override :meth:`complete`."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
 
     @property
     def name(self) -> str:
-        """The model's own name."""
+        """The name of the model."""
         return self._model.name
 
     @property
     def provider(self) -> str:
-        """What the model says."""
+        """The provider of the model."""
         return provider_of(self._model)
 
     @property
     def supports_tools(self) -> bool:
-        """What the model says."""
+        """Whether the model takes native tools."""
         return self._model.supports_tools
 
     def expected_cost(self, messages: Sequence[Message], **settings: Any) -> float:  # noqa: ANN401 - of ``complete``
-        """Return what the model says that a call may cost in US dollars; 0 where it does not say."""
+        """Return what a call may cost in US dollars; 0 if the model can't say."""
         return expected_cost(self._model, messages, **settings)
 
     @metered
@@ -66,7 +66,7 @@ class WrappedModel(Closable):
         return await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
 
     async def aclose(self) -> None:
-        """Close the connections of the model, where it has any."""
+        """Close the connections of the model, if it has any."""
         close = getattr(self._model, "aclose", None)
         if close is not None:
             await close()

@@ -1,7 +1,7 @@
-"""Takes secrets, and what names a person or a place in a network, out of text before it is stored or logged.
+"""Removes secrets, personal data and network addresses from text before it is stored or logged.
 
-Redaction is code, applied at every write. A find is replaced by ``[REDACTED:kind]``; the rest of the text is untouched.
-How secrets look is data: ``patterns.toml`` beside this module; what a pattern can't say is a function in ``checks``.
+Redaction is applied at every write. Each find is replaced by ``[REDACTED:kind]``; the rest of the text stays. The
+patterns are data, in ``patterns.toml`` beside this module; ``checks`` holds what a pattern can't express.
 """
 
 from jeeves_reflexion.redaction.records import redact_id, redact_json, redact_record, redacting

@@ -1,7 +1,7 @@
-"""What a pattern can't say of its match: whether a number, an address or a random-looking word is a secret.
+"""Checks that a pattern can't express: whether a number, an address or a random-looking word is a secret.
 
-``patterns.toml`` names these functions. Rules for numbers are those of ``python-stdnum`` and ``phonenumbers``, which
-are loaded when a text holds a candidate.
+``patterns.toml`` names these functions. The rules for numbers are those of ``python-stdnum`` and ``phonenumbers``,
+which are loaded when a text holds a candidate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 
 # -- numbers -------------------------------------------------------------------------------------------------------
 
-# Issuer and the lengths that it gives out.
+# The prefixes of each card issuer, and the lengths of its numbers.
 _ISSUERS = (
     (re.compile(r"4"), (13, 16, 19)),
     (re.compile(r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720"), (16,)),
@@ -29,29 +29,29 @@ _ISSUERS = (
 )
 _DRAMA = ("01632960", "07700900", "03069990")
 _MANY = re.compile(r" [a-z]{2,20}s\b")
-"""Behind a number that says how many ("reach 1234567 users")."""
+"""What follows a count, as in "reach 1234567 users"."""
 _ROUND = re.compile(r"[1-9][0-9]{0,2}0{3,}(?: [1-9][0-9]{0,2}0{3,})+")
 
 
 def card(match: re.Match[str]) -> bool:
-    """Whether an issuer gives out numbers of that beginning and length, and the check digit (Luhn) is right."""
+    """Whether an issuer has numbers of this prefix and length, and the check digit (Luhn) is right."""
     digits = _digits(match[0])
     known = any(prefix.match(digits) and len(digits) in lengths for prefix, lengths in _ISSUERS)
     return known and bool(_stdnum("luhn").is_valid(digits))
 
 
 def iban(match: re.Match[str]) -> bool:
-    """Whether the country writes its accounts so, and the check digits (modulo 97) are right."""
+    """Whether it has the country's format, and the check digits (modulo 97) are right."""
     return bool(_stdnum("iban").is_valid(match[0]))
 
 
 def national(module: str, match: re.Match[str]) -> bool:
-    """Whether ``stdnum.MODULE`` takes the number for one of its kind, by its checksum, date or both."""
+    """Whether ``stdnum.MODULE`` accepts the number, by its checksum, date or both."""
     return bool(_stdnum(module).is_valid(match[0].replace(" ", "")))
 
 
 def nric(match: re.Match[str]) -> bool:
-    """Whether the last letter is the check of a Singaporean identity number (python-stdnum has no module for it)."""
+    """Whether the last letter is right for a Singaporean identity number (python-stdnum has no module for these)."""
     first, digits, last = match[0][0], match[0][1:-1], match[0][-1]
     total = sum(weight * int(digit) for weight, digit in zip((2, 7, 6, 5, 4, 3, 2), digits, strict=True))
     letters = "JZIHGFEDCBA" if first in "ST" else "XWUTRQPNMLK"
@@ -59,7 +59,7 @@ def nric(match: re.Match[str]) -> bool:
 
 
 def phone(match: re.Match[str]) -> bool:
-    """Whether a number with its country in front has a length that this country gives out."""
+    """Whether a number with a country code has a possible length for that country."""
     library = import_module("phonenumbers")
     text = re.sub(r"^00 ?", "+", re.sub(r"\(0\)", "", match[0]))
     try:
@@ -70,7 +70,7 @@ def phone(match: re.Match[str]) -> bool:
 
 
 def local_phone(match: re.Match[str]) -> bool:
-    """Whether a number after "phone" or the like has as many digits as one, and is no row of round numbers."""
+    """Whether a number after a word like "phone" has the digits of one, and is not a list of round numbers."""
     number = match["secret"]
     if number.isdigit() and _MANY.match(match.string, match.end("secret")):
         return False
@@ -78,7 +78,7 @@ def local_phone(match: re.Match[str]) -> bool:
 
 
 def uk_phone(match: re.Match[str]) -> bool:
-    """Whether the United Kingdom gives out such a number, or keeps it for examples (Ofcom's numbers for drama)."""
+    """Whether it is a number of the United Kingdom, or one of Ofcom's numbers for drama."""
     digits = _digits(match[0])
     if digits.startswith(_DRAMA):
         return True
@@ -87,7 +87,7 @@ def uk_phone(match: re.Match[str]) -> bool:
 
 
 def long_number(match: re.Match[str]) -> bool:
-    """Whether a number after the name of an id has as many digits as one."""
+    """Whether a number after the name of an id has the digits of one."""
     return 8 <= len(_digits(match["secret"])) <= 15
 
 
@@ -101,17 +101,16 @@ def _stdnum(module: str) -> ModuleType:
 
 
 # -- places ---------------------------------------------------------------------------------------------------------
-# Hidden are every e-mail address, every IP address but those that stand for no machine (loopback, unspecified,
-# netmasks), hosts of a private network by their suffix, and URLs of either or of a host without a dot. Public
-# addresses are hidden too: no lesson needs one, and nothing in a text says that an address is an example. Public
-# hosts and URLs stay. A small dotted number (no part above 63) is a version, unless the words around it say that
-# it is an address.
+# These are hidden: each e-mail address; each IP address, except loopback, unspecified ones and netmasks; hosts with the
+# suffix of a private network; and URLs with such an address or host, or with a host without a dot. Public addresses
+# are hidden too, since no lesson needs one and no text tells whether an address is an example. Public hosts and URLs
+# stay. A small dotted number (no part above 63) is a version, unless the words around it call it an address.
 
 _USER_OF_URL = re.compile(r"://[^\s/]{0,100}$")
 
 
 def email(match: re.Match[str]) -> bool:
-    """Whether it is an address of a mailbox: not the user of a URL, nor a place of git or of a package."""
+    """Whether it is the address of a mailbox: not the user of a URL, a git remote or a package version."""
     text, start, end = match.string, match.start(), match.end()
     if _USER_OF_URL.search(text, max(0, start - 110), start):
         return False
@@ -130,7 +129,7 @@ _ADDRESS = re.compile(
 
 
 def ipv4(match: re.Match[str]) -> bool:
-    """Whether four numbers with dots are an address to hide, and no version."""
+    """Whether four numbers with dots are an address to hide, not a version."""
     quad, _, _ = match[0].partition("/")
     parts = [int(part) for part in quad.split(".")]
     if max(parts) > 255 or parts[0] in {0, 127, 255} or re.search(r"\.0[0-9]", quad):
@@ -153,7 +152,7 @@ _UNIQUE_LOCAL = IPv6Network("fc00::/7")
 
 
 def ipv6(match: re.Match[str]) -> bool:
-    """Whether it is an address in use (global, private or link-local), and no time, slice or path of code."""
+    """Whether it is a global, private or link-local address, not a time, a slice or a path in code."""
     text = re.split(r"[/%]", match[0])[0]
     try:
         address = IPv6Address(text)
@@ -173,18 +172,18 @@ _NETWORK = re.compile(
     r"https?|wss?|s?ftps?|ssh|git|rediss?|postgres(?:ql)?|mysql|mariadb|mongodb|amqps?|kafka|ldaps?|smb|nfs|tcp|udp|tls|grpcs?|nats"
     r"|mqtt|rtsp|vnc|rdp|telnet|clickhouse|cassandra|elasticsearch|bolt|neo4j|memcached|etcd|consul"
 )
-"""Schemes of which a name without a dot is a host; that of s3:// or vscode:// is none."""
+"""Schemes in which a name without a dot is a host, unlike in s3:// or vscode://."""
 _NO_HOST = re.compile(
     r".|localhost|host|hostname|server|example|domain|url|address|site|website|test|www|your-host|myhost"
 )
 
 
 def internal_url(match: re.Match[str]) -> bool:
-    """Whether the host of a URL is one of a private network: an address, a suffix, or a name without a dot."""
+    """Whether the host of a URL is in a private network: an address, a suffix, or a name without a dot."""
     scheme, host = match[1].lower().removeprefix("jdbc:"), match[2].lower().rstrip(".")
     if host.startswith("["):
-        found = re.fullmatch(r".*", host[1:-1])
-        return bool(found and ipv6(found))
+        inner = re.fullmatch(r".*", host[1:-1])
+        return bool(inner and ipv6(inner))
     if re.fullmatch(r"[0-9.]+", host):
         quad = re.fullmatch(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", host)
         return bool(quad and _private(host))
@@ -210,7 +209,7 @@ _HOST_WORD = re.compile(
 
 
 def internal_host(match: re.Match[str]) -> bool:
-    """Whether a name ending like one of a private network is a host, and no attribute, package or file."""
+    """Whether a name with a private network's suffix is a host, not an attribute, a package or a file."""
     name, text, start = match[0], match.string, match.start()
     before = text[max(0, start - 24) : start]
     if re.search(r"[a-z][A-Z]", name) or _IMPORT.search(before) or _NO_FIRST.match(name):
@@ -224,13 +223,13 @@ def internal_host(match: re.Match[str]) -> bool:
 
 
 # -- randomness -----------------------------------------------------------------------------------------------------
-# The rule, for a word of 20 characters or more without what separates words (``-_/+``): the share of places where
-# the class changes (small, capital, digit) is at least 0.8 of the share of neighbouring letters that are
-# neighbours in words too. Chance makes 62 changes in 100 for 62 characters; names made of words have fewer, and
-# letters of words. Of 8,900 random words of 20 to 64 characters 1.2 % pass for names; of 1,277 names in Python
-# packages with all three classes 4 pass for random, of which 3 are random. Words of one case and digits need four
-# separate runs of digits. What survives: hexadecimal words (hashes of a task, commits), UUIDs, what follows
-# ``sha256:`` or ``base64,``, base64 that decodes to plain words, identifiers and paths.
+# The rule, for a word of 20 characters or more, separators (``-_/+``) left out: it is random if the share of places
+# where the class changes (lower case, upper case, digit) is at least 0.8 times the share of letter pairs that are
+# common in words. Random characters of 62 kinds change class at 62 % of places; names made of words change less often,
+# and have more common pairs. Of 8,900 random words of 20 to 64 characters 1.2 % pass as names; of 1,277 names in Python
+# packages with all three classes 4 pass as random, and 3 of these are random. Words of one case and digits need four
+# separate runs of digits. Kept are hexadecimal words (hashes of a task, commits), UUIDs, what follows ``sha256:`` or
+# ``base64,``, base64 that decodes to plain words, identifiers and paths.
 
 _LETTERS = (
     "thheineranreonatenndtiesorteofedisitalarsttontngsehaasouiolevecomedehiriroicneearacelichllbemasiomur"
@@ -241,13 +240,13 @@ _LETTERS = (
     "gsdyhyzeksxtbsikddptrpskxi"
 )
 _COMMON = frozenset(_LETTERS[at : at + 2] for at in range(0, len(_LETTERS), 2))
-"""The pairs of letters that words are mostly made of."""
+"""The most common pairs of letters in words."""
 _HASH_BEFORE = re.compile(r"(?i)(?:sha-?[0-9]{1,3}|md5|base64|fingerprint)[-:=, ]{1,2}$")
 _SHORTEST = 20
 
 
 def random_looking(match: re.Match[str]) -> bool:
-    """Whether the word looks random, and is no hash, no UUID and no base64 of words."""
+    """Whether the word looks random, and is not a hash, a UUID or base64 of words."""
     word = match[0].strip("-_/+=")
     if len(word) < _SHORTEST or _HASH_BEFORE.search(match.string[max(0, match.start() - 14) : match.start()]):
         return False
@@ -267,13 +266,13 @@ def _mixed(core: str) -> bool:
 
 
 def _common(core: str) -> float:
-    """The share of neighbouring letters that are neighbours in words too."""
+    """Return the share of letter pairs that are common in words."""
     pairs = re.findall(r"(?=([a-z]{2}))", core.lower())
     return sum(pair in _COMMON for pair in pairs) / len(pairs) if pairs else 0.0
 
 
 def _decodes(word: str) -> bool:
-    """Whether it is base64 of plain words: such a text hides nothing that redaction would find."""
+    """Whether it is base64 of plain words, which holds no secret that redaction would find."""
     try:
         text = base64.b64decode(word + "=" * (-len(word) % 4), altchars=b"-_", validate=True).decode("utf-8")
     except (binascii.Error, ValueError):

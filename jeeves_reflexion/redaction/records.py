@@ -1,4 +1,4 @@
-"""Redaction of what holds text: JSON values, records, and the events that a listener hears."""
+"""Redaction of values that hold text: JSON values, dataclass instances, and the events that a listener hears."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def redact_json(value: JSON) -> JSON:
-    """Return a JSON value with secrets taken out of every string in it, keys included."""
+    """Return a JSON value with secrets removed from every string in it, keys included."""
     if isinstance(value, str):
-        return redact_id(value)  # as many are, such as those of lessons
+        return redact_id(value)  # many of the strings are ids
     if isinstance(value, Mapping):
         return {redact(key): _named(key, item) for key, item in value.items()}
     if isinstance(value, Sequence):
@@ -30,9 +30,9 @@ def redact_json(value: JSON) -> JSON:
 
 
 def redact_id(id: str) -> str:
-    """Return an id without secrets; one of ours, which is random or a hash, stays whatever it looks like.
+    """Return an id without secrets; ids made by this package, which are random or hashes, stay as they are.
 
-    Two ids that differ by their secret alone become one, so whoever compares ids compares what this returns.
+    Ids that differ only in a secret become equal, so compare ids only after this.
     """
     return id if _OUR_ID.fullmatch(id) else redact(id)
 
@@ -42,7 +42,7 @@ _SECRET_NAME = re.compile(r"(?i)(?:password|passwd|passphrase|secret|api[_-]?key
 
 
 def _named(key: str, item: JSON) -> JSON:
-    """A text under a key that names a secret is one, however it looks, and so are the texts of a list."""
+    """Redact the value of a key. If the key names a secret, each text in the value is a secret, whatever it is."""
     if not _SECRET_NAME.search(key):
         return redact_json(item)
     if isinstance(item, str):
@@ -53,7 +53,7 @@ def _named(key: str, item: JSON) -> JSON:
 
 
 def redact_record(record: T) -> T:
-    """Return a dataclass instance with secrets taken out of every text in it, however deep; itself without any."""
+    """Return a dataclass instance with secrets removed at any depth; the same object if it holds none."""
     return cast("T", _cleaned(record))
 
 
@@ -75,14 +75,14 @@ def _cleaned(value: object) -> object:
 
 
 def redacting(session: Session) -> Session:
-    """Return the session with a listener that hears no secrets; the session itself if that is so already."""
+    """Return the session with a listener that hears no secrets; the same session if it has one already."""
     if session.listener is None or isinstance(session.listener, _Redacting):
         return session
     return session.listening(_Redacting(session.listener))
 
 
 class _Redacting:
-    """A listener before the listener."""
+    """Redacts each event before the listener hears it."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-"""One reading of a text: which patterns are worth trying, what they find, and the marks in its place."""
+"""The scan of a text: which patterns to try, what they find, and the marks that replace it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ Check = Callable[[re.Match[str]], bool]
 class Pattern:
     """One kind of secret and how it looks.
 
-    The named group of the expression that took part, or else the whole match, is the value to hide. The expression is
-    tried only on a text that holds one of ``needs`` (in small letters), if there are any; ``check`` has the last word
-    on a match.
+    The secret is the named group that matched, or else the whole match. If there are ``needs`` (in lower case), the
+    expression is tried only on a text that holds one of them. ``check`` has the last word on a match.
     """
 
     kind: str
@@ -64,12 +63,12 @@ def _filled(text: str, words: dict[str, str]) -> str:
 
 
 PATTERNS: tuple[Pattern, ...] = _read(Path(__file__).with_name("patterns.toml"))
-_compiled = cache(re.compile)  # when it is first needed
+_compiled = cache(re.compile)  # compiled on first use
 _MARK = re.compile(r"\[REDACTED:[a-z_]{1,40}\]")
 _UNNAMED = re.compile(
     r"\S{16}|[0-9](?:[^0-9A-Za-z\n]{0,3}[0-9]){5}|\.[0-9]{1,3}\.[0-9]|::|:[0-9a-fA-F]{1,4}:|-[0-9a-fA-F]{2}-"
 )
-"""What a secret has that no word names: a long word, six digits, dots between numbers, colons between hexadecimals."""
+"""A sign of secrets without a need: a long word, six digits, dots between numbers, colons between hex digits."""
 _UNCONDITIONAL = frozenset(at for at, pattern in enumerate(PATTERNS) if not pattern.needs)
 _BY_NEED = {
     need: frozenset(at for at, pattern in enumerate(PATTERNS) if need in pattern.needs)
@@ -78,7 +77,7 @@ _BY_NEED = {
 _NEEDS = Needles(_BY_NEED)
 _ROUNDS = 8
 _SHORTEST = 16
-"""No pattern takes fewer letters and underscores that stand alone for a secret."""
+"""No pattern matches a lone word of letters and underscores that is shorter than this."""
 
 _Span = tuple[int, int, str]
 
@@ -86,12 +85,12 @@ _Span = tuple[int, int, str]
 def redact(text: str) -> str:
     """Return the text with every secret of a known kind replaced by ``[REDACTED:kind]``.
 
-    Redacting twice is redacting once: what a replacement brings to light is replaced too, in rounds of one reading
-    each. A text without secrets takes one round, others two or three. One that still shows something new after
-    ``_ROUNDS`` was made for that, and is hidden as a whole, so that the time stays linear.
+    Redacting twice changes nothing more: a replacement may bring another secret to light, so the text is scanned again
+    until nothing is found. A text without secrets takes one scan, others two or three. A text that still shows secrets
+    after ``_ROUNDS`` scans was made to do so, and is hidden as a whole, which keeps the time linear.
     """
     if len(text) < _SHORTEST and (not text or (text.isascii() and text.replace("_", "").isalpha())):
-        return text  # a word of a few letters, as most fields of a record and their names are
+        return text  # a short word, like most names and many values in a record
     for _ in range(_ROUNDS):
         read, places = _as_read(text)
         found = sorted(_found(read), key=lambda span: span[:2])
@@ -114,10 +113,10 @@ _PLAIN = {
 
 
 def _as_read(text: str) -> tuple[str, list[int] | None]:
-    """The text as patterns read it, and the place in the text of each of its characters, None where that is its own.
+    """Return the text for the patterns, and the original position of each character (None if unchanged).
 
-    Wide letters, rare spaces and rare hyphens are plain ones; what can't be seen is not there, so that it parts no
-    secret.
+    Wide letters, rare spaces and rare hyphens become plain ones. Invisible characters are left out, so that they can't
+    split a secret.
     """
     if text.isascii():
         return text, None
@@ -129,7 +128,7 @@ def _as_read(text: str) -> tuple[str, list[int] | None]:
 
 
 def _found(text: str) -> Iterator[_Span]:
-    """What the patterns find: from where to where, and of which kind."""
+    """Yield the start, end and kind of each secret that the patterns find."""
     wanted = {at for need in _NEEDS.held(text.lower()) for at in _BY_NEED[need]}
     if _UNNAMED.search(text):
         wanted |= _UNCONDITIONAL
@@ -141,7 +140,7 @@ def _found(text: str) -> Iterator[_Span]:
 
 
 def _apart(found: list[_Span], marks: list[tuple[int, int]]) -> list[_Span]:
-    """Spans that overlap as one, with the kind of the widest; those that begin in a mark are none."""
+    """Join overlapping spans, with the kind of the widest, and drop those that begin in a mark."""
     spans: list[_Span] = []
     after = iter([*marks, (sys.maxsize, sys.maxsize)])
     mark = next(after)

@@ -1,5 +1,5 @@
-"""The inner loop: a draft is judged and revised within one attempt, until it is good or revising no longer helps.
+"""The inner loop: a draft is judged and revised within one attempt, until it is good or revisions no longer help.
 
-The way in is :class:`~jeeves_reflexion.refinement.loop.Refinement`, an agent itself:
-``Refinement(agent, evaluator=…, reviser=…)``. ``refinement.pattern`` has the names of the reflection pattern over it.
+Begin with :class:`~jeeves_reflexion.refinement.loop.Refinement`, which is an agent itself:
+``Refinement(agent, evaluator=…, reviser=…)``. ``refinement.pattern`` offers it under the reflection pattern's names.
 """

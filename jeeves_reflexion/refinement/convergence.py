@@ -1,7 +1,7 @@
-"""When more revising won't help, and which draft is then the best.
+"""Decides when more revisions won't help, and which draft is the best.
 
-The checks are made after each judged draft in the order of :data:`ORDER`; the first that holds is the reason. Drafts
-without a score are passed over by the checks on scores.
+The checks run after each judged draft in the order of :data:`ORDER`; the first that holds is the reason to stop. The
+checks on scores skip drafts without one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from jeeves_reflexion.drafts import ConvergenceReason, Draft, Selection
 from jeeves_reflexion.values import check_share, check_whole, checked_settings
 
 RECENCY_WEIGHT: Final = 0.2
-"""What being the latest is worth in ``weighted_recency``: ``0.8 * score + 0.2 * place``, the place from 0 to 1."""
+"""The weight of recency in ``weighted_recency``: ``0.8 * score + 0.2 * place``, the place from 0 to 1."""
 
 NEAR: Final = 0.2
-"""Within so much below the threshold, a run whose drafts were all refused makes its judge suspect."""
+"""If the best of several refused drafts is this close to the threshold, the judge may be too strict."""
 
 _ROUNDING: Final = 9
 _STABLE_REVISIONS: Final = 2
@@ -29,18 +29,17 @@ _STABLE_REVISIONS: Final = 2
 class Convergence:
     """The limits of the checks.
 
-    - oscillation: of the last four scores each step changes direction by more than ``epsilon``, and neither the upper
+    - oscillation: the last four scores change direction at each step by more than ``epsilon``, and neither the upper
       nor the lower ones rise.
-    - plateau: none of the last ``plateau_iterations`` scores is above the best before them by more than ``epsilon``.
+    - plateau: none of the last ``plateau_iterations`` scores exceeds the best before them by more than ``epsilon``.
     - diminishing returns: the last two gains are above zero and below ``improvement_threshold``.
-    - semantic stability: each of the last two drafts is the draft that it was revised from, character for character
-      but for white space at the ends of lines.
-    - repeated issues: the last ``repeated_issues`` verdicts name the same issues, in any order, but for case and white
-      space. A verdict without an issue repeats none.
+    - semantic stability: each of the last two drafts equals the draft that it was revised from, except for white space
+      at the ends of lines.
+    - repeated issues: the last ``repeated_issues`` verdicts name the same issues, whatever their order, case and white
+      space. A verdict without issues repeats none.
 
-    The last two never end a run while scores rise: a gain of more than ``epsilon`` among the drafts compared. Texts are
-    never held against each other by an embedder, which may find different ones alike ("18 of 20 tests fail", "9 of 20
-    tests fail").
+    The last two never end a run while scores rise by more than ``epsilon`` among the compared drafts. Texts are never
+    compared by an embedder, which may find different ones alike ("18 of 20 tests fail", "9 of 20 tests fail").
     """
 
     plateau_iterations: int = 2
@@ -56,12 +55,12 @@ class Convergence:
         check_share("epsilon", self.epsilon)
 
     def reason(self, drafts: Sequence[Draft]) -> ConvergenceReason | None:
-        """Return why to stop after the last of these drafts, or None."""
+        """Return the reason to stop after these drafts, or None."""
         return next((reason for reason, check in ORDER if check(self, drafts)), None)
 
 
 def scores_of(drafts: Sequence[Draft]) -> list[float]:
-    """Return the scores of those drafts that have one, in order."""
+    """Return the scores of the drafts that have one, in order."""
     return [draft.evaluation.score for draft in drafts if draft.evaluation.score is not None]
 
 
@@ -129,10 +128,10 @@ ORDER: Final[tuple[tuple[ConvergenceReason, _Check], ...]] = (
 
 
 def select(drafts: Sequence[Draft], selection: Selection) -> Draft:
-    """Return the best of at least one draft; among equals the earlier one.
+    """Return the best of at least one draft; the earliest of equals.
 
-    ``highest_score`` goes by :func:`rank`. ``first_satisfactory`` falls back to it where none is. ``weighted_recency``
-    weighs the score by :data:`RECENCY_WEIGHT`, among satisfactory drafts where there are any.
+    ``highest_score`` uses :func:`rank`, as does ``first_satisfactory`` if no draft is satisfactory.
+    ``weighted_recency`` adds recency to the score (:data:`RECENCY_WEIGHT`), among satisfactory drafts if there are any.
     """
     if selection == "latest":
         return drafts[-1]
@@ -147,9 +146,9 @@ def select(drafts: Sequence[Draft], selection: Selection) -> Draft:
 
 
 def rank(draft: Draft) -> tuple[bool, float, int]:
-    """Return what drafts are ordered by: satisfactory, then the score, then how few errors were found.
+    """Return the sort key of drafts: satisfactory ones first, then by score, then by how few errors were found.
 
-    A draft that a criterion vetoed is no better for its high mean, and one without a score comes last.
+    So a high mean does not help a draft that a criterion vetoed, and drafts without a score come last.
     """
     return draft.satisfactory, _score(draft), -len(draft.evaluation.errors)
 
@@ -164,14 +163,14 @@ def _with_recency(draft: Draft, last: int) -> float:
 
 
 def judge_flags(drafts: Sequence[Draft], threshold: float) -> tuple[str, ...]:
-    """Return what a run makes doubtful about its judge: ``overcritical``, or nothing.
+    """Return doubts about the judge of a run: ``overcritical``, or nothing.
 
-    At least two drafts were judged, none was satisfactory, and either the best came within :data:`NEAR` of the
-    threshold or a refused one had neither an issue nor the score of a criterion named.
+    A judge is overcritical if it scored at least two drafts, refused all, and either the best came within :data:`NEAR`
+    of the threshold or one was refused without any issue or criterion score.
     """
     scored = [draft for draft in drafts if draft.evaluation.scored]
     if len(scored) < 2 or any(draft.satisfactory for draft in scored):
         return ()
     near = max(map(_score, scored)) >= threshold - NEAR
-    said = all(draft.evaluation.issues or draft.evaluation.criteria_scores for draft in scored)
-    return ("overcritical",) if near or not said else ()
+    explained = all(draft.evaluation.issues or draft.evaluation.criteria_scores for draft in scored)
+    return ("overcritical",) if near or not explained else ()

@@ -1,4 +1,4 @@
-"""Reflection while an agent is still at work: critiques of its steps so far, left for its next step."""
+"""Reflection while an agent works: critiques of its steps so far, which it reads before its next step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jeeves_reflexion.types import Attempt, Step, Task
 from jeeves_reflexion.values import check_whole, is_number
 
 StepCritic: TypeAlias = Callable[[Task, Attempt, Trigger], Awaitable[str]]
-"""Says what is wrong with the steps so far, in a few sentences, or nothing."""
+"""Returns what is wrong with the steps so far, in a few sentences, or an empty text."""
 
 _STEADY: Final = Sampling(temperature=0.0)
 _STEPS_TOKENS: Final = 3000
@@ -30,11 +30,11 @@ _WORD: Final = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """When to reflect, besides the end of each draft, which always is one.
+    """When to reflect, besides the end of each draft. All triggers are off unless set.
 
-    ``step_interval``: after every so many steps of the agent. ``on_error``: after a step that failed. ``on_tools``:
-    after a step that called one of these tools. ``quality_drop``: when a draft scores so much below the one before
-    it; the loss is looked into and the next revision told of it. Off unless set.
+    ``step_interval``: after every n-th step of the agent. ``on_error``: after a step that failed. ``on_tools``: after a
+    step that called one of these tools. ``quality_drop``: after a draft whose score dropped by at least this much; the
+    loss is analysed, and the next revision is told about it.
     """
 
     step_interval: int | None = None
@@ -55,11 +55,11 @@ class Triggers:
 
     @property
     def any_step(self) -> bool:
-        """Whether steps are watched at all."""
+        """Whether any trigger concerns steps."""
         return self.step_interval is not None or self.on_error or bool(self.on_tools)
 
     def of(self, number: int, step: Step) -> Trigger | None:
-        """Return what about a step asks for a reflection: an error before a tool, a tool before the interval."""
+        """Return the trigger that a step sets off: an error comes before a tool, a tool before the interval."""
         if self.on_error and step.failed:
             return "error"
         called = _WORD.match(step.action.strip())
@@ -71,7 +71,7 @@ class Triggers:
 
 
 def known_triggers(names: Collection[str]) -> None:
-    """Raise :class:`ConfigurationError` for a name that is no trigger."""
+    """Raise :class:`ConfigurationError` if a name is not a trigger."""
     unknown = sorted(set(names) - set(get_args(Trigger)))
     if unknown:
         known = ", ".join(get_args(Trigger))
@@ -88,7 +88,7 @@ class ModelStepCritic:
         self.model = model
 
     async def __call__(self, task: Task, attempt: Attempt, trigger: Trigger) -> str:
-        """Return the critique; empty where there is none."""
+        """Return the critique; empty if there is none."""
         prompt = Template(read_prompt(None, "jeeves_reflexion.refinement", "steps.md"))
         system = prompt.substitute(trigger=trigger.replace("_", " "))
         material = [fence("task", task.prompt), fence("steps", render_steps(attempt.steps, _STEPS_TOKENS))]
@@ -98,10 +98,10 @@ class ModelStepCritic:
 
 
 class Coach:
-    """Listens to an agent's steps on behalf of one attempt, and leaves critiques in the inbox of its session.
+    """Listens to an agent's steps during one attempt, and leaves critiques in the inbox of its session.
 
-    An agent hands out its steps as :class:`StepTaken` events and waits for the listener, so a critique is there
-    before its next step. A critic that fails is reported in the log; the agent goes on without.
+    An agent emits its steps as :class:`StepTaken` events and waits for the listener, so a critique arrives before the
+    next step. A critic that fails is reported in the log, and the agent goes on without its critique.
     """
 
     def __init__(self, task: Task, triggers: Triggers, critic: StepCritic, session: Session) -> None:
@@ -114,7 +114,7 @@ class Coach:
         self.error: Exception | None = None
 
     def session(self) -> Session:
-        """Return the session that the agent is to work in."""
+        """Return the session for the agent."""
         listener: Listener = self._heard
         return replace(self._outer, listener=listener, inbox=self._inbox)
 
@@ -131,7 +131,7 @@ class Coach:
         try:
             critique = await self._critic(self._task, Attempt(steps=tuple(self._steps)), trigger)
         except HOPELESS as error:
-            # An event's listener can't end the attempt that it listens to; the loop raises this after it.
+            # A listener can't end the attempt that it listens to; the loop raises this error afterwards.
             self.error = error
             return
         except Exception as error:  # noqa: BLE001 - it is logged

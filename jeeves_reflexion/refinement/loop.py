@@ -1,8 +1,8 @@
-"""The inner loop: generate, evaluate, critique, revise within one attempt, until it is good or more work won't help.
+"""The inner loop: write, judge and revise drafts within one attempt, until one is good or more work won't help.
 
-It is an agent itself, so ``Reflexion(Refinement(ReAct(...)))`` nests, and it is the one engine under the reflection
-pattern (:mod:`jeeves_reflexion.refinement.pattern`) and the YAML actions of a workflow. All state of a
-run lives in :class:`_Run`, so one object serves many runs at once.
+It is an agent itself, so ``Reflexion(Refinement(ReAct(...)))`` nests. The reflection pattern
+(:mod:`jeeves_reflexion.refinement.pattern`) and the YAML actions of a workflow use it too. :class:`_Run` holds all
+state of a run, so one object serves many runs at once.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ T = TypeVar("T")
 
 
 class Refinement:
-    """An agent that betters its own output before it hands it over (Madaan et al. 2023: Self-Refine).
+    """An agent that improves its own output before it returns it (Madaan et al. 2023: Self-Refine).
 
-    ``agent`` writes the first draft, ``evaluator`` judges each, ``reviser`` makes the next of the best so far
-    (``RefinementOptions(base="latest")``: of the last).
-    ``max_drafts`` counts judged drafts, the first one included. A draft is satisfactory when the evaluator says so
-    (``passed``), else when its score reaches ``threshold``.
+    ``agent`` writes the first draft, ``evaluator`` judges each draft, and ``reviser`` makes the next one from the best
+    so far (from the latest with ``RefinementOptions(base="latest")``). ``max_drafts`` counts judged drafts, the first
+    one included. A draft is satisfactory if the evaluator says so (``passed``); if it does not say, the score has to
+    reach ``threshold``.
 
-    When the judge, the reviser or a critic fails, what there is so far is returned, with the reason: the draft that
-    was written last, too, unjudged, and the usage of every call that was paid for. What the writer raises for the first
-    draft is raised, and so is, as an agent, what no retry would mend (a missing key, a bad configuration).
+    If the judge, the reviser or a critic fails, the drafts so far are returned with the reason, including the last one
+    unjudged and the usage of every call. Errors of the agent in the first draft are raised. Called as an agent, it also
+    raises errors that no retry would fix (a missing key, a bad configuration).
     """
 
     name = "refinement"
@@ -65,13 +65,13 @@ class Refinement:
         self.options = options or RefinementOptions()
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Return the best draft as the attempt; ``metadata["refinement"]`` tells how it came to be."""
+        """Return the best draft as an attempt; ``metadata["refinement"]`` describes the run."""
         return attempt_of(await self.refine(task, session))
 
     async def refine(self, task: Task, session: Session | None = None) -> Refined:
         """Write, judge and revise; see the class for what is raised.
 
-        Without a session, within a run of something else, what is used counts for that run and its budget.
+        Without a session, a call within another run is charged to that run and its budget.
         """
         scope = current_scope() if session is None else None
         if scope is not None:
@@ -81,7 +81,7 @@ class Refinement:
 
 
 def attempt_of(refined: Refined) -> Attempt:
-    """Return the best draft as an attempt; raises the error of one that no retry would mend."""
+    """Return the best draft as an attempt. Raises the run's error if no retry would fix it."""
     if isinstance(refined.error, HOPELESS) and not isinstance(refined.error, BudgetExceededError):
         raise refined.error
     first = refined.drafts[0].attempt or Attempt()
@@ -102,7 +102,7 @@ def attempt_of(refined: Refined) -> Attempt:
 
 
 class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
-    """What failed once there was a draft."""
+    """A phase failed after the first draft."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(described(error))
@@ -110,7 +110,7 @@ class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
 
 
 class _Meter(Spend):
-    """What one run of the loop uses: counted here, and charged to the session's own spend, whose limits hold."""
+    """Counts what one run of the loop uses, and charges it to the session's own spend, whose limits apply."""
 
     def __init__(self, whole: Spend) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class _Run:
         self.drafts: list[Draft] = []
         self.unjudged: Draft | None = None
         self.problems: list[str] = []
-        self.counted = NO_USAGE  # what the drafts so far have used
+        self.counted = NO_USAGE  # the usage of the drafts so far
         self.revision_tokens = 0
         self.note = ""
         self.started = time.monotonic()
@@ -226,7 +226,7 @@ class _Run:
         return draft
 
     def _add(self, draft: Draft) -> Draft:
-        """Keep a draft, with all that was used since the one before."""
+        """Keep a draft with all usage since the one before."""
         used = self.spend.total
         draft = replace(draft, usage=used.beyond(self.counted), at=time.time())
         self.counted, self.unjudged = used, None
@@ -263,7 +263,7 @@ class _Run:
         return replace(draft, evaluation=draft.evaluation.public(self.task.reference))
 
     async def _look_into_loss(self) -> None:
-        """Reflect on a draft that scores much below the one before it (the trigger ``quality_drop``)."""
+        """Reflect on a draft whose score dropped (the trigger ``quality_drop``)."""
         least, critic = self.options.triggers.quality_drop, self.options.drop_critic
         if least is None or critic is None or len(self.drafts) < 2:
             return
@@ -305,7 +305,7 @@ class _Run:
         return ConvergenceReason.TOKEN_BUDGET if most is not None and self.revision_tokens >= most else None
 
     def _base(self) -> Draft:
-        """Return the draft to go on from: the latest, or the best so far if that is wanted and the latest is worse."""
+        """Return the draft to revise: the best so far, or the latest if the options say so or it is as good."""
         latest = self.drafts[-1]
         if self.options.base == "latest":
             return latest
@@ -315,7 +315,7 @@ class _Run:
     # -- around them
 
     async def _phase(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call in time, charged to the attempt; what it raises ends the loop with what there is."""
+        """Make a call in time, charged to the attempt. An error ends the loop with the drafts so far."""
         try:
             with anyio.move_on_after(self.options.timeout):
                 return await self.session.spending(self.role, call)
@@ -327,7 +327,7 @@ class _Run:
         try:
             with anyio.fail_after(self.options.timeout):
                 return await call()
-        except Exception as error:  # noqa: BLE001 - it is logged, and told in the result
+        except Exception as error:  # noqa: BLE001 - it is logged, and reported in the result
             logger.exception("a callback failed in run %s", self.session.id)
             problem = f"a callback failed: {described(error)}"
             self.problems.append(problem)

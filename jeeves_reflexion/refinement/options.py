@@ -1,4 +1,4 @@
-"""What the inner loop can do besides its three parts, and who may have a say in it."""
+"""Options of the inner loop, and the hooks that watch a run or override its decisions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from jeeves_reflexion.types import Evaluation, Task
 from jeeves_reflexion.values import checked_settings
 
 Base: TypeAlias = Literal["best", "latest"]
-"""Which draft a revision goes on from: the best so far (the latest of equals), or the latest whatever it is worth."""
+"""Which draft is revised: the best so far (the latest of equals), or the latest whatever its score."""
 
 DropCritic: TypeAlias = Callable[[Task, str, str], Awaitable[Evaluation]]
-"""Compares a draft that lost with the one before it: ``(task, new, old)``; its issues are what was lost."""
+"""Compares a draft that scored lower with the one before it: ``(task, new, old)``; the issues are what was lost."""
 
 
 class Decision(Enum):
-    """What a watcher of the loop wants after a draft was judged.
+    """What a hook decides after a draft was judged.
 
-    ``AUTO`` leaves it to the loop. ``CONTINUE`` goes on where the loop would stop, up to its bounds. ``ACCEPT`` takes
-    this draft as it is, ``STOP`` ends without.
+    ``AUTO`` leaves it to the loop. ``CONTINUE`` goes on even if the loop would stop, within its bounds. ``ACCEPT`` ends
+    the run with this draft as the best, ``STOP`` ends it with the best that the loop selects.
     """
 
     AUTO = "auto"
@@ -36,10 +36,10 @@ class Decision(Enum):
 
 
 class Hooks:
-    """Who is told of a run while it happens. What raises is reported, and the run goes on."""
+    """Callbacks during a run. A callback that raises is reported, and the run goes on."""
 
     async def on_generation(self, output: str, iteration: int) -> None:
-        """Called after each draft that was written, the revised ones included."""
+        """Called after each draft is written, revised ones included."""
 
     async def on_judged(self, draft: Draft) -> Decision:
         """Called after each verdict; may override whether to go on."""
@@ -51,22 +51,22 @@ class Hooks:
 
 @runtime_checkable
 class ComparesWithPrior(Protocol):
-    """An evaluator that can hold a draft against the one that it was revised from."""
+    """An evaluator that can compare a draft with the one that it was revised from."""
 
     def with_prior(self, text: str | None) -> Evaluator:
-        """Return the evaluator with an earlier text to compare with."""
+        """Return an evaluator that compares with an earlier text."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 @checked_settings
 class RefinementOptions:
-    """What the loop can do besides its three parts.
+    """Options of the inner loop.
 
-    ``convergence=None`` stops by verdict and bounds alone. ``base`` is the draft that the reviser is given: "best", so
-    that a loss is gone back from, or "latest", for a reviser that keeps to its own last work. ``max_revision_tokens``
-    bounds the tokens that all revisions of a run use together. ``timeout`` is the longest that one judging, revising or
-    hook may take, in seconds. ``drop_critic`` and ``step_critic`` do the reflections that ``triggers`` ask for.
+    With ``convergence=None`` only verdicts and bounds end a run. ``base`` is the draft that the reviser gets: "best"
+    undoes a loss, "latest" suits a reviser that continues its own last work. ``max_revision_tokens`` bounds the tokens
+    of all revisions of a run together. ``timeout`` is in seconds, for each evaluation, revision and hook.
+    ``drop_critic`` and ``step_critic`` make the reflections that ``triggers`` ask for.
     """
 
     convergence: Convergence | None = field(default_factory=Convergence)

@@ -1,5 +1,6 @@
-"""Structured reflections: what an attempt taught, in the fields of its outcome, as Markdown files with an index.
+"""Structured reflections: what an attempt taught, in a form for its outcome, as Markdown files with an index.
 
-The way in is :class:`~jeeves_reflexion.reflections.library.ReflectionLibrary`, which keeps and recalls them: ``forms``
-says what a reflection holds, ``journal`` keeps the files, ``policy`` says who owes one, ``streams`` what outlasts them.
+Start with :class:`~jeeves_reflexion.reflections.library.ReflectionLibrary`, which stores and recalls them. ``forms``
+defines their fields, ``journal`` writes the files, ``policy`` says which agent owes a reflection, and ``streams`` keeps
+the principles and procedures.
 """

@@ -1,4 +1,4 @@
-"""The tools, endpoints and APIs that a text names: URLs by their host, paths of an HTTP API, and ``… API``."""
+"""The tools, endpoints and APIs that a text names: hosts of URLs, paths of an HTTP API, and ``… API``."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _API: Final = re.compile(
     r"|(?P<camel>[A-Za-z][A-Za-z0-9]*[a-z0-9])A(?:PI|pi)s?)(?![A-Za-z0-9])"
 )
 _ANY: Final = frozenset({"the", "this", "that", "an", "our", "your", "rest", "http", "web", "json", "public"})
-"""What stands before "API" without saying which."""
+"""Words before "API" that do not name one."""
 
 
 def tool_key(name: str) -> str:
-    """Return what two names of one tool have in common: a URL with and without its scheme is one."""
+    """Return a key that all names of one tool share, such as a URL with and without its scheme."""
     plain = re.sub(r"^[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|^www\.", "", name.strip().casefold())
     return plain.rstrip("/") or plain
 
 
 def named_tools(tools: Iterable[str], text: str) -> dict[str, str]:
-    """Return the tools that are given and those that a text names, by their keys, as they are shown.
+    """Return the given tools and those that a text names, as a dict from their keys to their names.
 
-    A URL names its host and its endpoint, without the query, and a path ends before its first variable part: two calls
-    of one API are of one tool.
+    A URL names its host and its endpoint, without the query. A path ends before its first variable part, so that all
+    calls of an endpoint are one tool.
     """
     given = list(tools)
     found = {tool_key(tool): tool for tool in given if tool.strip()}
@@ -43,10 +43,10 @@ def named_tools(tools: Iterable[str], text: str) -> dict[str, str]:
     for match in _URL.finditer(text):
         host = tool_key(match["host"] or match["bare"])
         found.setdefault(host, host)
-        endpoint = host + _steady(match["path"] or "")
+        endpoint = host + _fixed_part(match["path"] or "")
         found.setdefault(endpoint, endpoint)
     for match in _PATH.finditer(text):
-        if path := _steady(match["called"] or match["plain"]):
+        if path := _fixed_part(match["called"] or match["plain"]):
             found.setdefault(path, path)
     for match in _API.finditer(text):
         name = match["title"] or match["snake"] or match["camel"]
@@ -55,5 +55,5 @@ def named_tools(tools: Iterable[str], text: str) -> dict[str, str]:
     return found
 
 
-def _steady(path: str) -> str:
+def _fixed_part(path: str) -> str:
     return _VARIABLE.sub("", path.casefold()).rstrip("/.:-")

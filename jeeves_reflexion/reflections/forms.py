@@ -1,7 +1,7 @@
-"""What a structured reflection consists of: the forms of the four outcomes, as data, and what a filled-in one must say.
+"""The forms of structured reflections: one for each of the four outcomes, as data, and the checks of a filled-in form.
 
-Five fields for a failed task, three for a partial one, two for a success, three for a decision; and for the important
-ones the dual reflection of MARS: a principle, which is normative and prevents, and a procedure, which can be repeated.
+A failed task has five fields, a partial one three, a success two, a decision three. Important reflections also have the
+dual reflection of MARS: a principle, which prevents the failure, or a procedure, which can be repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PRINCIPLE: Final = "I should follow this rule: "
 PROCEDURE: Final = "These steps worked: "
 BULLET: Final = re.compile(r"^\s*(?:[-*\u2022]|\(?\d{1,3}[.)])\s+")
 PARTIAL_FROM: Final = 0.5
-"""The score from which an attempt that did not pass counts as partial: half of what was asked for, or more."""
+"""The score from which an attempt that did not pass counts as partial."""
 
 CAUSES: Final[Mapping[Cause, str]] = MappingProxyType(
     {
@@ -36,16 +36,16 @@ CAUSES: Final[Mapping[Cause, str]] = MappingProxyType(
         "external": "External failure",
     }
 )
-"""The four classes of root causes, and the words that name them; a "why" that names none is ``unclassified``."""
+"""The four classes of root causes and their names; a "why" without one of these names is ``unclassified``."""
 
 
 class ReflectionFormError(LessonStoreError):
-    """A reflection that its form refuses; the message names the field at fault."""
+    """A reflection does not fit its form; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field: its key in :attr:`Reflection.fields`, its heading, and what it should say."""
+    """One field: its key in :attr:`Reflection.fields`, its heading, and what it asks for."""
 
     key: str
     heading: str
@@ -56,9 +56,9 @@ class FormField:
 class Form:
     """The form of one outcome.
 
-    ``title`` is the first word of its heading. ``policy`` says whether a reflection must be written. ``important``
-    says when a principle or procedure goes with it; ``mars`` names the ones that must then be there, and is empty where
-    neither may be. ``lesson`` names the fields whose first sentences are what is stored of it in one sentence.
+    ``title`` is the first word of its heading. ``policy`` says whether a reflection must be written. ``important`` says
+    when it needs a principle or procedure, and ``mars`` which of them; empty if the form has neither. ``lesson`` names
+    the fields whose first sentences make the one-sentence lesson.
     """
 
     outcome: Outcome
@@ -139,10 +139,10 @@ FORMS: Final[Mapping[Outcome, Form]] = MappingProxyType(
 
 
 def outcome_of(evaluation: Evaluation, *, passed: bool) -> Outcome:
-    """Say which form a verdict asks for.
+    """Return which form a verdict asks for.
 
-    ``success`` for an attempt that passed; else ``partial`` from a score of :data:`PARTIAL_FROM` on; else ``failed``,
-    also where there is no score.
+    ``success`` if the attempt passed; else ``partial`` for a score of at least :data:`PARTIAL_FROM`; else ``failed``,
+    also without a score.
     """
     if passed:
         return "success"
@@ -151,7 +151,7 @@ def outcome_of(evaluation: Evaluation, *, passed: bool) -> Outcome:
 
 
 def fills(outcome: Outcome, due: Outcome) -> bool:
-    """Whether a reflection on ``outcome`` does where one on ``due`` is due: the full form does for the short one."""
+    """Return whether a reflection on ``outcome`` serves where one on ``due`` is due; "failed" serves for "partial"."""
     return outcome == due or (due, outcome) == ("partial", "failed")
 
 
@@ -163,10 +163,9 @@ def make_reflection(
     steps: Sequence[str] = (),
     evidence: tuple[int, ...] = (),
 ) -> Reflection:
-    """Return a reflection in its form.
+    """Return a reflection in its form; ``rule`` and ``steps`` become the principle and the procedure.
 
-    ``rule`` and ``steps`` become the principle and the procedure. Raises :class:`ReflectionFormError`, which names the
-    field, for one that its form refuses.
+    Raises :class:`ReflectionFormError`, which names the field, if the form is not filled in correctly.
     """
     return checked_form(
         Reflection(
@@ -181,9 +180,9 @@ def make_reflection(
 
 
 def checked_form(reflection: Reflection) -> Reflection:
-    """Return a reflection as it is kept: its texts cleaned, its lesson the form's own, without usage.
+    """Return a reflection as it is stored: with clean texts, the lesson of its form, and no usage.
 
-    Raises :class:`ReflectionFormError`, which names the field, for one that its form refuses.
+    Raises :class:`ReflectionFormError`, which names the field, if the form is not filled in correctly.
     """
     form = FORMS.get(reflection.outcome)
     if form is None:
@@ -205,8 +204,8 @@ def checked_form(reflection: Reflection) -> Reflection:
             raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out")
         if text is not None and read(text) is None:
             raise ReflectionFormError(f"the {name} must read {wanted!r}, not {abridge(text, 80)!r}")
-    *reasons, last = (_first(fields[key]) for key in form.lesson)
-    lesson = ": ".join([*(each.rstrip(".") for each in reasons), last])
+    *before, last = (_first_sentence(fields[key]) for key in form.lesson)
+    lesson = ": ".join([*(each.rstrip(".") for each in before), last])
     return replace(reflection, lesson=abridge(lesson, RULE_CHARACTERS), fields=fields, usage=NO_USAGE)
 
 
@@ -214,7 +213,7 @@ def _field_problem(form: Form, field: FormField, text: str) -> str | None:
     if not text.strip():
         return f"({field.key}) is missing: a {form.outcome} reflection needs {field.asks}"
     if len(text) > FIELD_CHARACTERS:
-        return f"has {len(text)} characters: keep it below {FIELD_CHARACTERS}"
+        return f"has {len(text)} characters: use at most {FIELD_CHARACTERS}"
     problem = _sentence_problem(text) if field is _RULE else None
     return f"({field.key}) must be one sentence: {problem}" if problem else None
 
@@ -229,9 +228,9 @@ _CAUSE: Final = re.compile(
 
 
 def cause_of(text: str) -> Cause:
-    """Return the class of the root cause that a "why" begins with, ``unclassified`` where it begins with none.
+    """Return the class of root cause that a "why" begins with, else ``unclassified``.
 
-    Further on, the words around a class might deny it.
+    Later words do not count, since the words around them may deny the class.
     """
     match = _CAUSE.match(text)
     words = match["words"].lower() if match else ""
@@ -239,14 +238,14 @@ def cause_of(text: str) -> Cause:
 
 
 def with_cause(text: str, cause: str) -> str:
-    """Write the class of a cause before a "why" that begins with none; as it is where ``cause`` names none."""
-    found = cause_of(f"{cause.strip()}:")
-    if not text.strip() or found == "unclassified" or cause_of(text) != "unclassified":
+    """Put the class of root cause that ``cause`` names, if it names one, before a "why" that begins with none."""
+    given = cause_of(f"{cause.strip()}:")
+    if not text.strip() or given == "unclassified" or cause_of(text) != "unclassified":
         return text
-    return f"{CAUSES[found]}: {text.strip()}"
+    return f"{CAUSES[given]}: {text.strip()}"
 
 
-def _first(text: str) -> str:
+def _first_sentence(text: str) -> str:
     if BULLET.match(text.lstrip()):
         text = BULLET.sub("", text.lstrip()).split("\n")[0]
     found = sentences(one_line(text))
@@ -254,62 +253,62 @@ def _first(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return a field's text as it is kept: lines end in a line feed, and nothing blank stands around it."""
+    """Return the text of a field as it is stored: with line feeds, and without white space around it."""
     return flat_text(text).strip()
 
 
 def flat_text(text: str) -> str:
-    """Return a text whose lines end in a line feed, and that a UTF-8 file can hold."""
+    """Return a text with line feeds as line endings, and with characters that a UTF-8 file can hold."""
     flat = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     return flat.encode("utf-8", "replace").decode("utf-8")
 
 
-# -- principles and procedures: readers of files rely on their wording
+# -- principles and procedures; programs that read the files rely on their wording
 
 
 def _sentence_problem(text: str) -> str | None:
-    """Say why a text is not one sentence; None if it is."""
+    """Return why a text is not one sentence; None if it is."""
     stripped = text.strip()
     if not any(map(str.isalpha, stripped)):
         return "it has no words"
     if len(stripped.splitlines()) > 1:
         return f"it has {len(stripped.splitlines())} lines"
     if len(stripped) > RULE_CHARACTERS:
-        return f"it has {len(stripped)} characters, and {RULE_CHARACTERS} are the most"
+        return f"it has {len(stripped)} characters: use at most {RULE_CHARACTERS}"
     number = len(sentences(stripped))
     return None if number == 1 else f"it has {number} sentences"
 
 
 def principle_of(rule: str) -> str:
-    """Return the principle that a rule, one sentence, makes."""
+    """Return a rule, which is one sentence, as a principle."""
     return PRINCIPLE + one_line(_unprefixed(rule, PRINCIPLE))
 
 
 def rule_of(principle: str) -> str | None:
-    """Return the one sentence of a principle, or None for a text that is none."""
+    """Return the rule of a principle, or None if the text is not a principle."""
     rule = principle.removeprefix(PRINCIPLE)
     return rule if principle == PRINCIPLE + one_line(rule) and _sentence_problem(rule) is None else None
 
 
 def procedure_of(steps: Sequence[str]) -> str:
-    """Return the procedure that steps make: a list numbered from 1."""
+    """Return steps as a procedure, a list numbered from 1."""
     lines = [BULLET.sub("", one_line(_unprefixed(step, PROCEDURE))) for step in steps]
     return PROCEDURE + "\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), 1))
 
 
 def procedure_in(text: str) -> str:
-    """Return the procedure that a person wrote as a list, on the line of the form's words or below them."""
+    """Return the procedure that a person wrote as a list, with or without the form's opening words."""
     steps: list[str] = []
     for line in _unprefixed(text, PROCEDURE).split("\n"):
         if BULLET.match(line) or not steps:
             steps.append(line)
-        else:  # a step that goes on in the next line
+        else:  # the line continues the step before
             steps[-1] += f" {line}"
     return procedure_of(steps)
 
 
 def steps_of(procedure: str) -> tuple[str, ...] | None:
-    """Return the steps of a procedure, or None for a text that is none."""
+    """Return the steps of a procedure, or None if the text is not a procedure."""
     lines = procedure.removeprefix(PROCEDURE).split("\n")
     steps = tuple(line.partition(". ")[2] for line in lines)
     return steps if all(steps) and procedure == procedure_of(steps) and len(steps) <= STEPS_MOST else None

@@ -5,8 +5,8 @@
     memory/reflections/<agent-name>/YYYY-MM-DD-<short-title>.md      active, the last 30
     memory/reflections/<agent-name>/archive/YYYY/<the same name>     older ones, by the year of their date
 
-Writers come one at a time under a lock of the agent's own. A file is written whole or not at all, and archived by
-renaming it, so that a crash loses nothing and leaves none twice.
+Writers take turns under a lock for each agent. A file is written as a whole or not at all, and archived by renaming it,
+so that a crash neither loses nor doubles a file.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ DEFAULT_FOLDER: Final = Path("memory/reflections")
 KEEP: Final = 30
 LOCK_SECONDS: Final = 30.0
 MOST_BYTES: Final = 200_000
-"""A larger file is no reflection; reading is bounded by it."""
+"""A larger file is not read."""
 
 _NAME: Final = re.compile(r"\d{4}-\d{2}-\d{2}-.+\.md")
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An entry and the file that it stands in. ``digest`` is that of the file's bytes; ``id`` is never empty."""
+    """An entry and its file. ``digest`` is the digest of the file's bytes; ``id`` is never empty."""
 
     path: Path
     entry: Entry
@@ -63,13 +63,13 @@ class Stored:
 
     @property
     def order(self) -> tuple[datetime.date, float, str]:
-        """What "the last 30" goes by: the date, then when it was written, then the name."""
+        """The sort key of entries: the date, then the time of writing, then the name."""
         return (self.entry.date, self.entry.source.created_at, self.path.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A file that can't be read, and why; it is left alone."""
+    """A file that can't be read, and why. It stays where it is."""
 
     path: Path
     problem: str
@@ -77,7 +77,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What folders hold: reflections from the oldest to the newest, and what could not be read."""
+    """The contents of folders: reflections, oldest first, and files that can't be read."""
 
     stored: tuple[Stored, ...] = ()
     malformed: tuple[Malformed, ...] = ()
@@ -86,10 +86,10 @@ class Listing:
 class ReflectionJournal:
     """Reflections under ``folder``, by default ``memory/reflections`` below the working directory.
 
-    The last ``keep`` of each agent stay active; older ones go to the archive of their year and are never deleted.
-    Dates are UTC, so that machines agree on the name of a day. Everything is redacted before it is written. What fails
-    raises :class:`LessonStoreError`; a reflection that its form refuses is a :class:`ReflectionFormError`, which names
-    the field.
+    The last ``keep`` of each agent stay active; older ones move to the archive of their year and are never deleted.
+    Dates are in UTC, so that all machines agree. Everything is redacted before it is written. Methods raise
+    :class:`LessonStoreError` for a failure, and :class:`ReflectionFormError`, which names the field, for a reflection
+    that does not fit its form.
     """
 
     def __init__(self, folder: str | os.PathLike[str] = DEFAULT_FOLDER, *, keep: int = KEEP) -> None:
@@ -98,7 +98,7 @@ class ReflectionJournal:
         self.keep = keep
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Stored:
-        """Write the reflection on a task to a file of its own, and archive what is beyond the last ``keep``."""
+        """Write the reflection on a task to a new file, and archive all but the last ``keep``."""
         stored = await self.write(await run_sync(self.entry, task, reflection, provenance))
         await self.archive_older(stored.entry.agent)
         return stored
@@ -109,19 +109,19 @@ class ReflectionJournal:
         return entry_of(task, reflection, source, id=uuid.uuid4().hex)
 
     async def write(self, entry: Entry) -> Stored:
-        """Write an entry to a new file; it is on the disk when this returns."""
+        """Write an entry to a new file, which is durable when this returns."""
         return await run_sync(self._write, entry)
 
     async def archive_older(self, agent: str) -> tuple[Stored, ...]:
-        """Archive what is beyond the last ``keep`` of an agent; return it as it was."""
+        """Archive all but the last ``keep`` reflections of an agent; return them as they were before."""
         return await run_sync(self._archive_older, agent_slug(agent))
 
     async def list(self, agent: str | None = None, *, archived: bool = False) -> Listing:
-        """Return the reflections of an agent, or of all, oldest first, with the files that could not be read."""
+        """Return the reflections of an agent, or of all agents, oldest first, and the files that can't be read."""
         return await run_sync(partial(self.read, agent, archived=archived))
 
     async def remove(self, stored: Stored) -> None:
-        """Remove the file of a reflection; one that has gone is passed over."""
+        """Remove the file of a reflection, if it still exists."""
 
         def unlink() -> None:
             with _locked(self.folder / stored.path.relative_to(self.folder).parts[0]):
@@ -137,8 +137,8 @@ class ReflectionJournal:
         """Do what :meth:`list` does; blocks."""
         stored: list[Stored] = []
         malformed: list[Malformed] = []
+        ids = set[str]()
         for folder in self._folders() if agent is None else [self.folder / agent_slug(agent)]:
-            ids = set[str]()
             with _reported(folder, "read"):
                 _refuse_link(folder)
                 paths = sorted((folder / "archive").glob("[0-9]*/*.md") if archived else folder.glob("*.md"))
@@ -147,7 +147,7 @@ class ReflectionJournal:
                 if isinstance(one, Malformed):
                     malformed.append(one)
                 elif one is not None:
-                    # A copy, made by hand, is a reflection of its own.
+                    # A file that a person copied, also from another agent, is a reflection with an id of its own.
                     stored.append(replace(one, id=_id_of(path, folder.name)) if one.id in ids else one)
                     ids.add(one.id)
         return Listing(tuple(sorted(stored, key=lambda one: one.order)), tuple(malformed))
@@ -162,7 +162,7 @@ class ReflectionJournal:
         with _locked(folder):
             for left in folder.glob("*.part"):  # of a writer that was killed
                 left.unlink(missing_ok=True)
-            # The reflection's own words: the tasks of one kind begin alike.
+            # The words of the reflection, because tasks of one kind begin alike.
             title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
             path = _free_path(folder, f"{entry.date}-{title_slug(title)}", self._archive(entry))
             try:
@@ -192,7 +192,7 @@ class ReflectionJournal:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is made if there is none; it is for this user alone."""
+    """Hold the lock of a folder, which is created for this user alone if it does not exist."""
     with _reported(folder, "written"):
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _refuse_link(folder)
@@ -202,15 +202,15 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _refuse_link(folder: Path) -> None:
-    if folder.is_symlink():  # what is written there would lie elsewhere
+    if folder.is_symlink():  # files would go elsewhere
         raise LessonStoreError(
-            f"{folder} is a link: reflections are kept in a folder of their own; remove the link"
+            f"{folder} is a link, but reflections need a folder of their own: remove the link"
         )
 
 
 @contextlib.contextmanager
 def _reported(path: Path, doing: str) -> Iterator[None]:
-    """Raise what the file system refuses within as a :class:`LessonStoreError` that names ``path``."""
+    """Raise errors of the file system as a :class:`LessonStoreError` that names ``path``."""
     try:
         yield
     except filelock.Timeout as error:
@@ -222,17 +222,17 @@ def _reported(path: Path, doing: str) -> Iterator[None]:
 
 
 def _free_path(folder: Path, stem: str, *others: Path) -> Path:
-    """Return ``<stem>.md`` in a folder, or the first of ``<stem>-2.md`` and so on that is free in all folders."""
+    """Return ``<stem>.md``, or the first of ``<stem>-2.md`` and so on, that is free in all the folders."""
     for number in itertools.count(1):
         name = f"{stem}.md" if number == 1 else f"{stem}-{number}.md"
-        # A link that leads nowhere has its name too.
+        # lexists, because a broken link takes its name too.
         if not any(os.path.lexists(each / name) for each in (folder, *others)):
             break
     return folder / name
 
 
 def read_file(path: Path, agent: str) -> Stored | Malformed | None:
-    """Read one file; None if it has gone. Blocks."""
+    """Read one file; returns None if it does not exist. Blocks."""
     try:
         data = read_regular(path, MOST_BYTES)
         if not _NAME.fullmatch(path.name):
@@ -241,7 +241,7 @@ def read_file(path: Path, agent: str) -> Stored | Malformed | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        return Malformed(path, f"it is no UTF-8 text: save it as UTF-8: {error}")
+        return Malformed(path, f"it is not UTF-8 text: save it as UTF-8: {error}")
     except (OSError, MarkdownError) as error:
         return Malformed(path, str(error))
     return Stored(path, entry, entry.id or _id_of(path, agent), _digest(data))

@@ -1,8 +1,8 @@
-"""The library: the journal's files and, beside each, its vector, so that reflections are found by meaning.
+"""The library: the files of a journal, and an index with a vector for each, so that reflections are found by meaning.
 
-The files are the truth and the index follows: what a search finds is read from its file, so that nothing archived,
-removed or edited comes back as it was. File and vector are both there or neither; what people edit and what a crash
-left half done, :meth:`ReflectionLibrary.sync` takes over. Without an index, recall is by type, tool and recency.
+The files are the truth, and the index follows them: each hit of a search is read from its file, so that a file that was
+archived, removed or edited is never recalled as it was. :meth:`ReflectionLibrary.sync` brings the index into step with
+what people edited and what a crash left half done. Without an index, recall is by task type, tool and recency.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ Near: TypeAlias = tuple[Stored, float, str]
 class ReflectionLibrary:
     """A lesson store whose lessons are whole reflections, in files that people read and edit.
 
-    ``index`` keeps the vectors, in the namespace ``<the store's>/reflections``; without one, recall is by task type and
-    tool. ``agent`` narrows that recall to one agent's reflections; recall by meaning looks at every agent's.
-    ``streams`` takes principles and procedures in; those that a person approved are offered beside what is recalled. A
-    recalled lesson carries its reflection in ``metadata["reflection"]``. ``policy`` says what agents owe.
-    ``async with`` does :meth:`sync`.
+    ``index`` stores the vectors, in the namespace ``<the store's>/reflections``; without one, recall is by task type
+    and tool. ``agent`` narrows that recall to one agent's reflections; recall by meaning searches those of all agents.
+    ``streams`` collects principles and procedures; those that a person approved are recalled too. A recalled lesson
+    has its reflection in ``metadata["reflection"]``. ``policy`` says which reflections agents owe. ``async with`` calls
+    :meth:`sync`.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class ReflectionLibrary:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Leave the index open: it belongs to who made it."""
+        """Do nothing: the index belongs to whoever opened it."""
 
     # -- as a lesson store -----------------------------------------------------------------------------------------
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
         """Store a reflection: its file, its vector, its principle and procedure; durable when it returns.
 
-        Raises :class:`~jeeves_reflexion.reflections.forms.ReflectionFormError`, naming the field, for one that its form
-        refuses, and :class:`LessonStoreError` where nothing was stored, also for a reflection that commands its
-        readers.
+        Raises :class:`~jeeves_reflexion.reflections.forms.ReflectionFormError`, which names the field, if the form is
+        not filled in correctly, and :class:`LessonStoreError` if storing fails or the reflection gives orders to its
+        readers. Nothing is stored then.
         """
         entry = await run_sync(self.journal.entry, task, reflection, provenance)
         return await run_sync(self._lesson, await self.add(entry))
@@ -99,8 +99,8 @@ class ReflectionLibrary:
     ) -> Recall:
         """Return the ``k`` reflections that matter most for a task: by similarity, or by type, tool and recency.
 
-        Approved rules and playbooks come first, and take no place of the ``k``. What gives orders to its readers is
-        left out, whoever wrote or approved it.
+        Approved rules and playbooks come first, and do not count towards ``k``. A text that gives orders to its readers
+        is left out, whoever wrote or approved it.
         """
         k = checked_k(k)
         if self.index is None:
@@ -110,11 +110,11 @@ class ReflectionLibrary:
             near = await self._nearest(self.index, task.prompt, k + (attempt if skip_run else 0))
         if skip_run:
             near = [each for each in near if each[0].entry.source.run_id != plain_id(skip_run)]
-        standing = () if self.streams is None else await self.streams.approved(task, self.agent)
-        return await run_sync(self._screened, task, standing, near, k)
+        approved = () if self.streams is None else await self.streams.approved(task, self.agent)
+        return await run_sync(self._screened, task, approved, near, k)
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note nothing: what a reflection was worth is measured by a store of lessons with credit."""
+        """Do nothing: only a lesson store with credit measures the effect of its lessons."""
         return False
 
     # -- files and vectors -----------------------------------------------------------------------------------------
@@ -123,14 +123,14 @@ class ReflectionLibrary:
         """Store an entry: its file, then its vector and what the streams take; removes the file if either fails."""
         if why := await run_sync(flaw_of, entry):
             raise LessonStoreError(f"the reflection is not stored, because it {why}: describe it generically")
-        # Shielded, because a cancellation in between would leave a file of which nothing is known.
+        # Shielded, because a cancellation here could leave a file that nobody knows of.
         with anyio.CancelScope(shield=True):
             stored = await self.journal.write(entry)
         try:
             await self._put([stored])
             await self._take(stored)
         except BaseException:
-            # A vector without a file is found by no recall, and removed by sync().
+            # No recall finds a vector without a file, and sync() removes it.
             with anyio.CancelScope(shield=True):
                 await self.journal.remove(stored)
             raise
@@ -138,9 +138,9 @@ class ReflectionLibrary:
         return stored
 
     async def forget(self, id: str) -> bool:
-        """Remove a reflection for good: vector, file, archived or not, and what the streams have of it alone.
+        """Remove a reflection for good: its vector, its file, archived or not, and stream items from it alone.
 
-        False if there is none.
+        Returns False if it does not exist.
         """
         stored = (*(await self.journal.list()).stored, *(await self.journal.list(archived=True)).stored)
         found = [one for one in stored if one.id == id]
@@ -154,26 +154,26 @@ class ReflectionLibrary:
     async def sync(self) -> tuple[Malformed, ...]:
         """Bring vectors and streams into step with the files, as people and crashes left them.
 
-        Returns the files that can't be read: they are left alone, and so is what is known of them. Files beyond the
-        last ones that are kept are archived. Vectors of an agent that has no file at all are left, for its folder may
-        only be elsewhere today: no recall finds them.
+        Returns the files that can't be read; they and their vectors stay as they are. Files beyond the last ``keep``
+        are archived. Vectors of an agent without any file stay too, for its folder may just be elsewhere; no recall
+        finds them.
         """
         for agent in {one.path.parent.name for one in (await self.journal.list()).stored}:
             await self._retain(agent)
         listing = await self.journal.list()
-        there = {one.id: (self._path(one.path), one.digest) for one in listing.stored}
-        agents = {path.partition("/")[0] for path, _ in there.values()}
-        left = {self._path(bad.path) for bad in listing.malformed}
+        files = {one.id: (self._path(one.path), one.digest) for one in listing.stored}
+        agents = {path.partition("/")[0] for path, _ in files.values()}
+        unreadable = {self._path(bad.path) for bad in listing.malformed}
         known = await self._known()
-        await self._put([one for one in listing.stored if known.get(one.id) != there[one.id]])
-        gone = [(id, path) for id, (path, _) in known.items() if id not in there and path not in left]
+        await self._put([one for one in listing.stored if known.get(one.id) != files[one.id]])
+        gone = [(id, path) for id, (path, _) in known.items() if id not in files and path not in unreadable]
         await self._drop([id for id, path in gone if path.partition("/")[0] in agents])
         for one in listing.stored:
             await self._take(one)
         return listing.malformed
 
     async def _known(self) -> dict[str, tuple[str, str]]:
-        """Return path and digest of the file of each vector."""
+        """Return the path and digest of the file of each vector, by id."""
         known: dict[str, tuple[str, str]] = {}
         page = Page((), None if self.index is None else "")
         while self.index is not None and page.next is not None:
@@ -184,7 +184,7 @@ class ReflectionLibrary:
         return known
 
     def _path(self, path: Path) -> str:
-        """Return where a file is below the journal's folder, in words that hold on every system."""
+        """Return the path of a file below the journal's folder, the same on every system."""
         return path.relative_to(self.journal.folder).as_posix()
 
     async def _put(self, files: Sequence[Stored]) -> None:
@@ -215,29 +215,29 @@ class ReflectionLibrary:
         return await run_sync(self._read_all, hits)
 
     def _read_all(self, hits: Iterable[SearchHit]) -> list[Near]:
-        found = []
+        near: list[Near] = []
         for hit in hits:
             path: Path = self.journal.folder / str(hit.chunk.metadata["path"])
             one = read_file(path, path.parent.name)
             if isinstance(one, Stored) and one.id == hit.chunk.id:
-                found.append((one, hit.score, "near the task"))
-        return found
+                near.append((one, hit.score, "near the task"))
+        return near
 
-    def _screened(self, task: Task, standing: Sequence[StreamItem], near: Sequence[Near], k: int) -> Recall:
-        """Offer what was approved and the first ``k`` that are advice; leave out what gives orders on the way."""
+    def _screened(self, task: Task, approved: Sequence[StreamItem], near: Sequence[Near], k: int) -> Recall:
+        """Offer the approved items and the first ``k`` reflections; leave out those that give orders."""
         offered: list[RecalledLesson] = []
         left_out: list[RecalledLesson] = []
-        for item in standing:
+        for item in approved:
             why = flaw(item.text)
             reason = f"held back, though approved: it {why}" if why else "approved by a person"
             (left_out if why else offered).append(RecalledLesson(_approved(item), 0.0, reason))
         most = len(offered) + k
-        for one, score, reason in near:
+        for one, score, relevance in near:
             if len(offered) == most:
                 break
             why = flaw_of(one.entry)
-            said = f"held back: it {why}" if why else reason
-            (left_out if why else offered).append(RecalledLesson(self._lesson(one), score, said))
+            reason = f"held back: it {why}" if why else relevance
+            (left_out if why else offered).append(RecalledLesson(self._lesson(one), score, reason))
         return Recall(uuid.uuid4().hex, task.id, tuple(offered), left_out=tuple(left_out))
 
     def _lesson(self, stored: Stored) -> Lesson:
@@ -258,14 +258,14 @@ class ReflectionLibrary:
 
 
 def _relevant(stored: Sequence[Stored], task: Task) -> list[Near]:
-    """Return the reflections that matter for a task without vectors, best first.
+    """Return the reflections that matter for a task, without vectors, best first.
 
-    First those of the same task type, then those about the same tool or API, the later of equals first. One that is
-    neither is not relevant, however recent.
+    Those of the same task type come first, then those about the same tool or API; newer before older. Others are not
+    relevant, however recent.
     """
     relevance = relevance_for(task)
-    found = [(one, relevance(one.entry, one.entry.body)) for one in stored]
-    fit = [(one, why) for one, why in found if any(why)]
+    judged = [(one, relevance(one.entry, one.entry.body)) for one in stored]
+    fit = [(one, why) for one, why in judged if any(why)]
     fit.sort(key=lambda each: (*map(bool, each[1]), *each[0].order), reverse=True)
     return [(one, 0.0, " and ".join(filter(None, why))) for one, why in fit]
 
@@ -284,17 +284,17 @@ def _approved(item: StreamItem) -> Lesson:
     )
 
 
-# -- in a prompt: each retry sees all the reflections of the task's earlier attempts, in order. They don't compete for
-# the few places of a recall, which leaves out what this run has stored itself
+# -- in a prompt. A retry sees all reflections on the earlier attempts of its run, in order. They do not compete for the
+# few places of a recall, which leaves out what this run has stored
 
 BODY_TOKENS: Final = 1500
 HEAD: Final = "Your reflections on the earlier attempts at this very task, oldest first:"
 
 
 def recalled_block(recall: Recall) -> str:
-    """Write what a recall offers: whole reflections where the store has them, else its sentences.
+    """Return a recall as text for a prompt: whole reflections if the store has them, else one-sentence lessons.
 
-    Other agents' reflections come last, fenced under a note that they are data.
+    Reflections of other agents come last, in a fence that marks them as data.
     """
     lessons = [item.lesson for item in recall.offered]
     whole = [lesson for lesson in lessons if _body(lesson)]
@@ -307,7 +307,7 @@ def recalled_block(recall: Recall) -> str:
 
 
 def chain_block(trials: Sequence[Trial]) -> str:
-    """Write the reflections of a run's trials for a prompt, oldest first; empty where there is none."""
+    """Return the reflections of a run's trials as text for a prompt, oldest first; empty without any."""
     parts = [_written(trial, trial.reflection) for trial in trials if trial.reflection is not None]
     return "\n\n".join([HEAD, *parts]) if parts else ""
 
@@ -319,8 +319,8 @@ def _body(lesson: Lesson) -> str:
 def _written(trial: Trial, reflection: Reflection) -> str:
     score = trial.evaluation.score
     head = f"Attempt {trial.number} ({reflection.outcome}{'' if score is None else f', score {score:.2f}'})"
-    told = [(each.heading, reflection.fields.get(each.key, "")) for each in FORMS[reflection.outcome].fields]
-    lines = [f"{heading.rstrip('?:')}: {one_line(text)}" for heading, text in told if text.strip()]
+    parts = [(each.heading, reflection.fields.get(each.key, "")) for each in FORMS[reflection.outcome].fields]
+    lines = [f"{heading.rstrip('?:')}: {one_line(text)}" for heading, text in parts if text.strip()]
     lines = lines or [f"Lesson: {one_line(reflection.lesson)}"]
     lines += [one_line(text) for text in (reflection.principle, reflection.procedure) if text]
     if flaw("\n".join((head, *lines))):

@@ -10,9 +10,9 @@
 
     <!-- jeeves-reflexion: {"format":1,"id":"...","task_kind":"web scraping", ...} -->
 
-What a field says can't pose as the file's own structure: a line of it that would be a heading, a comment, a code fence
-or the like gets a backslash, which Markdown doesn't show. Names of files are readable, lower case, redacted, and
-unable to lead anywhere else.
+The text of a field can't pose as structure of the file: a line that would be a heading, a comment, a code fence or the
+like gets a backslash, which Markdown does not show. File names are readable, lower-case and redacted, and can't lead
+out of the folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.redaction import redact, redact_id, redact_record
 from jeeves_reflexion.reflections.endpoints import named_tools
@@ -51,18 +51,18 @@ FORMAT: Final = 1
 SUMMARY_CHARACTERS: Final = 100
 TITLE_WORDS: Final = 5
 MOST_NAME_BYTES: Final = 80
-"""A file system gives a name 255 bytes; the date, a number and an ending come on top."""
+"""Most file systems allow 255 bytes; the date, a number and the extension are added to these."""
 
 _RESERVED: Final = frozenset(
     ["con", "prn", "aux", "nul", "archive", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))]
 )
-"""What Windows keeps for devices, and the name of the archive."""
+"""Names that Windows reserves for devices, and the name of the archive folder."""
 _DATA: Final = "<!-- jeeves-reflexion: "
 _EXTRA: Final = ("principle", "procedure")
 
 
 class MarkdownError(LessonStoreError):
-    """A file that is no reflection; ``line`` is the one at fault, from 1, and the message says what to do."""
+    """A file is not a reflection; ``line`` is the line at fault, from 1, and the message says what to do."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(f"line {line}: {message}")
@@ -71,10 +71,10 @@ class MarkdownError(LessonStoreError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One reflection as it stands in a file.
+    """One reflection in a file.
 
-    ``agent`` is the name that the file's folder has; ``summary`` says in one line what the task was. ``id`` is empty
-    for a file that a person wrote, whose title is taken for its task.
+    ``agent`` is the name of the file's folder; ``summary`` is the task in one line. ``id`` is empty for a file that a
+    person wrote; its title then names the task.
     """
 
     date: datetime.date
@@ -89,47 +89,53 @@ class Entry:
 
     @property
     def body(self) -> str:
-        """The reflection as people and agents read it: the file without its data."""
+        """The reflection as people and agents read it: the file without its data line."""
         return "\n\n".join(_paragraphs(self))
 
 
 _ENTRY: Final = TypeAdapter(Entry)
 
 
-def entry_of(task: Task, told: Reflection, source: Provenance, *, id: str) -> Entry:
+def entry_of(task: Task, reflection: Reflection, source: Provenance, *, id: str) -> Entry:
     """Return the entry of a reflection on ``task``, dated in UTC, as it is written.
 
-    It is without characters that hide or disguise, secrets and personal data. Ids of ours are random, or hashes: they
-    are kept. Raises :class:`ReflectionFormError`, naming the field, for a reflection that its form refuses.
+    Secrets, personal data and characters that hide or disguise text are removed. Our own ids are random or hashes, and
+    are kept. Raises :class:`ReflectionFormError`, which names the field, if the form is not filled in correctly.
     """
+    try:
+        date = datetime.datetime.fromtimestamp(source.created_at, datetime.UTC).date()
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigurationError(
+            f"created_at must be in seconds since 1970, not {source.created_at}"
+        ) from error
     prompt = redact(clean_characters(task.prompt))
     cleaned = replace(
-        told,
-        fields={key: clean_characters(text) for key, text in told.fields.items()},
-        principle=told.principle and clean_characters(told.principle),
-        procedure=told.procedure and clean_characters(told.procedure),
+        reflection,
+        fields={key: clean_characters(text) for key, text in reflection.fields.items()},
+        principle=reflection.principle and clean_characters(reflection.principle),
+        procedure=reflection.procedure and clean_characters(reflection.procedure),
     )
     return Entry(
-        datetime.datetime.fromtimestamp(source.created_at, datetime.UTC).date(),
+        date,
         agent_slug(source.agent or ""),
         summary_of(prompt),
         checked_form(redact_record(cleaned)),
         id,
         plain_id(task.id),
         None if task.kind is None else flat_text(redact(task.kind)),
-        # What the task's text names is kept, because the summary is cut.
+        # The tools that the prompt names, too, because the summary is cut.
         tuple(flat_text(redact(tool)) for tool in named_tools(task.tools, prompt).values()),
         replace(redact_record(source), run_id=plain_id(source.run_id)),
     )
 
 
 def plain_id(text: str) -> str:
-    """Return an id as it is written: without secrets, in characters that a UTF-8 file can hold."""
+    """Return an id as it is written: redacted, with characters that a UTF-8 file can hold."""
     return flat_text(redact_id(text))
 
 
 def summary_of(text: str) -> str:
-    """Return a text in one line of at most 100 characters."""
+    """Return a text on one line of at most 100 characters; "untitled" for a blank one."""
     return abridge(clean_text(text), SUMMARY_CHARACTERS) or "untitled"
 
 
@@ -137,10 +143,10 @@ def summary_of(text: str) -> str:
 
 
 def slug(text: str, *, words: int | None = None) -> str:
-    """Return a text as lower-case words joined by hyphens, the first ``words`` of them; empty if it has none.
+    """Return the first ``words`` words of a text in lower case, joined by hyphens; empty if it has none.
 
-    Accents go where the letter below is plain Latin; letters and digits of other scripts stay. Everything else, such
-    as slashes, dots and characters that hide, is no part of a name. Two long names that begin alike stay apart.
+    Latin letters lose their accents; letters and digits of other scripts stay. Everything else, such as slashes, dots
+    and hidden characters, is dropped. A long name ends in a digest, so that names with one beginning differ.
     """
     flat = unicodedata.normalize("NFKD", text).casefold()
     flat = re.sub(r"(?<=[a-z])[\u0300-\u036f]+", "", flat)
@@ -153,13 +159,13 @@ def slug(text: str, *, words: int | None = None) -> str:
 
 
 def agent_slug(name: str) -> str:
-    """Return the name of an agent's folder; names that read alike are one agent. ``agent`` for one without words."""
-    found = slug(redact(name)) or "agent"
-    return f"{found}-agent" if found in _RESERVED else found
+    """Return the name of an agent's folder: names with the same slug share it; ``agent`` if the slug is empty."""
+    folder = slug(redact(name)) or "agent"
+    return f"{folder}-agent" if folder in _RESERVED else folder
 
 
 def title_slug(title: str) -> str:
-    """Return the short title of a file: at most five words, ``untitled`` for one without any."""
+    """Return the short title of a file: at most five words, or ``untitled``."""
     return slug(redact(title), words=TITLE_WORDS) or "untitled"
 
 
@@ -167,20 +173,20 @@ def title_slug(title: str) -> str:
 
 
 def to_markdown(entry: Entry) -> str:
-    """Write an entry as a file."""
-    told = entry.reflection
+    """Return the text of an entry's file."""
+    reflection = entry.reflection
     data = {
         "format": FORMAT,
         "id": entry.id,
-        "outcome": told.outcome,
+        "outcome": reflection.outcome,
         "task_id": entry.task_id,
         "task_kind": entry.task_kind,
         "tools": entry.tools,
         **asdict(entry.source),
-        "evidence": told.evidence,
+        "evidence": reflection.evidence,
     }
     text = json.dumps(data, separators=(",", ":"))
-    # Nothing in it looks like the comment's end.
+    # Escaped, so that nothing in it ends the comment.
     text = text.replace("--", "-\\u002d").replace(">", "\\u003e")
     return "\n\n".join([*_paragraphs(entry), f"{_DATA}{text} -->"]) + "\n"
 
@@ -199,7 +205,7 @@ def _paragraphs(entry: Entry) -> Iterator[str]:
 
 _STRUCTURE: Final = (
     r"\\*(?:\#{1,2}(?:[ \t]|$)|\#{3}[ \t]+(?i:principle|procedure)[ \t\#]*$"  # headings
-    r"|(?:-[ \t]*)+$|=+[ \t]*$"  # what makes a heading of the line above, and rules
+    r"|(?:-[ \t]*)+$|=+[ \t]*$"  # underlines of headings, and rules
     r"|<[!?/a-zA-Z]|`{3,}|~{3,})"  # comments, tags and code fences
 )
 _UNSAFE: Final = re.compile(rf"^( {{0,3}})(?={_STRUCTURE})", re.MULTILINE)
@@ -207,7 +213,7 @@ _ESCAPED: Final = re.compile(rf"^( {{0,3}})\\(?={_STRUCTURE})")
 
 
 def escaped(text: str) -> str:
-    """Write a field's text so that no line of it is a heading, a comment or a code fence."""
+    """Return the text of a field with a backslash before each line that would be structure of the file."""
     return _UNSAFE.sub(r"\1\\", text)
 
 
@@ -227,10 +233,13 @@ _FENCE: Final = re.compile(r" {0,3}(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
 
 
 def from_markdown(text: str) -> Entry:
-    """Read a file back. Raises :class:`MarkdownError`, which names the line, for one that is no reflection."""
+    """Read the text of a file. Raises :class:`MarkdownError`, which names the line, if it is not a reflection."""
     lines = flat_text(text.removeprefix("\ufeff")).rstrip().split("\n")
     blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    lines[0], lines[blank] = lines[blank], lines[0]  # what errors say of the lines below stays true
+    lines[0], lines[blank] = (
+        lines[blank],
+        lines[0],
+    )  # swapped, so that the numbers of the lines below stay true
     title = _TITLE.match(lines[0].rstrip())
     if title is None:
         raise MarkdownError(
@@ -239,7 +248,7 @@ def from_markdown(text: str) -> Entry:
     try:
         date = datetime.date.fromisoformat(title["date"])
     except ValueError as error:
-        raise MarkdownError(1, f"{title['date']!r} is no date: write YYYY-MM-DD") from error
+        raise MarkdownError(1, f"{title['date']!r} is not a date: write YYYY-MM-DD") from error
     by_hand = not lines[-1].startswith(_DATA)
     data = {} if by_hand else _data_of(lines[-1], len(lines))
     parts = _read_parts(lines if by_hand else lines[:-1])
@@ -263,22 +272,22 @@ def from_markdown(text: str) -> Entry:
 
 
 def _data_of(line: str, number: int) -> Mapping[str, Any]:
-    """Read what the comment of a file says; an older version noted less."""
+    """Read the data in the comment of a file; older versions wrote fewer fields."""
     try:
         data: Mapping[str, Any] = json.loads(line.removeprefix(_DATA).removesuffix("-->"))
     except (ValueError, RecursionError) as error:
         raise _unreadable(error, number) from error
-    found = data.get("format") if isinstance(data, Mapping) else None
-    if found != FORMAT:
+    form = data.get("format") if isinstance(data, Mapping) else None
+    if form != FORMAT:
         raise MarkdownError(
-            number, f"the data are of format {found!r}, and this version reads {FORMAT}: update it"
+            number, f"the data has format {form!r}, and this version reads {FORMAT}: update jeeves-reflexion"
         )
     return data
 
 
 def _unreadable(error: Exception, number: int) -> MarkdownError:
-    said = f"{type(error).__name__}: {abridge(str(error), 200)}"
-    return MarkdownError(number, f"the data can't be read ({said}): restore the line, or delete it")
+    problem = f"{type(error).__name__}: {abridge(str(error), 200)}"
+    return MarkdownError(number, f"the data can't be read ({problem}): restore the line, or delete it")
 
 
 def _read_parts(lines: Sequence[str]) -> dict[str, str]:
@@ -289,16 +298,16 @@ def _read_parts(lines: Sequence[str]) -> dict[str, str]:
         key = None if fence else _heading(line, number)
         if key in parts:
             raise MarkdownError(
-                number, f"the heading {line.strip()!r} stands here a second time: join the two"
+                number, f"the heading {line.strip()!r} is here a second time: join the two parts"
             )
         if key is not None:
             current = parts.setdefault(key, [])
         elif current is None:
             if line.strip():
                 raise MarkdownError(
-                    number, "this text stands before the first '## ' heading: move it below one"
+                    number, "this text comes before the first '## ' heading: move it below one"
                 )
-        elif fence:  # nothing is escaped within
+        elif fence:  # lines of code are not escaped
             current.append(line)
             if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
                 fence = ""
@@ -306,26 +315,24 @@ def _read_parts(lines: Sequence[str]) -> dict[str, str]:
             current.append(_ESCAPED.sub(r"\1", line))
             fence, opened = (found["fence"], number) if (found := _FENCE.match(line)) else ("", 0)
     if fence:
-        raise MarkdownError(
-            opened, "this code fence is never closed: close it, or write a backslash before it"
-        )
+        raise MarkdownError(opened, "this code fence is never closed: close it, or put a backslash before it")
     return {key: "\n".join(part).strip() for key, part in parts.items()}
 
 
 def _heading(line: str, number: int) -> str | None:
-    """Return the key of the part that a line begins, or None for one that begins none."""
+    """Return the key of the part that a line begins, or None if it begins no part."""
     match = _HEADING.match(line)
     if match is None:
         return None
     text = (match["text"] or "").casefold().strip(" \t")
     if len(match["marks"]) == 3:
         return text if text in _EXTRA else None
-    # Writing escapes every line that begins with two marks, so reading may be generous with these.
+    # Writing escapes every line that begins with two marks, so reading can be lenient here.
     key = _HEADINGS.get(text.strip("?:*_ ")) if len(match["marks"]) == 2 else None
     if key is None:
         raise MarkdownError(
             number,
-            f"{abridge(line, 60)!r} is no heading of a form: to keep it as text, write a backslash before it",
+            f"{abridge(line, 60)!r} is not a heading of a form: to keep it as text, put a backslash before it",
         )
     return key
 
@@ -344,7 +351,7 @@ def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
     rule, principle, steps = (parts.get(key, "") for key in ("tactical_rule", *_EXTRA))
     if "\n" in rule and not any(map(BULLET.match, rule.split("\n"))):
         fields["tactical_rule"] = one_line(rule)  # a person's editor breaks long lines
-    told = Reflection(
+    reflection = Reflection(
         "",
         form.outcome,
         fields,
@@ -352,6 +359,6 @@ def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
         (steps if steps_of(steps) else procedure_in(steps)) if steps else None,
     )
     try:
-        return checked_form(told)
+        return checked_form(reflection)
     except ReflectionFormError as error:
         raise MarkdownError(last, f"{error}; write it below its heading in this file") from error

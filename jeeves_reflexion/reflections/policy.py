@@ -1,13 +1,13 @@
-"""Who owes a reflection: an agent whose task failed, or went half right, takes no other before it has written it.
+"""Which agent owes a reflection: after a failed or partial task, an agent gets no other task before it has written one.
 
-An orchestrator tells the policy how tasks ended and asks it before it hands out the next::
+An orchestrator reports how tasks ended, and asks before it hands out the next::
 
     policy = ReflectionPolicy(journal)
     await policy.finished("researcher", task, "failed", run_id=run_id)
     await policy.require("researcher")          # ReflectionOwedError, until the reflection is in the journal
 
-What is owed is kept as long as the policy lives, and is paid by the reflection itself: there is nothing to tick off. A
-file that a person wrote, which names no run, pays for the task in its title.
+The policy keeps duties in memory. A duty is done as soon as its reflection is in the journal. A file that a person
+wrote, which names no run, counts for the task in its title.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, Ru
 
 
 def required_form(reflector: Reflector, *, mandatory: bool) -> Reflector:
-    """Return a reflector that is asked once more, with what is wrong, where the form refuses its reflection.
+    """Return a reflector that is asked once more, with the problem, if its reflection does not fit its form.
 
-    With ``mandatory`` a failed or partial trial needs the form of its outcome, and one that commands its readers, which
-    could not be stored, is refused too. It raises :class:`UnreadableReplyError`, which says what is wrong, and whatever
-    ``reflector`` raises.
+    With ``mandatory``, a failed or partial trial needs the form of its outcome, and a reflection that gives orders to
+    its readers, which could not be stored, is refused too. Raises :class:`UnreadableReplyError`, which says what is
+    wrong, and whatever ``reflector`` raises.
     """
 
     async def reflect(task: Task, trials: Sequence[Trial], *, problem: str | None = None) -> Reflection:
         usage = NO_USAGE
         for _ in range(1 if problem else 2):
-            made = await reflector(task, trials, problem=problem)
-            usage += made.usage
-            if not mandatory and not made.fields:
+            reflection = await reflector(task, trials, problem=problem)
+            usage += reflection.usage
+            if not mandatory and not reflection.fields:
                 problem = None
             else:
-                problem = await run_sync(_problem, task, trials[-1], made, mandatory)
+                problem = await run_sync(_problem, task, trials[-1], reflection, mandatory)
             if problem is None:
-                return replace(made, usage=usage)
+                return replace(reflection, usage=usage)
         raise UnreadableReplyError(f"the reflection was refused: {problem}")
 
     return reflect
@@ -62,14 +62,14 @@ def _problem(task: Task, last: Trial, made: Reflection, mandatory: bool) -> str 
         entry = entry_of(task, made, Provenance("", 0, None), id="")
     except ReflectionFormError as error:
         return str(error) if owed or made.fields else None
-    # The task's own words are none of what the reflection says.
+    # Without the summary, which has the words of the task, not of the reflection.
     flaw = flaw_of(replace(entry, summary="")) if mandatory else ""
     return f"it {flaw}: describe it generically" if flaw else None
 
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """A reflection that is due; ``seen`` are the digests of files that were there before, and don't pay it."""
+    """A reflection that is due; ``seen`` has the digests of earlier files, which don't count as this reflection."""
 
     agent: str
     task_id: str
@@ -81,31 +81,32 @@ class Duty:
 
     @property
     def required(self) -> bool:
-        """Whether the agent may not go on without it; else it is only recommended."""
+        """Whether the reflection is mandatory; otherwise it is only recommended."""
         return FORMS[self.outcome].policy == "mandatory"
 
     def __str__(self) -> str:
         return f"a {self.outcome} reflection on {self.summary!r} ({_headings(self.outcome)})"
 
     def is_paid_by(self, stored: Stored) -> bool:
-        """Whether a file is the reflection that is due."""
+        """Return whether a file is the reflection that is due."""
         entry = stored.entry
         if stored.digest in self.seen or not fills(entry.reflection.outcome, self.outcome):
             return False
-        if not entry.id:  # by hand: its title names the task
+        if not entry.id:  # a person wrote it, and its title names the task
             return entry.summary.casefold() == self.summary.casefold()
-        return self.is_told_in(entry) if self.run_id else entry.task_id == self.task_id
+        return self.is_named_by(entry) if self.run_id else entry.task_id == self.task_id
 
-    def is_told_in(self, entry: Entry) -> bool:
-        """Whether an entry says that it is on this very task, run and attempt."""
-        told = (entry.task_id, entry.source.run_id, entry.source.attempt)
-        return bool(self.run_id) and told == (self.task_id, self.run_id, self.attempt)
+    def is_named_by(self, entry: Entry) -> bool:
+        """Return whether an entry names this task, run and attempt."""
+        names = (entry.task_id, entry.source.run_id, entry.source.attempt)
+        return bool(self.run_id) and names == (self.task_id, self.run_id, self.attempt)
 
 
 class ReflectionOwedError(LessonStoreError):
     """An agent may not take its next task yet; ``owed`` says which reflections are missing.
 
-    ``folder`` is where the files go; ``malformed`` are those there that can't be read: one may be meant to pay.
+    ``folder`` is the folder of the agent's files; ``malformed`` are files there that can't be read, and may be the
+    missing ones.
     """
 
     def __init__(
@@ -113,16 +114,16 @@ class ReflectionOwedError(LessonStoreError):
     ) -> None:
         missing = [*map(str, owed), *(f"{bad.path.name} can't be read: {bad.problem}" for bad in malformed)]
         super().__init__(
-            f"agent {agent!r} takes no other task before it has written, in {folder}, {'; '.join(missing)}"
+            f"agent {agent!r} may take no other task before it has written, in {folder}, {'; '.join(missing)}"
         )
         self.owed = owed
 
 
 class ReflectionPolicy:
-    """What an orchestrator asks before it hands out a task.
+    """Tells an orchestrator whether an agent may take its next task.
 
-    A failed task asks for the full form, a partial one for the short form or the full one, a success for nothing, and
-    a decision without its reflection is a warning in the log.
+    A failed task needs the full form, a partial one the short or the full form, and a success none. For a decision
+    without a reflection, the policy logs a warning.
     """
 
     def __init__(self, journal: ReflectionJournal) -> None:
@@ -132,9 +133,9 @@ class ReflectionPolicy:
     async def finished(
         self, agent: str, task: Task, outcome: Outcome, *, run_id: str = "", attempt: int = 0
     ) -> Duty | None:
-        """Note how a task ended; return what is due of it, if anything is.
+        """Report how a task ended; return the reflection that is due, if any.
 
-        The reflection that pays it is one on the same task, of the same run and attempt where they are given.
+        It must be on the same task, and of the same run and attempt if these are given.
         """
         if outcome not in FORMS:
             raise ConfigurationError(f"outcome must be one of {', '.join(FORMS)}, not {outcome!r}")
@@ -143,9 +144,9 @@ class ReflectionPolicy:
         return self._noted(agent, task, outcome, run_id, attempt, await self._stored(agent))
 
     async def after(self, result: RunResult, agent: str) -> tuple[Duty, ...]:
-        """Note how the attempts of a run ended, and return what the agent still owes.
+        """Report how the attempts of a run ended; return the reflections that the agent owes now.
 
-        An attempt without a verdict asks for nothing: nobody knows how it went.
+        An attempt without a verdict needs none, since its outcome is unknown.
         """
         stored = await self._stored(agent)
         for each in result.trials:
@@ -161,7 +162,7 @@ class ReflectionPolicy:
     async def require(self, agent: str) -> None:
         """Raise :class:`ReflectionOwedError`, which says what is missing, unless the agent may take its next task.
 
-        A recommended reflection that is missing is a warning in the log, once.
+        A missing reflection that is only recommended is logged once, as a warning.
         """
         due = await self._due(agent)
         for duty in due:
@@ -175,17 +176,17 @@ class ReflectionPolicy:
     def _noted(
         self, agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int, stored: Sequence[Stored]
     ) -> Duty:
-        """Note a duty, once for each attempt; what was there before pays none, unless it is of that very attempt."""
-        # In the words of the reflection that pays it: without secrets.
+        """Note one duty for an attempt. Files that exist already don't count, unless they name this attempt."""
+        # Redacted, as the summary of the reflection will be.
         summary = summary_of(redact(task.prompt))
         duty = Duty(agent_slug(agent), plain_id(task.id), outcome, summary, plain_id(run_id), attempt)
         if not run_id or duty not in self._duties:
-            seen = frozenset(one.digest for one in stored if not duty.is_told_in(one.entry))
+            seen = frozenset(one.digest for one in stored if not duty.is_named_by(one.entry))
             self._duties.append(replace(duty, seen=seen))
         return duty
 
     async def _due(self, agent: str) -> list[Duty]:
-        """Return what is due and not written; forget what has been."""
+        """Drop the duties of an agent that are done, and return the others."""
         name = agent_slug(agent)
         if any(duty.agent == name for duty in self._duties):
             stored = await self._stored(name)

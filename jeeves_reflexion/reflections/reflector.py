@@ -1,4 +1,4 @@
-"""A language model that fills in the form of an attempt's outcome: failed, partial, success, or a decision."""
+"""A language model that fills in the form of an outcome: failed, partial, success, or decision."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ TRAJECTORY_TOKENS: Final = 3000
 
 
 class StructuredReflector:
-    """Writes structured reflections from trials, and on decisions.
+    """Writes structured reflections on trials and on decisions.
 
-    The form follows from the verdict: ``success`` for a trial that passed, ``partial`` from a score of 0.5 on, else
-    ``failed``. A form that is not filled in as it must be (a field missing, a rule of two sentences) is asked for once
-    more with the problem named. A principle and a procedure are kept where the model calls the reflection important by
-    the form's measure, and dropped elsewhere.
+    The verdict decides the form: ``success`` for a trial that passed, ``partial`` for a score of at least 0.5, else
+    ``failed``. If the form is not filled in correctly (a missing field, a rule of two sentences), the model is asked
+    once more with the problem named. A principle or procedure is kept only if the model calls the reflection important
+    by the measure of the form.
 
-    Raises :class:`UnreadableReplyError`, which names the field, when the second answer is refused too, and
-    ``ModelError`` when the model can't be reached.
+    Raises :class:`UnreadableReplyError`, which names the field, if the second answer is refused too, and ``ModelError``
+    if the model can't be reached.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -59,16 +59,16 @@ class StructuredReflector:
         return replace(reflection, evidence=tuple(n for n in reflection.evidence if 1 <= n <= steps))
 
     async def decide(self, task: Task, decision: str) -> Reflection:
-        """Return the reflection on an important decision made for a task: no trial ends in one by itself.
+        """Return the reflection on an important decision for a task, which no trial asks for by itself.
 
-        ``decision`` says what was chosen, of what, and why. For a reflection in words of your own, see
+        ``decision`` says what was chosen, from which options, and why. To write a reflection yourself, use
         :func:`~jeeves_reflexion.reflections.forms.make_reflection`.
         """
         material = f"{fence('task', task.prompt)}\n\n{fence('decision', decision)}"
         return await self._filled(FORMS["decision"], material, None)
 
     async def _filled(self, form: Form, material: str, problem: str | None) -> Reflection:
-        """Ask; once more with the problem, unless this is that second time already."""
+        """Ask the model; once more with the problem, unless ``problem`` says that this is the second time."""
 
         def read(completion: Completion) -> tuple[Reflection | ReflectionFormError, str]:
             try:
@@ -81,40 +81,40 @@ class StructuredReflector:
         prompt = read_prompt(None, "jeeves_reflexion.reflections", f"{form.outcome}.md")
         messages = [Message("system", prompt), Message("user", material)]
         call = partial(ask, self.model, schema=_schema(form))
-        made, usage = await ask_and_read(call, messages, read, form=_AGAIN)
-        if isinstance(made, ReflectionFormError):
-            raise UnreadableReplyError(f"the reflection was refused: {made}") from made
-        return replace(made, usage=usage)
+        answer, usage = await ask_and_read(call, messages, read, form=_AGAIN)
+        if isinstance(answer, ReflectionFormError):
+            raise UnreadableReplyError(f"the reflection was refused: {answer}") from answer
+        return replace(answer, usage=usage)
 
 
 _AGAIN: Final = "Answer with the whole form again."
 _NO: Final = frozenset({"false", "no", "0", ""})
 
 
-def _reflection(form: Form, said: Mapping[str, JSON]) -> Reflection:
-    """Return the reflection that a model's answers come to."""
-    fields = {key: _text(said[key]) for key in form.keys if _text(said.get(key))}
+def _reflection(form: Form, answers: Mapping[str, JSON]) -> Reflection:
+    """Return a model's answers as a reflection; raises :class:`ReflectionFormError` if they don't fit the form."""
+    fields = {key: _text(answers[key]) for key in form.keys if _text(answers.get(key))}
     if "why" in fields:
-        fields["why"] = with_cause(fields["why"], _text(said.get("cause")))
+        fields["why"] = with_cause(fields["why"], _text(answers.get("cause")))
     rule, steps = "", list[str]()
-    if form.mars and _text(said.get("important")).strip().casefold().rstrip(".") not in _NO:
-        rule, steps = _said(_text(said.get("rule"))), _steps(said.get("steps"))
+    if form.mars and _text(answers.get("important")).strip().casefold().rstrip(".") not in _NO:
+        rule, steps = _unless_empty(_text(answers.get("rule"))), _steps(answers.get("steps"))
         for name, key, given in (("principle", "rule", rule), ("procedure", "steps", steps)):
             if name in form.mars and not given:
                 raise ReflectionFormError(f"the {name} ({key}) is missing: you said that {form.important}")
-    numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", _text(said.get("evidence"))))
-    made = make_reflection(form.outcome, fields, rule=rule, steps=steps, evidence=numbers)
-    if not read_lesson(made.lesson):
-        raise ReflectionFormError(f"it holds no lesson: {abridge(made.lesson, 80)!r} gives no advice")
-    return made
+    numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", _text(answers.get("evidence"))))
+    reflection = make_reflection(form.outcome, fields, rule=rule, steps=steps, evidence=numbers)
+    if not read_lesson(reflection.lesson):
+        raise ReflectionFormError(f"it holds no lesson: {abridge(reflection.lesson, 80)!r} gives no advice")
+    return reflection
 
 
 def _steps(value: JSON) -> list[str]:
     lines = value if isinstance(value, Sequence) and not isinstance(value, str) else _text(value).split("\n")
-    return [step for line in lines if (step := _said(BULLET.sub("", _text(line))))]
+    return [step for line in lines if (step := _unless_empty(BULLET.sub("", _text(line))))]
 
 
-def _said(text: str) -> str:
+def _unless_empty(text: str) -> str:
     return "" if says_nothing(text) else text
 
 
@@ -127,14 +127,14 @@ def _text(value: JSON) -> str:
 
 
 def _names(form: Form) -> dict[str, str]:
-    """Return the key of each name that a field goes by."""
+    """Return the field's key for each name by which a reply may call it."""
     others = {"principle": "rule", "procedure": "steps", "root cause": "cause", "systemic": "important"}
     keys = (*form.keys, "cause", "important", "rule", "steps", "evidence")
     return {each.heading: each.key for each in form.fields} | dict(zip(keys, keys, strict=True)) | others
 
 
 def _schema(form: Form) -> Mapping[str, JSON]:
-    """Return the JSON Schema of a filled-in form."""
+    """Return the JSON Schema of a form."""
     properties: dict[str, JSON] = {}
     for key in form.keys:
         if key == "why":

@@ -1,9 +1,9 @@
-"""What important reflections leave beyond the task: principles (candidates for permanent rules) and procedures.
+"""The principles and procedures of important reflections, which outlast their task.
 
-The principles are the tactical stream, from which a person approves permanent rules of the system prompt; the
-procedures are playbooks to replay. Each has a record collection of its own. What is approved reaches prompts through a
-:class:`~jeeves_reflexion.reflections.library.ReflectionLibrary` that is given the streams; nothing else reads them.
-Which of them, and which reflections, matter for a task, and which give orders, is decided here.
+Principles are candidates for permanent rules, which a person approves; procedures are playbooks to replay. Each has a
+record collection of its own. Approved items reach prompts only through a
+:class:`~jeeves_reflexion.reflections.library.ReflectionLibrary` with these streams. This module also decides which
+items and reflections matter for a task, and which of them give orders.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ ItemState: TypeAlias = Literal["candidate", "approved", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class StreamItem:
-    """A principle or procedure; ``sources`` are the ids of the reflections that came to it, the first one first.
+    """A principle or procedure; ``sources`` are the ids of the reflections with it, oldest first.
 
-    Agent, type, id and tools of the task are those of the first. Ids and tools are empty in items of older versions.
+    The agent, task type, task id and tools are those of the first source. Older versions did not store task ids and
+    tools.
     """
 
     id: str
@@ -55,31 +56,31 @@ class StreamItem:
 
 
 def flaw(text: str) -> str:
-    """Say how a text of a reflection tries to command its readers; empty if it is advice."""
-    # The words that a principle begins with are the form's own: "follow this rule" is no order there.
+    """Return how a text of a reflection gives orders to its readers; empty if it is advice."""
+    # A principle begins with words of its form, "follow this rule", which are not an order.
     finding = screen(f"\n{text}".replace(f"\n{PRINCIPLE}", "\n"))
     return "" if finding is None else f"{finding.why} ({finding.excerpt!r})"
 
 
 def flaw_of(entry: Entry) -> str:
-    """Say how a reflection tries to command its readers; empty if it is advice."""
+    """Return how a reflection gives orders to its readers; empty if it is advice."""
     return flaw(f"{entry.summary}\n{entry.body}")
 
 
 def relevance_for(task: Task) -> Callable[[Entry | StreamItem, str], tuple[str, str]]:
-    """Return what says how something that was told, in a text, matters for a task; blocks for long texts.
+    """Return a function that says why an entry or item with a text matters for a task. Blocks for long texts.
 
-    It says that it is of the same type, and that it is for the same tool, endpoint or API: both name it, given as a
-    tool or in words. Either is empty where it is not so.
+    The function returns two reasons, each empty if it does not apply: the task or its type is the same; and both name
+    the same tool, endpoint or API, as a tool or in their text.
     """
     ours, task_id = named_tools(task.tools, task.prompt), plain_id(task.id)
 
-    def relevance(told: Entry | StreamItem, text: str) -> tuple[str, str]:
-        same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
+    def relevance(other: Entry | StreamItem, text: str) -> tuple[str, str]:
+        same_type = other.task_kind and task.kind and other.task_kind.casefold() == task.kind.casefold()
         of_type = "the same task type" if same_type else ""
-        if told.task_id and told.task_id == task_id:
+        if other.task_id and other.task_id == task_id:
             of_type = "the same task"
-        theirs, whole = named_tools(told.tools, text), "\n".join((text, *told.tools))
+        theirs, whole = named_tools(other.tools, text), "\n".join((text, *other.tools))
         shared = [name for key, name in ours.items() if key in theirs or _names(whole, key, name)]
         shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
         return of_type, f"the same tool ({', '.join(sorted(shared))})" if shared else ""
@@ -88,24 +89,24 @@ def relevance_for(task: Task) -> Callable[[Entry | StreamItem, str], tuple[str, 
 
 
 def _names(text: str, key: str, tool: str) -> bool:
-    """Whether a text names a tool: a plain word, such as ``search``, only where it is quoted or called as one."""
+    """Return whether a text names a tool; a plain word, such as ``search``, must be quoted or called like one."""
     name = re.escape(key)
     if tool.isalpha() and tool[1:].islower():
         return re.search(rf"`{name}`|(?<!\w){name}[(\[]", text, re.IGNORECASE) is not None
-    begins = "" if key.startswith("/") else r"(?<!\w)"  # a path begins behind a host
+    begins = "" if key.startswith("/") else r"(?<!\w)"  # a path may follow a host
     ends = r"(?![\w-])" if "/" in key else r"(?!\w)"
     return re.search(f"{begins}{name}{ends}", text, re.IGNORECASE) is not None
 
 
 class Stream:
-    """One kind of them over any :class:`~vectorstores.base.RecordStore`; a failing store is a LessonStoreError."""
+    """The items of one collection of a record store. A store that fails raises :class:`LessonStoreError`."""
 
     def __init__(self, records: RecordStore, collection: str) -> None:
         self._records = records
         self.collection = collection
 
     async def add(self, text: str, entry: Entry) -> StreamItem:
-        """Note what a reflection came to. Noted before, it gets one more source; a person's decision on it stays."""
+        """Add the text of a reflection. A known item gets one more source, and keeps a person's decision on it."""
         text = redact(clean_characters(text))
         key = hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "replace")).hexdigest()[:32]
         first = StreamItem(
@@ -119,16 +120,16 @@ class Stream:
         )
 
     async def list(self, state: ItemState | None = None) -> tuple[StreamItem, ...]:
-        """Return the items, oldest first; those in one state if it is named."""
+        """Return the items, or those in one state, oldest first."""
         async with self._errors():
             records = each_record(self._records, self.collection)
-            found = [self._item(record.key, record.value) async for record in records]
-        return tuple(item for item in found if state in (None, item.state))
+            items = [self._item(record.key, record.value) async for record in records]
+        return tuple(item for item in items if state in (None, item.state))
 
     async def approve(self, id: str, *, reason: str = "") -> StreamItem:
-        """Make a candidate a permanent one: :meth:`Streams.approved` says whose prompts it reaches.
+        """Approve an item for prompts; :meth:`Streams.approved` says for which.
 
-        Raises :class:`LessonRefusedError` for one that gives orders to its readers.
+        Raises :class:`LessonRefusedError` if it gives orders to its readers.
         """
 
         def approved(item: StreamItem) -> StreamItem:
@@ -141,11 +142,11 @@ class Stream:
         return await self._change(id, approved)
 
     async def reject(self, id: str, *, reason: str = "") -> StreamItem:
-        """Turn a candidate down; it is kept, so that it does not come again."""
+        """Reject an item. It is kept, so that it does not become a candidate again."""
         return await self._change(id, lambda item: replace(item, state="rejected", reason=redact(reason)))
 
     async def forget(self, source: str) -> None:
-        """Take a reflection out of the sources; an item that has no other goes with it, whatever was decided on it."""
+        """Remove a reflection from the sources, and every item, approved or not, that has no other source."""
 
         def without(item: StreamItem) -> StreamItem:
             return replace(item, sources=tuple(each for each in item.sources if each != source))
@@ -156,7 +157,7 @@ class Stream:
                     await self._records.delete_records(self.collection, [item.id])
 
     async def _change(self, key: str, change: Callable[[StreamItem], StreamItem]) -> StreamItem:
-        """Change an item against other writers of the same, and return it as it is then."""
+        """Change an item, also while others change it; return it afterwards."""
 
         def changed(value: JSON) -> JSON | None:
             item = self._item(key, value)
@@ -179,7 +180,7 @@ class Stream:
             return _ITEM.validate_python({**fields, "id": key})
         except (TypeError, ValueError) as error:
             raise LessonStoreError(
-                f"the record {key!r} of {self.collection} is none of ours ({type(error).__name__}: {error})"
+                f"the record {key!r} of {self.collection} can't be read ({type(error).__name__}: {error})"
             ) from error
 
 
@@ -191,16 +192,17 @@ class Streams:
         self.procedures = Stream(records, PROCEDURES)
 
     async def take(self, entry: Entry) -> None:
-        """Put an entry's principle and procedure, if it has them, where they belong; once, however often called."""
+        """Add the principle and procedure of an entry, if it has them. Repeating it changes nothing."""
         if entry.reflection.principle is not None:
             await self.principles.add(entry.reflection.principle, entry)
         if entry.reflection.procedure is not None:
             await self.procedures.add(entry.reflection.procedure, entry)
 
     async def approved(self, task: Task, agent: str | None = None) -> tuple[StreamItem, ...]:
-        """Return what a person approved for a prompt: the rules of an agent, and its playbooks for such a task.
+        """Return the approved items for a prompt: the rules of an agent, and its playbooks that fit the task.
 
-        Without ``agent`` those of all. A playbook is for tasks of its type, or that share a tool or API with it.
+        Without ``agent``, returns those of all agents. A playbook fits tasks of its type, and tasks that share a tool
+        or API with it.
         """
         of_agent = None if agent is None else agent_slug(agent)
         rules = await self.principles.list("approved")
@@ -214,7 +216,7 @@ class Streams:
         return tuple(item for item in found if of_agent in (None, item.agent))
 
     async def forget(self, source: str) -> None:
-        """Take a reflection out of both."""
+        """Remove a reflection from both streams."""
         await self.principles.forget(source)
         await self.procedures.forget(source)
 

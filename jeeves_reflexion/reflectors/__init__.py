@@ -1,4 +1,4 @@
-"""Reflectors: they write down what to do differently. ``LessonReflector(model)``, or ``as_reflector(function)``."""
+"""Reflectors write down what to do differently: ``LessonReflector(model)`` or ``as_reflector(function)``."""
 
 from vectorstores.lazy import attach
 

@@ -14,15 +14,15 @@ from jeeves_reflexion.types import Outcome, Reflection, Task, Trial
 def as_reflector(function: Callable[..., object]) -> FunctionReflector:
     """Wrap a sync or async callable of ``(task, trials)`` as a reflector.
 
-    It returns the sentence or a :class:`Reflection`, which says what was used, as for
-    :func:`~jeeves_reflexion.agents.function.as_agent`; one that also takes ``problem`` is told why its previous answer
+    It returns the sentence, or a :class:`Reflection` with its usage, as for
+    :func:`~jeeves_reflexion.agents.function.as_agent`. If it also takes ``problem``, it is told why its previous answer
     was refused. A sync callable runs in a worker thread.
     """
     return FunctionReflector(function)
 
 
 class FunctionReflector:
-    """A reflector made of a callable; see :func:`as_reflector`."""
+    """A reflector made from a callable; see :func:`as_reflector`."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function

@@ -17,10 +17,10 @@ from jeeves_reflexion.types import Evaluation, Outcome, Reflection, Task, Trial
 class LessonReflector:
     """Writes one sentence of advice from a trial (the self-reflection of Shinn et al. 2023, section 3).
 
-    It sees the task, the whole trajectory (cut from the middle to ``trajectory_tokens``), the verdict without gold,
-    and the lessons of the earlier trials, so as not to repeat them. A trial that passed is distilled with a prompt of
-    its own. What is no part of the sentence (thinking, labels, preambles, marks) is left out. The numbers of steps
-    that it gives as evidence go into ``Reflection.evidence``. Raises ``ModelError`` when the model can't be reached.
+    The model sees the task, the whole trajectory (cut in the middle to ``trajectory_tokens``), the verdict without
+    gold, and the lessons of the earlier trials, so as not to repeat them. A trial that passed has a prompt of its own.
+    Thinking, labels, preambles and marks around the sentence are removed. The step numbers that the model gives as
+    evidence go into ``Reflection.evidence``. Raises ``ModelError`` if the model can't be reached.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class LessonReflector:
             material += f"\n\nYour previous answer was refused: {problem}. Answer with one sentence."
         messages = [Message("system", self._success if passed else self._failed), Message("user", material)]
         completion = await ask(self.model, messages)
-        said = read_lesson(completion.text) or completion.text
-        lesson, evidence = _without_evidence(said, len(trials[-1].attempt.steps))
+        answer = read_lesson(completion.text) or completion.text
+        lesson, evidence = _without_evidence(answer, len(trials[-1].attempt.steps))
         if repeats(lesson, messages[0].content):
             lesson = ""  # an echo of the instructions
         outcome: Outcome = "success" if passed else "failed"
@@ -54,30 +54,29 @@ class LessonReflector:
 
 
 _STEPS = re.compile(
-    r"(?<!\s)\s*+[\[(]steps?\s+(?P<numbers>\d[\d,\s-]*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE
+    r"(?<!\s)\s*+[\[(]steps?\s+(?P<numbers>\d(?:[\d,\s\u2013-]|and)*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE
 )
+_RANGE = re.compile(r"(\d{1,6})(?:\s*[\u2013-]\s*(\d{1,6}))?")
 
 
 def _without_evidence(text: str, n_steps: int) -> tuple[str, tuple[int, ...]]:
-    """Take the numbers of steps from the end of an answer; those of steps that there were not are left out."""
-    found = _STEPS.search(text)
-    if found is None:
+    """Split step numbers from the end of an answer; numbers of steps that do not exist are left out."""
+    match = _STEPS.search(text)
+    if match is None:
         return text, ()
     numbers: set[int] = set()
-    for part in found["numbers"].split(","):
-        ends = [int(end) for end in part.split("-") if end.strip().isdigit()]
-        if ends:
-            numbers |= set(range(max(ends[0], 1), min(ends[-1], n_steps) + 1))
-    return text[: found.start()] + found["end"], tuple(sorted(numbers))
+    for first, last in _RANGE.findall(match["numbers"]):
+        numbers |= set(range(max(int(first), 1), min(int(last or first), n_steps) + 1))
+    return text[: match.start()] + match["end"], tuple(sorted(numbers))
 
 
 def material_of(task: Task, trials: Sequence[Trial], *, tokens: int) -> str:
-    """Write down the task, what the agent had learned, and its last trial, fenced as data; long parts are cut."""
+    """Return the task, the lessons so far, and the last trial, each fenced as data; long parts are cut."""
     last = trials[-1]
     parts = [fence("task", task.prompt)]
-    had = [line for trial in trials[:-1] if trial.reflection for line in [trial.reflection.lesson]]
-    if last.block or had:
-        parts.append(fence("lessons_so_far", last.block or bullets(had)))
+    learned = [trial.reflection.lesson for trial in trials[:-1] if trial.reflection]
+    if last.block or learned:
+        parts.append(fence("lessons_so_far", last.block or bullets(learned)))
     parts += fenced_attempt(last.attempt, trajectory=tokens, output=tokens)
     parts.append(fence("verdict", cut_middle(_verdict(last.evaluation), tokens)))
     return "\n\n".join(parts)

@@ -1,4 +1,4 @@
-"""Revisers: they make a better text of a draft that was judged. ``ModelReviser(model)``."""
+"""Revisers turn a draft and the verdict on it into a better text: ``ModelReviser(model)``."""
 
 from vectorstores.lazy import attach
 

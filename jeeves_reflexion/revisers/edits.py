@@ -1,12 +1,12 @@
-"""Search/replace edits: each quotes a passage of a text, and says what is to stand there instead.
+"""Search/replace edits: each quotes a passage of a text and gives its replacement.
 
-All edits of a list apply to the text as it was. What no edit names stays as it is, byte for byte, its line endings too.
-A model writes them as blocks, a form that it knows from coding assistants::
+All edits of a list apply to the original text. Everything else stays, byte for byte, line endings included. A model
+writes edits as blocks, a form that it knows from coding assistants::
 
     <<<<<<< SEARCH
     lines quoted from the text
     =======
-    lines to stand there instead
+    lines to replace them
     >>>>>>> REPLACE
 """
 
@@ -28,11 +28,10 @@ REPLACE: Final = ">>>>>>> REPLACE"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Put ``replace`` where ``search`` stands.
+    """Replace the passage ``search`` by ``replace``.
 
-    An empty ``replace`` deletes; where the passage is whole lines, they go with their line ending. A blank ``search``
-    adds ``replace`` as lines of its own at the end of the text. Either may have any line endings: what is put in gets
-    those of the text.
+    An empty ``replace`` deletes the passage, and whole lines with their line ending. A blank ``search`` adds
+    ``replace`` as new lines at the end of the text. Either may have any line endings; new text gets those of the text.
     """
 
     search: str
@@ -46,7 +45,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """The text after the edits that applied, and for each other one why it did not."""
+    """The text after the edits that applied, and for each other edit the reason why it was refused."""
 
     text: str
     applied: tuple[Edit, ...] = ()
@@ -54,7 +53,7 @@ class Edited:
 
 
 class _Place(NamedTuple):
-    """Where in a text an edit applies, and what it puts there; with plain newlines."""
+    """Where in a text an edit applies, and its replacement, with plain newlines."""
 
     edit: Edit
     start: int
@@ -63,51 +62,51 @@ class _Place(NamedTuple):
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> Edited:
-    """Apply edits to a text, each where its ``search`` stands exactly once: as whole lines, or else anywhere.
+    """Apply edits to a text, each at the only place of its ``search``: as whole lines, or else anywhere.
 
-    An edit whose passage stands nowhere or in several places, that overlaps an earlier one of the list, or that changes
-    nothing, is refused.
+    An edit is refused if its passage is missing or occurs more than once, if it overlaps an earlier edit of the list,
+    or if it changes nothing.
     """
     places: list[_Place] = []
     refused: list[str] = []
     for edit in edits:
-        found = _place(text, edit)
-        if isinstance(found, _Place):
-            rival = next((one for one in places if one.start < found.end and found.start < one.end), None)
+        place = _place(text, edit)
+        if isinstance(place, _Place):
+            rival = next((one for one in places if one.start < place.end and place.start < one.end), None)
             if rival is None:
-                places.append(found)
+                places.append(place)
                 continue
-            found = f"it overlaps {rival.edit}"
-        refused.append(f"{edit} was not applied: {found}")
+            place = f"it overlaps {rival.edit}"
+        refused.append(f"{edit} was not applied: {place}")
     applied = tuple(place.edit for place in places)
     return Edited(_replaced(text, places), applied, tuple(refused))
 
 
 def _place(text: str, edit: Edit) -> _Place | str:
-    """Return where an edit applies, or why it does not."""
+    """Return where an edit applies, or why it is refused."""
     search, replace = (part.replace("\r\n", "\n") for part in (edit.search, edit.replace))
     if not search.strip():
         if not replace.strip():
             return "it changes nothing"
         return _Place(edit, len(text), len(text), replace.removesuffix("\n"))
-    found = _found(text, search)
-    if not found:  # it may quote a blank line too many
+    spans = _spans(text, search)
+    if not spans:  # it may quote a blank line too many
         search, replace = search.strip("\n"), replace.strip("\n")
-        found = _found(text, search)
-    if len(found) > 1:
-        return "its search text stands in several places: quote more lines around it"
-    if not found:
-        return "its search text does not stand in the text: quote the text exactly"
+        spans = _spans(text, search)
+    if len(spans) > 1:
+        return "its search text occurs in several places: quote more lines around it"
+    if not spans:
+        return "its search text does not occur in the text: quote the text exactly"
     if search == replace:
         return "it changes nothing"
-    return _Place(edit, *found[0], replace)
+    return _Place(edit, *spans[0], replace)
 
 
-def _found(text: str, search: str) -> list[tuple[int, int]]:
-    """Return where a passage stands, as whole lines or else anywhere, whatever the line endings; two places at most.
+def _spans(text: str, search: str) -> list[tuple[int, int]]:
+    """Return the first two spans of a passage, as whole lines or else anywhere, with any line endings.
 
-    A line break at an end of the passage is that of a blank line, never of the line next to it alone: an edit
-    that quotes one blank line too many must not glue lines together.
+    A line break at either end of the passage only matches a blank line there, never the break of the adjacent line: an
+    edit that quotes one blank line too many must not join lines.
     """
     view = text.replace("\r\n", "\n")
     wide = [match.start() - number for number, match in enumerate(re.finditer("\r\n", text))]
@@ -135,8 +134,11 @@ def _replaced(text: str, places: Sequence[_Place]) -> str:
         first, last = start, end
         newline = re.search(r"\r?\n", text[start:end]) or re.search(r"\r?\n", text)
         if not edit.search.strip():
-            line = f"{replace}\n" if text.endswith("\n") else f"\n{replace}"
-            replace = line if text or parts else replace  # noqa: PLW2901
+            before = (
+                any(parts) or cursor < start
+            )  # nothing is left before it where an edit deletes the whole text
+            line = f"\n{replace}" if before else replace
+            replace = f"{replace}\n" if text.endswith("\n") else line  # noqa: PLW2901
         elif not replace:
             first, last = _with_line_ending(text, start, end)
         parts += (text[cursor:first], replace.replace("\n", newline[0] if newline else "\n"))
@@ -162,28 +164,28 @@ _MARK: Final = re.compile(
 
 
 class ParsedEdits(NamedTuple):
-    """The edits of a reply in order, and what in it looked like one and could not be read."""
+    """The edits of a reply in order, and a problem for each block that can't be read."""
 
     edits: tuple[Edit, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def holds_markers(text: str) -> bool:
-    """Whether a text has a line that opens or closes a block, so that a block could not quote it."""
+    """Return whether a text has a line that opens or closes a block, which no block could quote."""
     return any(_kind(line) in {"search", "replace"} for line in text.split("\n"))
 
 
 def parse_edits(reply: str) -> ParsedEdits:
-    """Read the search/replace blocks of a reply; never raises, whatever the reply.
+    """Read the search/replace blocks of a reply; never raises an error.
 
-    What stands around the blocks (prose, code fences) is left out. A marker is a line of its own, indented or not, of
-    five to nine characters. The indentation of a block's first marker is taken off its lines if all have it. A block
-    that does not end, or that has no dividing line or several, is a problem and no edit.
+    Text around the blocks (prose, code fences) is ignored. A marker is a line of its own, indented or not, of five to
+    nine characters. If all lines of a block have the indentation of its first marker, it is removed. A block without an
+    end, or not with exactly one dividing line, is a problem and not an edit.
     """
     edits: list[Edit] = []
     problems: list[str] = []
     block: list[str] = []
-    for line in [*reply.split("\n"), SEARCH]:  # one more opening line ends a block that is open at the end
+    for line in [*reply.split("\n"), SEARCH]:  # the additional opening line ends a block that is still open
         kind = _kind(line)
         if block and kind in {"search", "replace"}:
             read = _read(block) if kind == "replace" else _broken(block, f"no line {REPLACE!r} at its end")
@@ -203,9 +205,9 @@ def _kind(line: str) -> str | None:
 
 
 def _read(block: Sequence[str]) -> Edit | str:
-    """Read a block with its first line, without its last."""
+    """Read a block, given with its first line but without its last."""
     dividers = [number for number, line in enumerate(block) if _kind(line) == "divider"]
-    # A line of another length than the usual underlines a heading.
+    # Beside a divider of the usual length, others are underlines of headings.
     dividers = [number for number in dividers if block[number].strip() == DIVIDER] or dividers
     if len(dividers) != 1:
         return _broken(block, f"{'more than one' if dividers else 'no'} line {DIVIDER!r}")

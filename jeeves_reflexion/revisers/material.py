@@ -1,4 +1,4 @@
-"""What a reviser's model is shown: the task, the draft, and what was said of it and of those before."""
+"""The prompt of a reviser: the task, the draft, the verdict on it, and the earlier drafts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jeeves_reflexion.types import Evaluation, Task
 RATIONALE_TOKENS = 1000
 HISTORY_TOKENS = 2000
 VERSIONS_TOKENS = 4000
-"""What the judge's reasons, all earlier evaluations, and all other drafts may take up; each is cut from its middle."""
+"""The room for the judge's reasons, all earlier evaluations, and all other drafts; each is cut in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What stands in the prompt beside the draft: parts of the past, and the task where it does not stand elsewhere."""
+    """What the prompt shows beside the draft: earlier versions and evaluations, and the task."""
 
     versions: bool = False
     evaluations: bool = True
@@ -28,14 +28,14 @@ class Shown:
 
 
 def free_tag(text: str) -> str:
-    """Return a tag that a text does not hold, so that the text can stand between such tags unchanged."""
+    """Return a tag that does not occur in a text, so that the text can be put between such tags unchanged."""
     used = {match.lower() for match in re.findall(r"<\s*/?\s*(draft(?:_\d+)?)(?!\w)", text, re.IGNORECASE)}
     tags = itertools.chain(["draft"], (f"draft_{number}" for number in itertools.count(2)))
     return next(tag for tag in tags if tag not in used)
 
 
 def material(task: Task, request: RevisionRequest, tag: str, shown: Shown) -> str:
-    """Write all that a revision goes by, each part fenced as data, and the draft whole between ``tag`` tags."""
+    """Return everything that a revision needs, each part fenced as data, and the whole draft between ``tag`` tags."""
     feedback = request.feedback.public()
     parts = [fence("task", task.prompt)] if shown.task else []
     if task.expected_output:
@@ -58,7 +58,7 @@ def material(task: Task, request: RevisionRequest, tag: str, shown: Shown) -> st
         )
     if request.failed:
         how = WORDS.get(request.failed, request.failed)
-        # The number keeps two prompts in a row apart: a callable that caches would answer the same again.
+        # The number makes each prompt different, because a callable that caches would repeat its answer.
         tries = max(sum(draft.base == request.draft.number for draft in request.history), 1)
         before = f"before by {how}" if tries == 1 else f"{tries} times before, the last time by {how}"
         parts.append(
@@ -84,7 +84,7 @@ def _judgement(feedback: Evaluation) -> str:
 
 
 def _remembered(draft: Draft) -> str:
-    """One line on an earlier draft: how it was made, its score, and what was wrong with it."""
+    """Return one line on an earlier draft: how it was made, its score, and what was wrong with it."""
     judged = draft.evaluation.public()
     how = draft.revision and WORDS.get(draft.revision.strategy, "a revision")
     made = f" ({how} of draft {draft.base})" if how else ""

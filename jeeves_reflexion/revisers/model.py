@@ -1,4 +1,4 @@
-"""Revising a draft by asking for text: of a language model, or of the agent that wrote the draft."""
+"""Revising a draft by asking a language model, or the agent that wrote the draft, for text."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class TextReviser(ABC):
     """Revises a draft by asking for text, in one of four ways (the refine step of Self-Refine, Madaan et al. 2023).
 
     ``full_rewrite`` asks for a new text, ``incremental`` for the whole text with its good parts kept, ``targeted_edit``
-    for search/replace blocks that are applied here, so that what they don't name stays as it is byte for byte.
-    ``hybrid`` takes one of these by how much is wrong (:func:`~jeeves_reflexion.revisers.scope.choose`).
+    for search/replace blocks, which leave the rest of the text unchanged byte for byte. ``hybrid`` chooses one of these
+    by how much is wrong (:func:`~jeeves_reflexion.revisers.scope.choose`).
 
-    When no edit applies, it is asked once more with the problem shown; then the draft is revised incrementally
-    (rewritten, where incremental is what failed before). Of edits that apply in part, those that do are kept. An
-    empty reply is asked for once more, and the old text kept then. So is it when a reply breaks off, at the limit of
-    ``request.max_tokens`` for one, unless it holds whole edits. What did not go as asked is in ``Revision.problems``.
-    A draft with a line that opens or closes a block itself is not edited, but revised as where no edit applies.
+    If no edit applies, the question is asked once more with the problem shown; then the draft is revised incrementally,
+    or rewritten if incremental failed before. If only some edits apply, they are kept. An empty reply is asked for once
+    more; after that the old text stays. The old text also stays if a reply breaks off, such as at
+    ``request.max_tokens``, unless it holds complete edits. ``Revision.problems`` says what went wrong. A draft that has
+    a line of an edit block itself is not edited, but revised as if no edit applied.
 
     Raises :class:`ConfigurationError` for an unknown strategy.
     """
@@ -52,17 +52,17 @@ class TextReviser(ABC):
     def __init__(self, strategy: Strategy, shown: Shown) -> None:
         if strategy not in _STRATEGIES:
             raise ConfigurationError(
-                f"{strategy!r} is no revision strategy: take one of {', '.join(_STRATEGIES)}"
+                f"{strategy!r} is not a revision strategy: use one of {', '.join(_STRATEGIES)}"
             )
         self.strategy: Strategy = strategy
         self._shown = shown
 
     @abstractmethod
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
-        """Return the answer to a question about a revision, ``max_tokens`` long at most."""
+        """Return the answer to a question about a revision, of at most ``max_tokens``."""
 
     async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
-        """Return the revised text; ``addressed`` are the issues that the model was shown."""
+        """Return the revised text; its ``addressed`` are the issues that the prompt showed."""
         hybrid = self.strategy == "hybrid"
         way, why = choose(request) if hybrid else (self.strategy, "the strategy asked for")
         old = request.draft.output
@@ -88,7 +88,7 @@ class TextReviser(ABC):
             completion = await self.answer(job.task, messages, job.max_tokens)
             usage += completion.usage
             parsed = parse_edits(completion.text)
-            # A long text with many edits takes a moment: not on the event loop.
+            # In a thread, because many edits of a long text take a while.
             edited = await anyio.to_thread.run_sync(apply_edits, job.old, parsed.edits)
             problems = (*_cut(completion), *parsed.problems, *edited.refused)
             if edited.applied or (_cut(completion) and not parsed.edits):
@@ -104,7 +104,7 @@ class TextReviser(ABC):
         )
 
     async def _write(self, job: _Job, way: Strategy) -> Revision:
-        """Have the whole text written; the old one stays if the reply breaks off, or is empty twice."""
+        """Ask for the whole text; keep the old one if the reply breaks off, or is empty twice."""
 
         def read(completion: Completion) -> tuple[Revision, str]:
             broken = "".join(_cut(completion))
@@ -129,11 +129,11 @@ class TextReviser(ABC):
 
 
 class ModelReviser(TextReviser):
-    """Revises a draft by a model's word; see :class:`TextReviser` for the ways.
+    """Asks a model to revise a draft; :class:`TextReviser` describes the strategies.
 
-    The model sees the task, the draft whole, what the verdict says of it (never what quotes gold), the evaluations of
-    the other drafts with ``include_reflection_history``, and their texts with ``include_prior_versions``. Raises
-    ``ModelError`` when the model can't be reached.
+    The model sees the task, the whole draft and the verdict on it (never what quotes gold). With
+    ``include_reflection_history`` it sees the evaluations of the other drafts, with ``include_prior_versions`` their
+    texts. Raises ``ModelError`` if the model can't be reached.
     """
 
     def __init__(
@@ -154,10 +154,10 @@ class ModelReviser(TextReviser):
 
 
 class AgentReviser(TextReviser):
-    """Asks the agent for the task once more, with its draft, the verdict on it and how to revise it in the prompt.
+    """Asks the agent to do the task again; the prompt has its draft, the verdict and how to revise it.
 
-    The ways and options are those of :class:`ModelReviser`; a limit of tokens is told to the
-    agent. Whatever tools it has, it may use again. Raises what the agent raises.
+    The strategies and options are those of :class:`ModelReviser`; the prompt names a limit of tokens. The agent may use
+    its tools again. Raises what the agent raises.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class AgentReviser(TextReviser):
         self.agent = agent
 
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
-        """Ask the agent; what it reports to have used is the usage."""
+        """Ask the agent; the usage is what it reports."""
         parts = [task.prompt, _ASK]
         parts += [fence("answer", m.content) if m.role == "assistant" else m.content for m in messages]
         if max_tokens is not None:
@@ -186,7 +186,7 @@ class AgentReviser(TextReviser):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One revision on its way: the old text, and what every question about it shares."""
+    """The input of one revision, which all its questions share."""
 
     task: Task
     old: str
@@ -215,9 +215,9 @@ def _prompt(name: str) -> str:
 
 
 def whole_text(reply: str, old: str, tag: str) -> str:
-    """Take the packing off a reply: tags ``<tag>``, and a code fence around all of it where ``old`` had none.
+    """Unwrap a reply: remove ``<tag>`` tags, and a code fence around all of it if ``old`` had none.
 
-    Nothing else is stripped. A fence that ends before the reply does belongs to the text.
+    Nothing else is removed. A fence that ends before the reply does is part of the text.
     """
     match = re.fullmatch(rf"\s*<{tag}>(?:\r?\n)?(.*?)(?:\r?\n)?</{tag}>\s*", reply, re.DOTALL)
     if match and f"<{tag}>" not in match[1]:
@@ -226,7 +226,7 @@ def whole_text(reply: str, old: str, tag: str) -> str:
 
 
 def _is_fenced(reply: str, old: str = "") -> bool:
-    """Whether one fence stands around all of a reply, and none around all of the old text."""
+    """Return whether one fence encloses the whole reply, and none the whole old text."""
     lines = reply.strip().split("\n")
     if len(lines) < 2:
         return False
@@ -239,7 +239,7 @@ def _is_fenced(reply: str, old: str = "") -> bool:
         for line in within
         if (fence := _FENCE.fullmatch(line.strip())) and fence[1].startswith(opening[1])
     ]
-    # Code blocks within the text open with the name of a language; a bare fence would close this one.
+    # Code blocks inside open with the name of a language; a bare fence would close the outer one.
     named = [bool(fence[2].strip()) for fence in inner]
     whole = len(named) % 2 == 0 and all(named[::2]) and not any(named[1::2])
     return whole and not (old and _is_fenced(old))

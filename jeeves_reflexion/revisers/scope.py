@@ -1,4 +1,4 @@
-"""Which way of revising suits what is wrong with a draft."""
+"""Choosing a way of revising by how much is wrong with a draft."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Evaluation
 
 CRITERION_THRESHOLD = 0.7
-"""Below this score a criterion counts as failed; a verdict does not carry the criteria's own thresholds."""
+"""Below this score a criterion counts as failed; a verdict does not have the thresholds of its criteria."""
 
 SHORT = 50
-"""Tokens of a text below which an edit, which quotes it, is longer than the text itself."""
+"""Below this number of tokens an edit, which quotes the text, is longer than the text itself."""
 
 LOW_SCORE = 0.4
 """Below this score little is worth keeping."""
 
 WEAK_SCORE = 0.5
-"""Below this score little is worth keeping where most criteria fail too."""
+"""Below this score little is worth keeping if most criteria fail too."""
 
 GOOD_SCORE = 0.6
 """From this score on most is worth keeping."""
 
 FEW_ISSUES = 3
 TOKENS_PER_FEW = 500
-"""So many issues are few, and so are more in a long text: one in each 500 tokens."""
+"""Up to three issues are few; in a long text, so is one issue in each 500 tokens."""
 
 MANY_ISSUES = 6
 TOKENS_PER_MANY = 100
-"""So many issues are many, unless the text is so long that there is less than one in each 100 tokens."""
+"""Six issues are many, unless the text is so long that there is less than one in each 100 tokens."""
 
 WORDS: Mapping[Strategy, str] = {
     "full_rewrite": "a full rewrite",
@@ -45,26 +45,26 @@ _NEXT: Mapping[Strategy, Strategy] = {
 
 
 def issues_of(feedback: Evaluation) -> tuple[str, ...]:
-    """Return what a verdict says is wrong, its errors after its issues, each once."""
+    """Return the issues of a verdict, then its errors, each once."""
     errors = (f"{error.path}: {error.message}" if error.path else error.message for error in feedback.errors)
     return tuple(dict.fromkeys((*feedback.issues, *errors)))
 
 
 def choose(request: RevisionRequest) -> tuple[Strategy, str]:
-    """Choose one of the three ways of revising by the scope of what is wrong, and say why.
+    """Choose one of the three ways of revising by how much is wrong, and say why.
 
-    The first that holds:
+    The first rule that applies decides:
 
     1. a blank text is rewritten;
-    2. a text longer than ``max_tokens`` of the request gets targeted edits: no other reply would fit;
-    3. it is rewritten at a score below 0.4; at a score below 0.5 with more than half of the criteria below 0.7; at
-       6 or more issues and one or more in each 100 tokens of text;
-    4. it gets targeted edits if it has 50 tokens or more, 1 to 3 issues (or at most one in each 500 tokens), a score of
-       0.6 or more (or none), and at most half of the criteria below 0.7;
-    5. else it is revised incrementally, also where the verdict names nothing to mend.
+    2. a text longer than ``max_tokens`` of the request gets targeted edits, since no other reply would fit;
+    3. a text is rewritten if its score is below 0.4; if its score is below 0.5 and more than half of the criteria are
+       below 0.7; or if it has 6 or more issues, and at least one in each 100 tokens;
+    4. a text gets targeted edits if it has 50 tokens or more, 1 to 3 issues (or at most one in each 500 tokens), a
+       score of 0.6 or more (or none), and at most half of the criteria below 0.7;
+    5. else it is revised incrementally, also if the verdict names no problem.
 
-    The strategy that failed is not chosen again: incremental takes the place of the other two, and a full rewrite
-    that of incremental.
+    The strategy that failed is not chosen again: incremental replaces the other two, and a full rewrite replaces
+    incremental.
     """
     way, why = _by_scope(request)
     if way == request.failed:
@@ -74,7 +74,7 @@ def choose(request: RevisionRequest) -> tuple[Strategy, str]:
 
 
 def other_than(way: Strategy, failed: Strategy | None) -> Strategy:
-    """Return ``way``, or what takes its place where it is the one that failed."""
+    """Return ``way``, or its replacement if it is the strategy that failed."""
     return _NEXT[way] if way == failed else way
 
 

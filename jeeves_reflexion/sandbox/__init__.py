@@ -1,12 +1,12 @@
-"""The one place where code that a user or a model wrote is executed.
+"""The sandbox: the only place that executes code written by a user or a model.
 
     async with Sandbox() as sandbox:
         ran = await sandbox.run("result = {'valid': '@' in output}", inputs={"output": "a@b.c"})
         ran.value  # {'valid': True}
 
-Every run has a process of its own, without network, environment variables or files beyond a scratch folder, and with
-limits on time, memory, output and files. ``docs/sandbox.md`` says what is guaranteed where; :func:`probe`
-says it of this machine.
+Each run gets a new process without network, environment variables or files other than a scratch folder, and with
+limits on time, memory, output and files. ``docs/sandbox.md`` lists the guarantees by platform; :func:`probe` finds
+those of this machine.
 """
 
 from jeeves_reflexion.sandbox.guarantees import Guarantees, probe

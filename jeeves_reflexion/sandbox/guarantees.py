@@ -1,4 +1,4 @@
-"""What this machine can guarantee about code that nobody trusts: found out by trying."""
+"""Finds out, by trying, how well this machine can isolate untrusted code."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ open("scratch", "w").close()
 class Guarantees:
     """What the sandbox isolates on this machine.
 
-    The first three are what untrusted code is refused without. ``way`` is how: ``"namespaces"``, ``"landlock"`` or
-    ``"limits"`` (the last is no isolation: resource limits and the ending of all its processes only). ``text`` says it
-    all for people.
+    Without all of ``network``, ``files`` and ``processes`` the sandbox refuses untrusted code. ``way`` is the method:
+    ``"namespaces"``, ``"landlock"`` or ``"limits"``. The last one isolates nothing: it limits resources and ends all
+    processes of the code. ``text`` describes the result for people.
     """
 
     network: bool
@@ -80,26 +80,26 @@ class Guarantees:
 
 @functools.cache
 def probe() -> Guarantees:
-    """Find out by trying, once per process (0.1 to 0.3 s; the answer is kept). It blocks: call it from a thread."""
-    said: list[str] = []
+    """Return the guarantees, tried out once per process (0.1 to 0.3 s). Blocks: call it from a worker thread."""
+    failures: list[str] = []
     for way in _HOW:
-        found, reason = _attempt(way)
-        isolated = {name: bool(found) and all(found[name].values()) for name in _WALLS}
+        tried, reason = _attempt(way)
+        isolated = {name: bool(tried) and all(tried[name].values()) for name in _WALLS}
         if all(isolated.values()):
             break
-        through = [what for tried in found.values() for what, held in tried.items() if not held]
-        said.append(f"{way} not possible here: {reason or 'it let through: ' + ', '.join(through)}")
-    lines = [f"{name}: {_told(found.get(name, {}))}" for name in _WALLS]
-    return Guarantees(**isolated, way=way, text="\n".join([*lines, f"by: {_HOW[way]}", *said]))
+        allowed = [what for actions in tried.values() for what, refused in actions.items() if not refused]
+        failures.append(f"{way} not possible here: {reason or 'it let through: ' + ', '.join(allowed)}")
+    lines = [f"{name}: {_summary(tried.get(name, {}))}" for name in _WALLS]
+    return Guarantees(**isolated, way=way, text="\n".join([*lines, f"by: {_HOW[way]}", *failures]))
 
 
-def _told(tried: Mapping[str, bool]) -> str:
-    """Say what was tried against one of the three: it is called isolated when nothing of it got through."""
-    if not tried:
+def _summary(actions: Mapping[str, bool]) -> str:
+    """Say which actions were tried and refused; the code is isolated if all of them were."""
+    if not actions:
         return "NOT isolated (nothing could be tried)"
-    through = ", ".join(what for what, held in tried.items() if not held)
-    refused = f"tried and refused: {', '.join(what for what, held in tried.items() if held)}"
-    return f"NOT isolated (got through: {through}; {refused})" if through else f"isolated ({refused})"
+    allowed = ", ".join(what for what, refused in actions.items() if not refused)
+    refusals = f"tried and refused: {', '.join(what for what, refused in actions.items() if refused)}"
+    return f"NOT isolated (got through: {allowed}; {refusals})" if allowed else f"isolated ({refusals})"
 
 
 _WALLS: Final = ("network", "files", "processes")
@@ -111,13 +111,16 @@ _HOW: Final[dict[Way, str]] = {
 
 
 def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
-    """Run code that tries to get out; return what was refused, or why the way does not work at all."""
+    """Run code that tries to get out. Return what was refused, or the reason why this way does not work at all."""
     if sys.platform == "win32":
         return {}, "the sandbox needs a POSIX system"
     with tempfile.TemporaryDirectory() as other:
         witness = Path(other, "witness")
         witness.touch()
-        for path, mode in ((Path(other), 0o777), (witness, 0o666)):  # nothing but the sandbox is in the way
+        for path, mode in (
+            (Path(other), 0o777),
+            (witness, 0o666),
+        ):  # so that only the sandbox can refuse access
             path.chmod(mode)
         named, abstract = Path(other, "listener"), f"jeeves-sandbox-{os.urandom(8).hex()}"
         inputs = {"witness": str(witness), "parent": os.getpid(), "listener": str(named), "name": abstract}
@@ -128,7 +131,7 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
             ):
                 named.chmod(0o666)
                 request = json.dumps({"code": _TRY, "inputs": inputs}).encode()
-                with ThreadPoolExecutor(1) as thread:  # in ours there may be an event loop
+                with ThreadPoolExecutor(1) as thread:  # this thread may have an event loop
                     report = thread.submit(anyio.run, _tried, way, request).result()
             return cast("dict[str, dict[str, bool]]", judged(report, _LIMITS).value), ""
         except (OSError, ValueError, SandboxError) as error:

@@ -1,4 +1,4 @@
-"""One jail: a supervisor process of ours, and in it the process that runs code once; and what each language needs."""
+"""A jail: a supervisor process that runs code once in a process below it. Also what each language needs."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from jeeves_reflexion.sandbox.limits import Language, Report, SandboxLimits
 
 START_SECONDS = 30.0
 _GRACE_SECONDS = 10.0
-_LETTING_GO_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0
 _LONGEST_HEAD = 100_000
-_SAID = 2_000
+_MAX_LAST_WORDS = 2_000
 INSIDE = Path(__file__).parent
 _PROLOG_SECONDS = 20
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A language, ready to be started: what its process may read, and which program (or package) runs it."""
+    """What it takes to start a language: the paths that its process may read, and the program or package."""
 
     language: Language
     read: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Runtime:
 
 
 def runtime(language: Language) -> Runtime:
-    """Return the runtime of a language. Raises :class:`SandboxUnavailableError`; may start a process once."""
+    """Return the runtime of a language; the first call may start a process. Raises :class:`SandboxUnavailableError`."""
     if language == "lua":
         return _lua()
     if language == "prolog":
@@ -56,7 +56,7 @@ def runtime(language: Language) -> Runtime:
 
 
 def interpreter() -> list[str]:
-    """Return the command that starts the supervisor: the plain interpreter, without packages and environment."""
+    """Return the command that starts the supervisor: the bare interpreter, without packages and environment."""
     start = "import sys; sys.path.insert(0, sys.argv[1]); import inside.supervisor as s; del sys.path[0]; s.main()"
     program = os.path.realpath(sys.executable)
     return [program, "-I", "-S", "-X", "utf8", "-c", start, str(INSIDE)]
@@ -68,8 +68,8 @@ def _lua() -> Runtime:
     if found is None or found.origin is None:
         raise SandboxUnavailableError('Lua code needs the package lupa: pip install "jeeves-reflexion[lua]"')
     folder = Path(found.origin).parent
-    beside = folder.parent / "lupa.libs"  # the shared libraries that some builds bring
-    read = tuple(str(path) for path in (folder, beside) if path.exists())
+    libraries = folder.parent / "lupa.libs"  # shared libraries, in some builds
+    read = tuple(str(path) for path in (folder, libraries) if path.exists())
     return Runtime("lua", read=read, program=str(folder))
 
 
@@ -90,7 +90,7 @@ def _prolog() -> Runtime:
     program = os.path.realpath(found)
     if not Path(home).is_dir():
         raise SandboxUnavailableError(f"{found} does not say where its library is (PLBASE is {home!r})")
-    # where shared libraries usually are, also those that Python itself does without
+    # the usual folders of shared libraries: Prolog may need some that Python does not
     multiarch = f"{platform.machine()}-linux-gnu"
     libraries = ("/lib64", "/usr/lib64", f"/usr/lib/{multiarch}", f"/lib/{multiarch}")
     read = tuple(path for path in (home, program, *libraries) if Path(path).exists())
@@ -102,7 +102,7 @@ def _prolog() -> Runtime:
 
 
 class Jail:
-    """A process that runs code once."""
+    """A supervisor process that runs code once."""
 
     def __init__(self, process: anyio.abc.Process, limits: SandboxLimits) -> None:
         if process.stdin is None or process.stdout is None or process.stderr is None:
@@ -116,7 +116,7 @@ class Jail:
     async def start(
         cls, way: str, runtime: Runtime, limits: SandboxLimits, *, channel: tuple[int, ...] = ()
     ) -> Self:
-        """Start the process. ``channel``: descriptors that the code gets. Raises :class:`SandboxUnavailableError`."""
+        """Start the process; the code gets the descriptors ``channel``. Raises :class:`SandboxUnavailableError`."""
         try:
             process = await anyio.open_process(
                 interpreter(),
@@ -134,17 +134,17 @@ class Jail:
             ) from error
         jail = cls(process, limits)
         try:
-            told = {**_configuration(way, runtime, limits), "channel": channel}
-            await jail._send(json.dumps(told).encode())
+            configuration = {**_configuration(way, runtime, limits), "channel": channel}
+            await jail._send(json.dumps(configuration).encode())
         except BaseException:
             await jail.close()
             raise
         return jail
 
     async def run(self, request: bytes) -> Report:
-        """Run a request when the code is shut in, return the report on it, and end the process.
+        """Run a request once the code's process is isolated, end the process, and return the report.
 
-        Raises :class:`SandboxUnavailableError` where it can't be shut in, and :class:`SandboxError`.
+        Raises :class:`SandboxUnavailableError` if the process can't be isolated, and :class:`SandboxError`.
         """
         limits = self._limits
         try:
@@ -153,62 +153,63 @@ class Jail:
                 head = json.loads(await self._receive(_LONGEST_HEAD))
                 if "problem" in head:
                     raise SandboxUnavailableError(f"the sandbox could not be set up: {head['problem']}")
-                # what one reading of a pipe may bring beyond the limit
+                # the last read of a pipe may exceed the limit
                 longest = int(limits.resources()["output_bytes"]) + (1 << 17)
                 result, stdout, stderr = [await self._receive(longest) for _ in range(3)]
                 return Report(**head, result=result, stdout=stdout, stderr=stderr)
             raise SandboxError(
-                "the sandbox's own process did not report in time; it was ended with the code in it"
+                "the sandbox's supervisor process did not report in time; it was ended together with the code"
             )
         finally:
             await self.close()
 
     async def close(self) -> None:
-        """End the process, and with it all that the code started and its scratch folder. Also when cancelled."""
+        """End the process, everything that the code started, and its scratch folder; also while being cancelled."""
         with anyio.CancelScope(shield=True):
             with contextlib.suppress(anyio.BrokenResourceError, OSError):
-                await self._stdin.aclose()  # the supervisor's word to end everything
-            with anyio.move_on_after(_LETTING_GO_SECONDS):
+                await self._stdin.aclose()  # tells the supervisor to end everything
+            with anyio.move_on_after(_CLOSE_SECONDS):
                 await self._process.wait()
             if self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
-            await self._last_words()  # they end with the guard, which has ended the code before
+            await self._last_words()  # waits for the guard, which ends the code before it ends itself
             await self._process.aclose()
 
     async def _send(self, data: bytes) -> None:
         try:
             await self._stdin.send(messages.packed(data))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise SandboxError(f"the sandbox's own process ended early{await self._last_words()}") from error
+            raise SandboxError(
+                f"the sandbox's supervisor process ended early{await self._last_words()}"
+            ) from error
 
     async def _receive(self, longest: int) -> bytes:
         try:
             size = messages.LENGTH.unpack(await self._reader.receive_exactly(messages.LENGTH.size))[0]
             if size > longest:
                 raise SandboxError(
-                    f"the sandbox's process sent {size} bytes where at most {longest} are expected"
+                    f"the sandbox's supervisor process sent {size} bytes, and at most {longest} are expected"
                 )
             return await self._reader.receive_exactly(size) if size else b""
         except (anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise SandboxError(
-                f"the sandbox's own process ended without a report{await self._last_words()}"
+                f"the sandbox's supervisor process ended without a report{await self._last_words()}"
             ) from error
 
     async def _last_words(self) -> str:
-        said = b""
+        text = b""
         closed = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
-        with anyio.move_on_after(_LETTING_GO_SECONDS), contextlib.suppress(*closed):
+        with anyio.move_on_after(_CLOSE_SECONDS), contextlib.suppress(*closed):
             while True:
-                said = (said + await self._stderr.receive())[-_SAID:]
-        return f": {said.decode(errors='replace').strip()}" if said.strip() else ""
+                text = (text + await self._stderr.receive())[-_MAX_LAST_WORDS:]
+        return f": {text.decode(errors='replace').strip()}" if text.strip() else ""
 
 
 def _configuration(way: str, runtime: Runtime, limits: SandboxLimits) -> dict[str, Any]:
-    """Return what the supervisor is told at its start."""
-    # whether we may become another user, as root may; root of a small user namespace is an ordinary user
+    """Return the configuration for the supervisor."""
+    # whether we may become another user; root of a user namespace without other users may not
     root = os.geteuid() == 0 and (sys.platform != "linux" or kernel.knows_user(kernel.NOBODY))
-    # of the standard library, and of the shared libraries that it loads
     folders = sorted({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
     return {
         **asdict(runtime),
@@ -222,9 +223,10 @@ def _configuration(way: str, runtime: Runtime, limits: SandboxLimits) -> dict[st
 
 
 def _counted(way: str, *, root: bool) -> int | None:
-    """How many processes of our own the limit on threads counts; ``None`` when it would count the user's others.
+    """Return how many of our own processes count towards the limit on threads, or None to set no limit.
 
-    It counts by user, since Linux 5.14 by user and namespace: as root every run has a user of its own.
+    Linux counts by user, since 5.14 by user and namespace. As root each run has its own user; otherwise, without a
+    namespace, the limit would count the user's other processes.
     """
     if sys.platform != "linux":
         return None

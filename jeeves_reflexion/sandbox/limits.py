@@ -1,4 +1,4 @@
-"""What code may use up, and what became of it: a value, or an error."""
+"""The limits of a run of code, and its outcome: a value, or an error."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _LEAST = {"seconds": 0, "memory_mb": 64, "output_bytes": 1, "file_bytes": 0}
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What one run of code may use up; the code is stopped at the first limit that it reaches.
+    """The limits of one run of code, which is stopped at the first limit that it reaches.
 
     Parameters
     ----------
     seconds
-        Time on the clock, from the moment the code starts (starting its process is not counted).
+        Wall-clock time from the start of the code; the start of its process does not count.
     memory_mb
-        Address space in MiB, the interpreter (about 30) included.
+        Address space in MiB, including the interpreter (about 30).
     output_bytes
-        What is printed (both streams together), and the value as JSON: each at most so many bytes.
+        The most bytes of printed text (both streams together), and the most bytes of the value as JSON.
     file_bytes
         Size of the scratch folder, and of any one file in it.
 
-    Code can start no process, and 32 threads.
+    Code can start 32 threads, but no processes.
     """
 
     seconds: float = 5.0
@@ -44,13 +44,13 @@ class SandboxLimits:
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if not is_number(value) or not least <= value < math.inf:
-                raise ConfigurationError(f"SandboxLimits: {name} is {value!r}, but must be at least {least}")
+                raise ConfigurationError(f"SandboxLimits: {name} must be at least {least}, not {value!r}")
 
     def resources(self) -> dict[str, float]:
-        """Return the limits as the process that enforces them reads them."""
+        """Return the limits in the units of the process that enforces them."""
         return {
             "seconds": float(self.seconds),
-            "cpu_seconds": math.ceil(self.seconds) + 1,  # should the clock's keeper be held up
+            "cpu_seconds": math.ceil(self.seconds) + 1,  # in case the supervisor is held up
             "memory_bytes": int(self.memory_mb) * 1024 * 1024,
             "output_bytes": int(self.output_bytes),
             "file_bytes": int(self.file_bytes),
@@ -59,9 +59,9 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run of code came to.
+    """The outcome of a run of code.
 
-    ``value`` is the result (``None`` when the code made none), ``stdout`` and ``stderr`` what it printed, ``seconds``
+    ``value`` is the result (None without one), ``stdout`` and ``stderr`` are what the code printed, and ``seconds`` is
     how long the code itself ran.
     """
 
@@ -73,7 +73,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Report:
-    """What the supervisor says of a run: how the process ended, and what it wrote."""
+    """The supervisor's report on a run: how the process ended, and what it wrote."""
 
     limit: str | None
     status: int | None
@@ -83,7 +83,7 @@ class Report:
     stderr: bytes
 
 
-_SHOWN = 2_000
+_MESSAGE = 2_000
 _TRACEBACK = 8_000
 _UNITS = {
     "seconds": "{} s",
@@ -95,7 +95,7 @@ _BY_SIGNAL = {"SIGXCPU": "seconds", "SIGXFSZ": "file_bytes"}
 
 
 def judged(report: Report, limits: SandboxLimits) -> Ran:
-    """Return what the code made, or raise what became of it."""
+    """Return the outcome that a report describes, or raise its error."""
     stdout, stderr = (part.decode(errors="replace") for part in (report.stdout, report.stderr))
     try:
         value = _value(report, limits)
@@ -115,38 +115,38 @@ def _value(report: Report, limits: SandboxLimits) -> JSON:
     except ValueError as error:
         raise CodeError(f"the code's result can't be read: {error}") from None
     if not isinstance(outcome, dict) or not outcome.keys() & {"value", "error"}:
-        raise CodeError("the code's result can't be read: it is neither a value nor an error")
+        raise CodeError("the code's result can't be read: it holds neither a value nor an error")
     if "error" in outcome:
         _raise_error(outcome["error"], limits)
     return cast("JSON", outcome["value"])
 
 
 def over(limit: str, limits: SandboxLimits) -> CodeLimitError:
-    """Return the error of a limit that was reached."""
+    """Return the error for a limit that was reached."""
     allowed = _UNITS[limit].format(getattr(limits, limit))
     return CodeLimitError(f"the code was stopped: it needs more than {allowed}", limit=limit)
 
 
-def _raise_error(told: object, limits: SandboxLimits) -> NoReturn:
-    told = told if isinstance(told, dict) else {"message": str(told)}
-    kind, name, line = str(told.get("kind")), str(told.get("type", ""))[:200], told.get("line")
-    message = str(told.get("message", ""))[:_SHOWN]
+def _raise_error(problem: object, limits: SandboxLimits) -> NoReturn:
+    problem = problem if isinstance(problem, dict) else {"message": str(problem)}
+    kind, name, line = str(problem.get("kind")), str(problem.get("type", ""))[:200], problem.get("line")
+    message = str(problem.get("message", ""))[:_MESSAGE]
     if kind in _UNITS:
         raise over(kind, limits)
     line = line if isinstance(line, int) and not isinstance(line, bool) else None
     at = "" if line is None else f" (line {line} of the code)"
-    said = message.rstrip() if kind == "value" else f"{name}: {message.rstrip()}".rstrip(": ")
-    trace = str(told.get("traceback", ""))[-_TRACEBACK:]
-    raise CodeError(f"the code failed{at}: {said}", type=name, line=line, traceback=trace)
+    reason = message.rstrip() if kind == "value" else f"{name}: {message.rstrip()}".rstrip(": ")
+    trace = str(problem.get("traceback", ""))[-_TRACEBACK:]
+    raise CodeError(f"the code failed{at}: {reason}", type=name, line=line, traceback=trace)
 
 
 def _raise_end(report: Report, limits: SandboxLimits) -> NoReturn:
-    """Say how a process ended that left no result."""
+    """Raise the error for a process that ended without a result."""
     if report.status is None:
-        raise SandboxError("the code's process ended, and nobody saw how")
+        raise SandboxError("the code's process ended, and its exit status is unknown")
     number = os.WTERMSIG(report.status) if os.WIFSIGNALED(report.status) else 0
     exited = 0 if number else os.WEXITSTATUS(report.status)
-    if exited > 128:  # how a shell, and swipl's parent, tell of a signal
+    if exited > 128:  # a shell, and the parent of swipl, report a signal this way
         number = exited - 128
     if number:
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

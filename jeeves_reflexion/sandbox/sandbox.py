@@ -1,4 +1,4 @@
-"""Running code in a sandbox."""
+"""The sandbox: runs untrusted code."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _AFTER_SECONDS = 2.0
 
 
 class Sandbox:
-    """Runs code that nobody trusts, each time in a process of its own.
+    """Runs untrusted code, each time in a new process.
 
     Parameters
     ----------
     limits
-        What a run may use up unless ``run`` is given other limits.
+        The limits of a run, unless ``run`` is given others.
     allow_weaker
-        Run code also where network, files or processes can't be isolated, under resource limits alone. Without it
-        such a machine is refused with :class:`SandboxUnavailableError`.
+        Run code under resource limits alone if network, files or processes can't be isolated. Without it, such a
+        machine is refused with :class:`SandboxUnavailableError`.
     concurrency
-        How many runs may go on at once; further ones wait. By default the number of processors.
+        How many runs may go on at once; others wait. By default the number of processors.
 
-    It may be used as an async context manager; nothing of it is left open after a run. One event loop at a time.
+    It may be used as an async context manager, but leaves nothing open after a run. Use it in one event loop at a time.
     """
 
     def __init__(
@@ -60,32 +60,30 @@ class Sandbox:
         inputs: Mapping[str, JSON] | None = None,
         limits: SandboxLimits | None = None,
     ) -> Ran:
-        """Run ``code`` and return what it came to.
+        """Run ``code`` and return its outcome. Inputs and values are JSON.
 
-        Python: the names of ``inputs`` are globals; the value is what a ``return`` at top level returns, else the
-        global called ``result`` after the run, else ``None``.
-        Lua: the same (5.x of the installed ``lupa``); ``null`` stands for JSON null inside tables, an empty table is
-        an empty list, ``object(t)`` and ``array(t)`` say which one a table is.
-        Prolog: the code is a program. The goal is ``evaluate(Output, State, Result)`` when it defines that (``inputs``
-        ``output`` and ``state``), else ``result(Inputs, Result)``, else ``result(Result)``; JSON objects are dicts,
-        JSON strings are strings.
-
-        Values cross as JSON only.
+        Python: the names of ``inputs`` are globals. The value is what a ``return`` at top level returns, else the
+        global ``result`` after the run, else None.
+        Lua: the same (5.x of the installed ``lupa``). ``null`` stands for JSON null inside tables. An empty table is an
+        empty list; ``object(t)`` and ``array(t)`` mark a table as an object or a list.
+        Prolog: the code is a program. The goal is ``evaluate(Output, State, Result)`` if the code defines it (for the
+        inputs ``output`` and ``state``), else ``result(Inputs, Result)``, else ``result(Result)``. JSON objects are
+        dicts, JSON strings are strings.
 
         Raises
         ------
         ConfigurationError
-            Inputs that are no JSON or whose names are no identifiers, an unknown language.
+            An input is not JSON, its name is not an identifier, or the language is unknown.
         SandboxUnavailableError
             This machine can't isolate code, or the language's runtime (``lupa``, ``swipl``) is not installed.
         CodeError
-            The code raised, ended its process, could not be read, or made a value that is no JSON.
+            The code raised, ended its process, could not be read, or made a value that is not JSON.
         CodeLimitError
             The code reached a limit.
         """
         if language not in get_args(Language):
             raise ConfigurationError(
-                f"language is {language!r}, but must be one of {', '.join(get_args(Language))}"
+                f"language must be one of {', '.join(get_args(Language))}, not {language!r}"
             )
         request = _request(code, inputs or {})
         limits = limits or self._limits
@@ -104,16 +102,16 @@ class Sandbox:
         other_inputs: Mapping[str, JSON] | None = None,
         limits: SandboxLimits | None = None,
     ) -> Ran:
-        """Run two programs in Python at once, each shut in by itself, and return what ``code`` came to.
+        """Run two Python programs at once, each isolated, and return the outcome of ``code``.
 
-        A channel joins them: each reads at descriptor 6 what the other writes at descriptor 7. Nothing else of one
-        can be reached by the other, so ``code`` may judge what ``other`` answers. Both have the same limits, but that
-        of time is the one of ``code``: ``other`` is ended soon after it. Of its own value and errors nothing is told.
+        A channel joins them: each reads at descriptor 6 what the other writes at descriptor 7. They can't reach each
+        other in any other way, so ``code`` may judge what ``other`` answers. Both have the same limits, but ``other``
+        is ended soon after ``code``. The value and the errors of ``other`` are not reported.
 
         Raises
         ------
         ConfigurationError, SandboxUnavailableError, CodeError, CodeLimitError
-            As :meth:`run` does, of ``code``.
+            As :meth:`run` raises them, for ``code``.
         SandboxError
             One of the two could not be run.
         """
@@ -141,7 +139,7 @@ class Sandbox:
 
 
 async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
-    """Start two jails, each with the ends of two pipes: what it reads the other writes."""
+    """Start two jails that are joined by two pipes: each reads what the other writes."""
     one_reads, other_writes = os.pipe()
     other_reads, one_writes = os.pipe()
     try:
@@ -154,12 +152,12 @@ async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
             raise
     finally:
         for end in (one_reads, other_writes, other_reads, one_writes):
-            os.close(end)  # theirs alone now, so that each notices when the other ends
+            os.close(end)  # so that each notices when the other ends
     return one, other
 
 
 async def _run_joined(jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]) -> Report:
-    """Run in both at once and return the report on the first; the second has a moment after that."""
+    """Run in both at once and return the report on the first; the second has a moment longer."""
     reports: dict[int, Report] = {}
     errors: list[SandboxError] = []
     second_ended = anyio.Event()
@@ -177,26 +175,26 @@ async def _run_joined(jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]) -
             group.start_soon(run, 1)
             await run(0)
             with anyio.move_on_after(_AFTER_SECONDS):
-                await second_ended.wait()  # the channel is closed, so it ends, unless it is busy
+                await second_ended.wait()  # its channel is closed, so it ends soon, unless it is busy
             group.cancel_scope.cancel()
     finally:
-        await jails[1].close()  # a task that is cancelled before its first step never runs
+        await jails[1].close()  # run(1) never closes it if it is cancelled before its first step
     if errors:
-        raise errors[0]  # never a verdict on the code
+        raise errors[0]  # such an error says nothing about the code
     return reports[0]
 
 
 def _request(code: str, inputs: Mapping[str, JSON]) -> bytes:
     for name in inputs:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise ConfigurationError(f"sandbox: {name!r} can't be the name of an input")
+            raise ConfigurationError(f"sandbox: the name of an input must be an identifier, not {name!r}")
     try:
         code.encode()
         given = {name: _plain(value) for name, value in inputs.items()}
         for name, value in given.items():
             messages.encode(value, f"inputs[{name!r}]")
     except UnicodeEncodeError as error:
-        raise ConfigurationError(f"sandbox: the code is no text: {error.reason}") from error
+        raise ConfigurationError(f"sandbox: the code is not valid text: {error.reason}") from error
     except ValueError as error:
         raise ConfigurationError(f"sandbox: {error}") from error
     except RecursionError as error:
@@ -205,7 +203,7 @@ def _request(code: str, inputs: Mapping[str, JSON]) -> bytes:
 
 
 def _plain(value: JSON) -> object:
-    """Return mappings of any kind as the one that JSON knows."""
+    """Return a value with mappings of any kind as dicts."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

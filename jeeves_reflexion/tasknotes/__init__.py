@@ -1,8 +1,8 @@
 """Task notes: tasks that improve their own instructions from run to run.
 
-:class:`Ensemble` runs tasks (``ensemble``, ``execution``); after an accepted run :class:`TaskReflector` has a strategy
-write better instructions, which make a version in a store (``evolution``, ``store``). The next run finds them before
-its own prompt (``injection``).
+:class:`Ensemble` runs tasks (``ensemble``, ``execution``). After an accepted run, :class:`TaskReflector` asks a
+strategy for better instructions, which become a version in a store (``evolution``, ``store``). The next run gets them
+before its own prompt (``reflector``).
 """
 
 from vectorstores.lazy import attach

@@ -31,7 +31,7 @@ from jeeves_reflexion.tasknotes.values import ReflectionStore
 from jeeves_reflexion.values import check_whole
 
 _NOT_KEPT: Final = (
-    "no reflection_store was given: task notes are kept in memory, and are gone with this Ensemble; pass a "
+    "no reflection_store was given: task notes are kept in memory, and are lost with this Ensemble; pass a "
     "SqliteReflectionStore or PostgresReflectionStore to keep them"
 )
 
@@ -41,22 +41,22 @@ Work: TypeAlias = EnsembleTask | Phase | str
 
 @runtime_checkable
 class EnsembleListener(Protocol):
-    """Hears of reflections alone; a plain callable hears every event."""
+    """A listener that is told of reflections only; a plain callable is told of every event."""
 
     def on_task_reflected(self, event: TaskReflectedEvent) -> Awaitable[None] | None:
-        """A reflection was stored."""
+        """Handle a stored reflection."""
         ...
 
 
 class Ensemble:
     """Runs tasks whose instructions get better from run to run.
 
-    ``model`` makes a :class:`~jeeves_reflexion.agents.react.ReAct` of tasks without an agent, and reflects where no
-    other model is configured. ``reflection_store`` keeps the notes of tasks with ``reflect``; left out, they live as
-    long as this object, and one warning says so. ``evaluator`` judges each output: a model, or any callable that
-    :func:`~jeeves_reflexion.evaluators.as_evaluator` takes. ``listeners`` hear the events.
+    A task without an agent is run by a :class:`~jeeves_reflexion.agents.react.ReAct` with ``model``, which also writes
+    reflections unless another model is configured. ``reflection_store`` keeps the notes of tasks with ``reflect``; by
+    default they live as long as this object, and a warning says so. ``evaluator`` judges each output: a model, or any
+    callable that :func:`~jeeves_reflexion.evaluators.as_evaluator` takes. ``listeners`` are told of events.
 
-    Serves many runs at once. Raises :class:`ConfigurationError` for what can't work, before anything is run.
+    Serves many runs at once. Raises :class:`ConfigurationError` for a bad configuration, before anything is run.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Ensemble:
 
     @property
     def reflection_store(self) -> ReflectionStore | None:
-        """Where the notes are kept."""
+        """The store of the notes."""
         return self.reflector.store
 
     async def run(
@@ -93,9 +93,9 @@ class Ensemble:
     ) -> EnsembleResult:
         """Run tasks and phases and return their outcomes, in the order given.
 
-        ``workers`` is how many tasks run at once; a task waits for those in its ``context``, and is skipped if one of
-        them was not accepted. A phase begins after what stands before it. ``inputs`` fills placeholders. What no other
-        run would mend (a missing key, a bad configuration, an exhausted budget) is raised.
+        ``workers`` is how many tasks run at once. A task waits for those in its ``context``, and is skipped if one of
+        them was not accepted. A phase begins when everything before it has ended. ``inputs`` fills placeholders. Errors
+        that another run would meet too (a missing key, a bad configuration, an exhausted budget) are raised.
         """
         check_whole("workers", workers)
         started = time.monotonic()
@@ -116,10 +116,10 @@ class Ensemble:
     def run_sync(
         self, *tasks: Work, inputs: Mapping[str, str] | None = None, workers: int = 1
     ) -> EnsembleResult:
-        """Run tasks in an event loop of its own; raises :class:`SessionError` where one runs already."""
+        """Run tasks in a new event loop; raises :class:`SessionError` if one is running already."""
         return run_alone(lambda: self.run(*tasks, inputs=inputs, workers=workers), "ensemble.run(...)")
 
-    # -- who works on a task: its own agent and evaluator, else the ensemble's, else made of the model
+    # -- the agent and evaluator of a task: its own, else the ensemble's, else made from the model
 
     def _task_run(
         self,
@@ -129,7 +129,7 @@ class Ensemble:
         session: Session,
         inputs: Mapping[str, str],
     ) -> TaskRun:
-        """Return the run of a task after those ``before`` it; raises :class:`ConfigurationError` where it can't be."""
+        """Return the run of a task, given those ``before`` it; raises :class:`ConfigurationError` if it can't run."""
         if id(task) in before:
             raise ConfigurationError(f"the task {task.description[:80]!r} is in the run twice")
         if any(id(other) not in before for other in task.context):
@@ -162,17 +162,17 @@ class Ensemble:
 
     def _model_of(self, task: EnsembleTask) -> ChatModel | None:
         for chosen in (task.agent, self._agent):
-            found = chosen if isinstance(chosen, ChatModel) else getattr(chosen, "model", None)
-            if isinstance(found, ChatModel):
-                return found
+            model = chosen if isinstance(chosen, ChatModel) else getattr(chosen, "model", None)
+            if isinstance(model, ChatModel):
+                return model
         return self._model
 
     def _listening(self, session: Session) -> Session:
-        """Return a session whose events, without secrets, go to its listener and to the ensemble's."""
+        """Return a session whose redacted events go to its own listener and to those of the ensemble."""
         sessions = [session, *map(session.listening, self._listeners)]
 
         async def tell(event: Event) -> None:
-            for each in sessions:  # each in its own call, so that one that fails keeps it from no other
+            for each in sessions:  # one call each, so that the others hear it even if one fails
                 await relay(each, event)
 
         return redacting(session.listening(tell))
@@ -186,18 +186,18 @@ def _listener(listener: Listener | EnsembleListener) -> Listener:
 
 
 def _phases(works: Sequence[Work]) -> list[Phase]:
-    """Return the phases of a run; tasks between them are phases without a review."""
-    found: list[Phase] = []
+    """Return the phases of a run; the tasks between two phases become a phase without a review."""
+    phases: list[Phase] = []
     for is_phase, group in groupby(works, lambda work: isinstance(work, Phase)):
         if is_phase:
-            found += [work for work in group if isinstance(work, Phase)]
+            phases += [work for work in group if isinstance(work, Phase)]
         else:
-            found.append(Phase("", [EnsembleTask.of(work) for work in group if not isinstance(work, Phase)]))
-    return found
+            phases.append(Phase("", [EnsembleTask.of(work) for work in group if not isinstance(work, Phase)]))
+    return phases
 
 
 async def _run_phase(phase: Phase, runs: Sequence[TaskRun], workers: int, run_id: str) -> None:
-    """Run the tasks of a phase, and learn of each at once where no review of them all is to come."""
+    """Run the tasks of a phase. Without a review of the phase, each task is learned from as soon as it ends."""
     await _run_all(runs, workers, learn=phase.review is None)
     if phase.review is None:
         return
@@ -235,5 +235,5 @@ async def _run_all(runs: Sequence[TaskRun], workers: int, *, learn: bool) -> Non
             for run in runs:
                 group.start_soon(work, run)
     except ExceptionGroup as errors:
-        first = errors.exceptions[0]  # as itself, as of a run in sequence
+        first = errors.exceptions[0]  # without its group, as when tasks run one after the other
         raise first from first.__cause__

@@ -1,7 +1,7 @@
-"""How a task's notes change over its runs: versions, what the runs under each scored, and going back to one.
+"""How a task's notes change over its runs: versions, the scores of the runs under each, and rollbacks.
 
-Everything here is a value and a rule; :mod:`jeeves_reflexion.tasknotes.store` stores it. A run's score belongs to the
-version that it was made under, version 0 being none: a person who looks at them decides which version is in force.
+This module has values and rules; :mod:`jeeves_reflexion.tasknotes.store` stores them. The score of a run belongs to the
+version that the run was given; version 0 means no notes. A person who looks at the scores decides whether to roll back.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MOST_CHANGES: Final = 50
 EXCERPT: Final = 200
 
 ChangeKind: TypeAlias = Literal["stored", "rolled_back", "rolled_back_by_hand"]
-"""``rolled_back`` is of earlier versions, which took notes back by themselves: it is read and no longer written."""
+"""``rolled_back`` is read but no longer written: earlier versions rolled back by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteVersion:
-    """One version of a task's notes: what it says, the version it was made of (0: none), and its runs' scores."""
+    """One version of a task's notes: its text, the version it was made from (0: none), and the scores of its runs."""
 
     number: int
     reflection: TaskReflection
@@ -46,7 +46,7 @@ class NoteVersion:
 
 @dataclass(frozen=True, slots=True)
 class NoteChange:
-    """What happened to a task's notes: from which version to which, and why."""
+    """One change of a task's notes: from which version to which, and why."""
 
     at: datetime
     kind: ChangeKind
@@ -57,11 +57,11 @@ class NoteChange:
 
 @dataclass(frozen=True, slots=True)
 class NoteHistory:
-    """All that is kept of a task's notes; ``current`` is the version that the next run gets, 0 for none.
+    """Everything that is stored of a task's notes; ``current`` is the version that the next run gets, 0 for none.
 
-    ``baseline`` holds the scores of runs without notes, ``run_count`` counts reflections, also those taken back.
-    ``failed`` is the last reflection that failed, as long as there is no version in force: it is none itself, so that
-    runs after it are runs without notes.
+    ``baseline`` holds the scores of runs without notes. ``run_count`` counts reflections, including those that were
+    rolled back. ``failed`` is the last failed reflection while no version is current. It is not a version, so runs
+    after it are runs without notes.
     """
 
     identity: str
@@ -74,12 +74,12 @@ class NoteHistory:
     failed: TaskReflection | None = None
 
     def version(self, number: int) -> NoteVersion | None:
-        """Return a version, or None if there is none of that number, or no longer."""
+        """Return a version by its number, or None if it does not exist or is no longer kept."""
         return next((each for each in self.versions if each.number == number), None)
 
     @property
     def reflection(self) -> TaskReflection | None:
-        """What the next run gets, else the last reflection that failed; None for nothing."""
+        """The current version's reflection, else the last failed one, else None."""
         version = self.version(self.current)
         return (
             self.failed if version is None else replace(version.reflection, run_count=max(self.run_count, 1))
@@ -89,35 +89,35 @@ class NoteHistory:
 def with_reflection(
     history: NoteHistory, reflection: TaskReflection, *, description: str = ""
 ) -> NoteHistory:
-    """Return the history after one more reflection, made of the current version.
+    """Return the history after one more reflection, which was made from the current version.
 
-    The count grows by one, whatever the reflection says. What says nothing new makes no version, nor does what was
-    taken back before. A failed reflection counts nothing, and is kept where no version is in force.
+    The count grows by one, but a reflection that says nothing new, or that was rolled back before, makes no version. A
+    failed reflection is not counted, and is kept only while no version is current.
     """
     reflection = storable(reflection)
     description = abridge(storable_text(description, MOST_CHARACTERS), EXCERPT) or history.description
     if not reflection.complete:
-        in_force = history.version(history.current) is not None
-        return history if in_force else replace(history, failed=reflection, description=description)
+        has_current = history.version(history.current) is not None
+        return history if has_current else replace(history, failed=reflection, description=description)
     count = history.run_count + 1
     counted = replace(history, run_count=count, description=description, failed=None)
     if any(each.withdrawn and each.reflection.texts == reflection.texts for each in history.versions):
         return counted
-    return _grown(counted, replace(reflection, run_count=count))
+    return _with_version(counted, replace(reflection, run_count=count))
 
 
 def with_replacement(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
-    """Return the history with this reflection in force, its count and its time as they are.
+    """Return the history with this reflection as the current version, with its own count and time.
 
-    A failed one takes no version's place.
+    A failed reflection replaces no version.
     """
     if not reflection.complete:
         return with_reflection(history, reflection)
     counted = replace(history, run_count=reflection.run_count, failed=None)
-    return _grown(counted, storable(reflection))
+    return _with_version(counted, storable(reflection))
 
 
-def _grown(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
+def _with_version(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
     current = history.version(history.current)
     if current is not None and current.reflection.texts == reflection.texts:
         return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))
@@ -128,18 +128,18 @@ def _grown(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
 
 
 def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:
-    """Return the history with the score of a run made under a version; a version no longer kept is passed over."""
+    """Return the history with the score of a run under a version; unchanged if the version is no longer kept."""
     if version == 0:
         return replace(history, baseline=(*history.baseline, score)[-MOST_SCORES:])
-    found = history.version(version)
-    if found is None:
+    run_under = history.version(version)
+    if run_under is None:
         return history
-    scored = replace(found, scores=(*found.scores, score)[-MOST_SCORES:])
+    scored = replace(run_under, scores=(*run_under.scores, score)[-MOST_SCORES:])
     return replace(history, versions=_swapped(history.versions, scored))
 
 
 def rolled_back(history: NoteHistory, to: int, reason: str) -> NoteHistory:
-    """Return the history with version ``to`` as the current one; those after it count as withdrawn."""
+    """Return the history with version ``to`` as the current one; the versions after it are withdrawn."""
     versions = tuple(
         replace(each, withdrawn=each.number != to and (each.withdrawn or to < each.number <= history.current))
         for each in history.versions
@@ -177,12 +177,12 @@ def reflection_document(reflection: TaskReflection) -> JSON:
 
 
 def history_of(identity: str, document: JSON) -> NoteHistory:
-    """Read a history back. Raises :class:`ReflectionStoreError` for what is none, or of a newer format."""
+    """Read a history back. Raises :class:`ReflectionStoreError` if it is damaged or of another format."""
     given = document if isinstance(document, Mapping) else {}
-    found = given.get("format", FORMAT)
-    if found != FORMAT:
+    form = given.get("format", FORMAT)
+    if form != FORMAT:
         raise ReflectionStoreError(
-            f"the notes on task {identity} are of format {found!r}, and this version reads {FORMAT}: "
+            f"the notes on task {identity} have format {form!r}, and this version reads {FORMAT}: "
             "update jeeves-reflexion"
         )
     missing = _REQUIRED - given.keys()

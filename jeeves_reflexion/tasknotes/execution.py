@@ -1,4 +1,4 @@
-"""One run of one task: guards, notes, agent, verdict, review, and what is learned of it afterwards."""
+"""One run of one task: guards, notes, agent, evaluator, review, and the reflection afterwards."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from jeeves_reflexion.tasknotes.tasks import (
 from jeeves_reflexion.types import Attempt, Task
 
 THRESHOLD: Final = 0.8
-"""The score from which an evaluator accepts that doesn't say ``passed`` itself."""
+"""The score from which an output is accepted if its evaluator doesn't say ``passed``."""
 
 
 class Stopped(Exception):  # noqa: N818 - carries the verdict out of a step
-    """Ends the way of a task, or of a phase, to its acceptance; the reason of a failure holds no secrets."""
+    """Ends a task or a phase before it is accepted. The reason of a failure is redacted."""
 
     def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
@@ -46,9 +46,9 @@ class Stopped(Exception):  # noqa: N818 - carries the verdict out of a step
 
 @dataclass(slots=True, eq=False)
 class TaskRun:
-    """The run of one task: :meth:`execute`, and :meth:`settle` once its phase is decided on.
+    """The run of one task: first :meth:`execute`, then :meth:`settle`, once its phase is accepted or rejected.
 
-    ``model`` is the one that reflects unless another is configured; ``context`` are the runs whose outputs it is told.
+    ``model`` reflects unless another one is configured; ``context`` are the runs whose outputs the agent gets.
     """
 
     task: EnsembleTask
@@ -72,7 +72,7 @@ class TaskRun:
         self.noting = self.session.listening(self._hear)
 
     async def execute(self, *, learn: bool) -> None:
-        """Run the task up to its acceptance, or to what stands in its way; with ``learn``, settle it too."""
+        """Run the task until it is accepted or stopped; with ``learn``, settle it too."""
         missing = next((each for each in self.context if not each.outcome.accepted), None)
         if missing is not None:
             reason = f"task {missing.session.attempt} of its context was not accepted"
@@ -91,14 +91,14 @@ class TaskRun:
         self.done.set()
 
     async def settle(self) -> None:
-        """Note beside its notes how the run went, and reflect if it was accepted."""
+        """Note the score of the run beside the task's notes, and reflect if it was accepted."""
         score = _score(self.outcome)
         if score is not None and self.notes is not None:
             await self.reflector.score(self.notes, score, self.noting)
         if self.reflection is None or not self.outcome.accepted:
             return
         reflection = await self.reflector.reflect(
-            # As it is defined, with its placeholders, and not as this run filled it in.
+            # As the task defines it, with placeholders, not as this run filled it in.
             replace(self.core, expected_output=self.task.expected_output),
             self.outcome.output,
             config=self.reflection,
@@ -110,7 +110,7 @@ class TaskRun:
         self.outcome = replace(self.outcome, reflection=reflection)
 
     def reject(self, refused: Stopped) -> None:
-        """Take back an acceptance, since the review of the whole phase refused it or broke."""
+        """Take back an acceptance because the review of the phase rejected it or failed."""
         if self.outcome.accepted:
             status, reason = refused.status, refused.reason
             decision = ReviewDecision.reject(reason) if status == "rejected" else None
@@ -144,16 +144,16 @@ class TaskRun:
 
     async def _given(self, task: Task) -> Task:
         """Return the task as the agent gets it: with its notes and the outputs of earlier tasks."""
-        shown = None
+        notes = None
         if self.reflection is not None:
             self.notes = await self.reflector.recall(task, self.noting)
-            shown = self.notes.reflection
-            self.outcome = replace(self.outcome, notes=shown, version=self.notes.version)
-        if not self.context and (shown is None or not shown.complete):
+            notes = self.notes.reflection
+            self.outcome = replace(self.outcome, notes=notes, version=self.notes.version)
+        if not self.context and (notes is None or not notes.complete):
             return task
         context = [(each.core.prompt, each.outcome.output) for each in self.context]
         inputs = {**self.task.inputs, **self.inputs}
-        prompt = await run_sync(partial(prompt_with, task, shown, context=context, inputs=inputs))
+        prompt = await run_sync(partial(prompt_with, task, notes, context=context, inputs=inputs))
         return replace(task, prompt=prompt, template=None, expected_output=None, id=task.id)
 
     async def _attempt(self, task: Task) -> Attempt:
@@ -167,8 +167,8 @@ class TaskRun:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - becomes the attempt's error
-            said = f"the agent failed: {described(error)}"
-            attempt = Attempt(error=said, seconds=time.monotonic() - started)
+            problem = f"the agent failed: {described(error)}"
+            attempt = Attempt(error=problem, seconds=time.monotonic() - started)
         await session.emit(AttemptFinished.of(attempt, run_id=run_id, attempt=number))
         return attempt
 
@@ -199,7 +199,7 @@ class TaskRun:
             self.outcome = replace(self.outcome, output=decision.text)
 
     async def _hear(self, event: Event) -> None:
-        """Pass on what becomes of the notes, and keep what went wrong with them."""
+        """Pass on the events about the notes, and keep their warnings as problems of the task."""
         if isinstance(event, Warned):
             self.outcome = replace(self.outcome, problems=(*self.outcome.problems, redact(event.message)))
         await relay(self.session, event)
@@ -207,7 +207,7 @@ class TaskRun:
 
 @contextlib.contextmanager
 def failing(what: str) -> Iterator[None]:
-    """Have what a step raises fail the task, unless no other run would mend it."""
+    """Turn an error of a step into a failure of the task, unless another run would meet the error too."""
     try:
         yield
     except HOPELESS:
@@ -217,9 +217,9 @@ def failing(what: str) -> Iterator[None]:
 
 
 def _score(outcome: TaskOutcome) -> float | None:
-    """Return what a run says of its notes; None where it says nothing, since somebody else failed.
+    """Return the score of a run for its notes; None if the run says nothing about them, as after a failure.
 
-    The evaluator's score, unless a guard or a review refused what it had let pass.
+    It is the evaluator's score, unless a guard or a review refused the output afterwards.
     """
     if outcome.status == "failed" or outcome.attempt is None:
         return None

@@ -1,4 +1,4 @@
-"""Where records with task notes lie: in one SQLite file."""
+"""A record store in one SQLite file, for task notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 LOCK_SECONDS: Final = 30.0
 MOST_BYTES: Final = 10_000_000
-"""A larger JSON file holds no task notes."""
+"""A larger JSON file is not read."""
 
 _MAGIC: Final = 0x4A524E53
 _FORMAT: Final = 1
@@ -42,7 +42,7 @@ CREATE TABLE records (
     UNIQUE (namespace, collection, key)
 )"""
 _ONE: Final = "namespace = ? AND collection = ? AND key = ?"
-# The row keeps its place, for notes are listed in the order of their first write.
+# An update keeps the row's place, because notes are listed in the order of their first write.
 _NEW: Final = """
 INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (namespace, collection, key) DO NOTHING"""
@@ -54,9 +54,9 @@ _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 class SqliteRecords:
     """A :class:`~vectorstores.base.RecordStore` in one SQLite file.
 
-    Each call has its own connection, in a worker thread that is waited for also where the caller is
-    cancelled: threads and forks share none, and a write is made whole or not at all. The notes that version 0.1 kept
-    as JSON files in the same folder, without namespaces, are taken over into each namespace when it is first used.
+    Each call has its own connection, so that threads and forks share none, in a worker thread that finishes even if the
+    caller is cancelled. A write is made as a whole or not at all. Version 0.1 kept notes as JSON files in the same
+    folder, without namespaces; they are copied into each namespace when it is first used.
     """
 
     def __init__(self, path: Path, namespace: str, *, create: bool) -> None:
@@ -67,7 +67,7 @@ class SqliteRecords:
         self._create = create
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
-        """Write a record that is not there yet; return whether it was not."""
+        """Write a record if it does not exist; return whether it was written."""
         try:
             await self.compare_and_swap(collection, key, value, version=None)
         except ConflictError:
@@ -81,7 +81,7 @@ class SqliteRecords:
     async def compare_and_swap(
         self, collection: str, key: str, value: JSON, *, version: int | None
     ) -> Record:
-        """Write a record if it is at this version; None: if there is none."""
+        """Write a record if it has this version; None: if it does not exist."""
         text = json.dumps(value, allow_nan=False)
         record = Record(collection, key, value, (version or 0) + 1)
 
@@ -113,7 +113,7 @@ class SqliteRecords:
         return await self._run(read, reads=True)
 
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
-        """Remove records by key and return how many there were."""
+        """Remove records by key; return how many existed."""
 
         def remove(connection: sqlite3.Connection) -> int:
             for path in self._json_files():
@@ -132,7 +132,7 @@ class SqliteRecords:
         return None if row is None else Record(collection, key, json.loads(row[0]), row[1])
 
     async def _run(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
-        """Work in one transaction; a reader of what was never written makes no file."""
+        """Do ``work`` in one transaction; ``reads`` makes no file if nothing was ever written."""
         return await anyio.to_thread.run_sync(self._work, work, reads)
 
     def _work(self, work: Callable[[sqlite3.Connection], T], reads: bool) -> T:  # noqa: FBT001
@@ -145,7 +145,7 @@ class SqliteRecords:
             code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
             if code in _CORRUPT or isinstance(error, json.JSONDecodeError):
                 raise StoreCorruptError(
-                    f"{self._path} is damaged, or no database: {error}; restore it from a backup"
+                    f"{self._path} is damaged or not a database: {error}; restore it from a backup"
                 ) from error
             raise StoreUnavailableError(f"{self._path}: {error}; nothing of the call was stored") from error
 
@@ -166,7 +166,7 @@ class SqliteRecords:
             yield connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        """Make the table in a file that has none, and refuse the files of others."""
+        """Create the table in a new file, and refuse the files of other programs."""
         magic, version = (
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
@@ -179,7 +179,7 @@ class SqliteRecords:
             connection.execute(f"PRAGMA user_version={_FORMAT}")
         elif version != _FORMAT:
             raise FormatVersionError(
-                f"{self._path} is of format {version}, and this version reads {_FORMAT}: update jeeves-reflexion"
+                f"{self._path} has format {version}, and this version reads {_FORMAT}: update jeeves-reflexion"
             )
         if self._found(connection, *_TAKEN_OVER) is None and (files := self._json_files()):
             rows = [(*_TAKEN_OVER, "true", 1), *map(_json_row, files)]

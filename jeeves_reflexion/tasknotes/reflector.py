@@ -1,7 +1,7 @@
-"""The step after acceptance: writes better notes on a task, and shows them before its prompt in the next run.
+"""The step after acceptance: writes better notes on a task, and puts them before its prompt in the next run.
 
-Nothing here fails a task: whatever goes wrong, in a store, a strategy or a model, costs a warning (in the log, and as
-an event) and no more. Notes pass the gate of the lessons, and stand in a prompt as data.
+Nothing here fails a task: an error in a store, a strategy or a model only causes a warning, in the log and as an event.
+Notes pass the same checks as lessons, and are data in a prompt.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ T = TypeVar("T")
 
 STORE_SECONDS: Final = 30.0
 REFLECTION_SECONDS: Final = 300.0
-_REFUSED: Final = "what gives orders was left out of the notes on a task"
-_NOT_TAKEN: Final = "what it says was taken back, or another one was there first"
+_REFUSED: Final = "text that gives orders was left out of the notes on a task"
+_NOT_TAKEN: Final = "its text was rolled back before, or another reflection was stored first"
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """A task's notes as one run finds them: version 0 is none, None is that of a store without versions."""
+    """A task's notes for one run; ``version`` is 0 without notes, and None if the store keeps no versions."""
 
     identity: str
     reflection: TaskReflection | None = None
@@ -62,10 +62,10 @@ class Notes:
 
 
 class TaskReflector:
-    """Reads and writes the notes of tasks in one store; ``store=None`` does nothing.
+    """Reads and writes the notes of tasks in one store; with ``store=None`` it does nothing.
 
-    Serves many runs at once. A store with the two methods of :class:`ReflectionStore` alone gets no scores, and of two
-    reflections at once it keeps the last. A call of the store may take 30 s, one of the strategy 300 s.
+    Serves many runs at once. A store with only the two methods of :class:`ReflectionStore` gets no scores, and keeps
+    the last of two reflections at once. A call of the store may take 30 s, a call of the strategy 300 s.
     """
 
     def __init__(self, store: ReflectionStore | None) -> None:
@@ -80,7 +80,7 @@ class TaskReflector:
         )
 
     async def recall(self, task: AnyTask, session: Session) -> Notes:
-        """Return the task's notes for a run; none, and a warning, where the store fails."""
+        """Return the task's notes for a run; empty, with a warning, if the store fails."""
         identity, store = task_identity(task), self._notes
         if store is None:
             return Notes(identity)
@@ -100,14 +100,14 @@ class TaskReflector:
             )
         return Notes(identity, reflection, version if has_versions else None)
 
-    async def score(self, notes: Notes, score: float | None, session: Session) -> None:
-        """Note what a run under these notes scored."""
+    async def score(self, notes: Notes, score: float, session: Session) -> None:
+        """Store the score of a run with these notes."""
         store, version = self._notes, notes.version
-        if store is None or version is None or score is None:
+        if store is None or version is None:
             return
         try:
             await _asked(lambda: store.score(notes.identity, version, score))
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - the run was scored, with or without a note of it
             await _warn(session, "the score of a run could not be noted", error)
 
     async def reflect(
@@ -123,8 +123,8 @@ class TaskReflector:
     ) -> TaskReflection | None:
         """Reflect on an accepted output; return what was stored, if anything.
 
-        ``config=None`` does nothing. What is stored is announced by :class:`TaskReflectedEvent`. That there could be
-        no reflection is stored, unannounced, where the store keeps versions and has nothing better.
+        ``config=None`` does nothing. A :class:`TaskReflectedEvent` announces a stored reflection. A failed reflection
+        is stored, without an event, if the store keeps versions and has no current one.
         """
         session, store = session or Session(), self._notes
         if config is None or store is None:
@@ -149,7 +149,7 @@ class TaskReflector:
     async def _stored(
         self, store: VersionedReflectionStore, task: Task, reflection: TaskReflection, session: Session
     ) -> TaskReflection | None:
-        """Store a reflection; return what is in force if it is this one."""
+        """Store a reflection; return it as stored if it is the current one afterwards."""
         description, failure = description_of(task), reflection.failure
         if failure:
             await _warn(session, "there is no new reflection on a task", failure)
@@ -159,7 +159,7 @@ class TaskReflector:
             kept = not isinstance(store, PlainStore) and stored is not None and not stored.complete
             return stored if kept else None
         if stored is None or stored.texts != reflection.texts:
-            await _warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
+            await _warn(session, "a reflection was counted but not used", _NOT_TAKEN)
             return None
         event = TaskReflectedEvent(
             run_id=session.id,
@@ -173,20 +173,20 @@ class TaskReflector:
 
 
 async def _warn(session: Session, what: str, error: BaseException | str) -> None:
-    """Log and tell a problem that fails nothing."""
-    said = described(error) if isinstance(error, BaseException) else error
-    problem = redact(f"{what}: {said}")
+    """Log a problem that fails nothing, and emit an event."""
+    why = described(error) if isinstance(error, BaseException) else error
+    problem = redact(f"{what}: {why}")
     logger.warning(problem)
     await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
 
 
 async def _asked(call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call of the store in time; it is charged to nobody."""
+    """Make a call of the store within its time limit, charged to no run."""
     return await _within(STORE_SECONDS, Session(), call)
 
 
 async def _within(seconds: float, session: Session, call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call of a session in time, which makes an error of a cancellation that nobody asked for."""
+    """Make a call within a time limit. A cancellation that nobody outside asked for becomes an error too."""
     with anyio.move_on_after(seconds):
         return await session.spending("reflector", call)
     raise TimeoutError(f"no answer within {seconds:g} s")
@@ -195,29 +195,29 @@ async def _within(seconds: float, session: Session, call: Callable[[], Awaitable
 async def _reflection(
     strategy: ReflectionStrategy, given: ReflectionInput, session: Session
 ) -> tuple[TaskReflection, str]:
-    """Return the reflection as it may be stored, and what of it was refused."""
+    """Return a reflection that is safe to store, and which of its texts were refused."""
 
     async def reflect() -> TaskReflection:
-        found = await run_callable(strategy.reflect, functools.partial(strategy.reflect, given))
-        if not isinstance(found, TaskReflection):
-            raise TypeError(f"the strategy returned {type(found).__name__}, no TaskReflection")
-        return found
+        answer = await run_callable(strategy.reflect, functools.partial(strategy.reflect, given))
+        if not isinstance(answer, TaskReflection):
+            raise TypeError(f"the strategy returned {type(answer).__name__}, not a TaskReflection")
+        return answer
 
     try:
-        found = await _within(REFLECTION_SECONDS, session, reflect)
-    except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
+        answer = await _within(REFLECTION_SECONDS, session, reflect)
+    except Exception as error:  # noqa: BLE001 - the failed reflection and a warning report it
         logger.warning("a reflection strategy failed: %s", redact(described(error)))
         return failed_reflection(given, described(error)), ""
-    reflection, refused = await run_sync(admit, found)
+    reflection, refused = await run_sync(admit, answer)
     if reflection is None:
-        return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""
+        return failed_reflection(given, f"{_REFUSED}, and nothing else remained: {refused}"), ""
     return reflection, refused
 
 
 # -- in a prompt
 
 NOTES_TOKENS: Final = 1000
-"""How long notes may be in a prompt, unless said otherwise."""
+"""The default length of notes in a prompt."""
 
 _HEAD: Final = """\
 ## Task Improvement Notes (from prior executions)
@@ -225,8 +225,8 @@ _HEAD: Final = """\
 The following refinements were found by looking back at earlier runs of this task. Use them to do better, and fulfil the
 original task below in any case: where the two differ, the original counts."""
 _END: Final = "---"
-# What would pass for a part of our own prompt: a rule, and a heading or a fence, which is one behind quotes and bullets
-# all the same. Possessive: no text makes it slow.
+# What could pass for a part of our own prompt: a rule, a heading or a fence, also behind quotes and bullets.
+# Possessive, so that no text makes it slow.
 _POSING: Final = re.compile(
     r"[ \t>]*+(?=[-=_*][-=_*> \t]*$)"
     r"|(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+(?=[#\uff03\ufe5f]|```|~~~)"
@@ -234,11 +234,10 @@ _POSING: Final = re.compile(
 
 
 def admit(reflection: TaskReflection | None) -> tuple[TaskReflection | None, str]:
-    """Let a reflection through the gate.
+    """Return a reflection without texts that give orders to their reader, and which were left out and why.
 
-    Returns it without the texts that give orders to their reader (None if it had nothing else), and what was left out
-    and why, in words. Characters that hide or disguise are cleaned away, and secrets. A failed reflection is only
-    made storable: it is shown to nobody.
+    The reflection is None if nothing else remains. Secrets and characters that hide or disguise text are removed. A
+    failed reflection is only made storable, since nobody is shown it.
     """
     if reflection is None or not reflection.complete:
         return (None if reflection is None else storable(reflection)), ""
@@ -246,7 +245,7 @@ def admit(reflection: TaskReflection | None) -> tuple[TaskReflection | None, str
 
     def change(field: str, text: str, most: int) -> str:
         text = text[: most + MARGIN]
-        # As it came, and as it reads where an order is broken into lines.
+        # As given, and on one line, for an order may be broken into lines.
         for reading in dict.fromkeys((text, " ".join(text.split()))):
             if (finding := screen(reading)) is not None:
                 refused.append(f"{field} ({finding.kind}: it {finding.why})")
@@ -269,9 +268,9 @@ def prompt_with(
     max_tokens: int = NOTES_TOKENS,
     inputs: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a prompt with the notes, then what came before, then the original.
+    """Return a prompt of the notes, the context, and the original task.
 
-    ``context`` holds descriptions and outputs of tasks before this one; ``inputs`` fills placeholders of the notes.
+    ``context`` has descriptions and outputs of earlier tasks; ``inputs`` fills placeholders in the notes.
     """
     notes = "" if reflection is None else notes_section(reflection, max_tokens=max_tokens, inputs=inputs)
     parts = [notes] if notes else []
@@ -290,11 +289,11 @@ def notes_section(
     max_tokens: int = NOTES_TOKENS,
     inputs: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the notes as a section of at most ``max_tokens`` tokens; empty if there is nothing to say or no room.
+    """Return the notes as a section of at most ``max_tokens`` tokens; empty if there are none or no room.
 
-    What gives orders to its reader is left out, as of lessons. Stored text can't close the section or open another
-    one: what would pass for a heading, a rule, a fence or a tag is escaped. Where room is short, the last suggestions
-    go first, then the last observations; then the middle of the instructions.
+    Texts that give orders to their reader are left out, as with lessons. Stored text can't close the section or open
+    another one: headings, rules, fences and tags in it are escaped. To fit, the last suggestions are dropped first,
+    then the last observations; then the instructions are cut in the middle.
     """
     clean, _ = admit(reflection)
     if clean is None or not clean.complete:
@@ -323,12 +322,12 @@ def _section(instructions: Sequence[str], observations: Sequence[str], suggestio
         "Observations": _listed(observations),
         "Suggestions": _listed(suggestions),
     }
-    said = [f"### {name}\n{body}" for name, body in sections.items() if body.strip()]
-    return "\n\n".join([_HEAD, *said, _END]) if said else ""
+    parts = [f"### {name}\n{body}" for name, body in sections.items() if body.strip()]
+    return "\n\n".join([_HEAD, *parts, _END]) if parts else ""
 
 
 def as_data(text: str) -> str:
-    """Return stored text line by line, so that none of it passes for a part of our own prompt; else as it is."""
+    """Return stored text with every line escaped that could pass for a part of our own prompt."""
     return "\n".join(_escaped(line) for line in text.splitlines())
 
 

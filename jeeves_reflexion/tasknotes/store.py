@@ -1,4 +1,4 @@
-"""The stores of task notes: one, with versions, over any record store, and one for a user's store of two methods."""
+"""The stores of task notes: a versioned one over any record store, and an adapter of a user's store of two methods."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from vectorstores.base import ConflictError, RecordStore, VectorStoreError
 
 COLLECTION: Final = "task_notes"
 TRIES: Final = 500
-"""So often a change is tried again because another writer was faster. Each time one of them has got through."""
+"""How often a change is tried while other writers are faster; at each try one of them succeeds."""
 
 _LONGEST_WAIT: Final = 0.05
 
 
 class VersionedReflectionStore:
-    """A :class:`ReflectionStore` that keeps versions and what the runs under each scored.
+    """A :class:`ReflectionStore` that keeps versions and the scores of the runs under each.
 
-    ``records`` is any :class:`~vectorstores.base.RecordStore`, such as the store that the lessons are in. Each change
-    is a compare-and-swap, made again on what another worker, process or machine wrote meanwhile: no run count and no
-    score is lost. Everything is redacted before it is written. What goes wrong below is raised as
-    :class:`ReflectionStoreError` with that error as its cause.
+    ``records`` is any :class:`~vectorstores.base.RecordStore`, such as the store of the lessons. Each change is a
+    compare-and-swap, repeated if another worker, process or machine wrote first, so that no run count and no score is
+    lost. Everything is redacted before it is written. Errors of the record store are raised as
+    :class:`ReflectionStoreError`, with the error as its cause.
     """
 
     def __init__(self, records: RecordStore) -> None:
@@ -54,39 +54,36 @@ class VersionedReflectionStore:
         self.records = records
 
     async def _opened(self) -> RecordStore:
-        """Return the records; a store that is looked at only when it is first used does so here."""
+        """Return the records; a subclass may open its store here, at the first call."""
         return self.records
 
     async def store(self, task_identity: str, reflection: TaskReflection) -> None:
-        """Store a reflection as the task's newest version, with the run count that it has.
+        """Store a reflection as the task's current version, with its own run count; :meth:`commit` counts.
 
-        The last of several at once is in force; :meth:`commit` counts.
+        Of several at once, the last one is current.
         """
         _check_reflection(reflection)
         await self._change(task_identity, lambda history: with_replacement(history, reflection))
 
     async def retrieve(self, task_identity: str) -> TaskReflection | None:
-        """Return the reflection of the task's current version, or None."""
+        """Return the reflection of the task's current version, else the last failed one, or None."""
         history = await self.history(task_identity)
         return None if history is None else history.reflection
 
     async def history(self, task_identity: str) -> NoteHistory | None:
-        """Return everything kept of a task's notes, or None."""
+        """Return everything that is stored of a task's notes, or None."""
         _check_identity(task_identity)
         with _store_errors("read task notes"):
             record = await (await self._opened()).get(COLLECTION, task_identity)
         return None if record is None else history_of(task_identity, record.value)
 
     async def commit(
-        self,
-        task_identity: str,
-        reflection: TaskReflection,
-        *,
-        description: str = "",
+        self, task_identity: str, reflection: TaskReflection, *, description: str = ""
     ) -> NoteHistory:
-        """Count a reflection that was made of the current version; return the history.
+        """Store and count a reflection that was made from the current version; return the history.
 
-        Its run count is one more than that of the last. ``description`` is kept, cut, for people who list the notes.
+        Its run count is that of the last reflection plus one. ``description`` is shortened and stored for people who
+        list the notes.
         """
         _check_reflection(reflection)
         return await self._change(
@@ -94,16 +91,16 @@ class VersionedReflectionStore:
         )
 
     async def score(self, task_identity: str, version: int, score: float) -> None:
-        """Note the score of a run made under a version; 0: without notes."""
+        """Store the score of a run under a version; 0 is a run without notes."""
         check_share("score", score)
         await self._change(task_identity, lambda history: with_score(history, version, score))
 
     async def rollback(
         self, task_identity: str, *, to: int | None = None, reason: str = "by hand"
     ) -> NoteHistory:
-        """Make an earlier version the current one: ``to``, or the one that the current was made of; 0 is none.
+        """Make another version the current one: ``to``, by default the one that the current was made from; 0 is none.
 
-        Raises :class:`ReflectionStoreError` if there are no notes, or no such version.
+        Raises :class:`ReflectionStoreError` if the task has no notes or no such version.
         """
 
         def change(history: NoteHistory) -> NoteHistory:
@@ -121,7 +118,7 @@ class VersionedReflectionStore:
         return await self._change(task_identity, change)
 
     async def forget(self, task_identity: str) -> bool:
-        """Remove all that is kept of a task's notes; False if there was nothing."""
+        """Remove all notes of a task; returns False if it has none."""
         _check_identity(task_identity)
         with _store_errors("forget task notes"):
             return await (await self._opened()).delete_records(COLLECTION, [task_identity]) > 0
@@ -129,11 +126,11 @@ class VersionedReflectionStore:
     async def list(self) -> tuple[NoteHistory, ...]:
         """Return the notes of all tasks in the order in which they were first written."""
         with _store_errors("list task notes"):
-            found = each_record(await self._opened(), COLLECTION)
-            return tuple([history_of(each.key, each.value) async for each in found])
+            records = each_record(await self._opened(), COLLECTION)
+            return tuple([history_of(each.key, each.value) async for each in records])
 
     async def close(self) -> None:
-        """Close the store below."""
+        """Close the record store."""
         close: Callable[[], Any] | None = getattr(self.records, "close", None)
         if close is not None:
             with _store_errors("close the store of task notes"):
@@ -159,12 +156,10 @@ class VersionedReflectionStore:
                 try:
                     await records.compare_and_swap(COLLECTION, identity, document_of(new), version=version)
                 except ConflictError:
-                    await anyio.sleep(random.uniform(0.0, _LONGEST_WAIT))  # noqa: S311 - to part the writers
+                    await anyio.sleep(random.uniform(0.0, _LONGEST_WAIT))  # noqa: S311 - keeps writers apart
                 else:
                     return new
-        raise ReflectionStoreError(
-            f"the notes on task {identity} kept changing while they were to be written"
-        )
+        raise ReflectionStoreError(f"the notes on task {identity} kept changing during the write: try again")
 
 
 def _check_identity(identity: object) -> None:
@@ -186,7 +181,7 @@ def _store_errors(doing: str) -> Iterator[None]:
 
 
 class InMemoryReflectionStore(VersionedReflectionStore):
-    """Task notes that are gone with this object; safe for tasks and threads at once."""
+    """Task notes that live as long as this object; safe for many tasks and threads at once."""
 
     def __init__(self) -> None:
         self._histories: dict[str, NoteHistory] = {}
@@ -198,18 +193,18 @@ class InMemoryReflectionStore(VersionedReflectionStore):
         return len(self._histories)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all notes."""
         with self._lock:
             self._histories.clear()
 
     async def history(self, task_identity: str) -> NoteHistory | None:
-        """Return everything kept of a task's notes, or None."""
+        """Return everything that is stored of a task's notes, or None."""
         _check_identity(task_identity)
         await anyio.lowlevel.checkpoint()
         return self._histories.get(task_identity)
 
     async def forget(self, task_identity: str) -> bool:
-        """Remove all that is kept of a task's notes; False if there was nothing."""
+        """Remove all notes of a task; returns False if it has none."""
         _check_identity(task_identity)
         with self._lock:
             return self._histories.pop(task_identity, None) is not None
@@ -219,7 +214,7 @@ class InMemoryReflectionStore(VersionedReflectionStore):
         return tuple(self._histories.values())
 
     async def close(self) -> None:
-        """Do nothing: the notes stay as long as this object."""
+        """Do nothing: the notes live as long as this object."""
 
     async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
         _check_identity(identity)
@@ -233,10 +228,10 @@ class InMemoryReflectionStore(VersionedReflectionStore):
 
 
 class SqliteReflectionStore(VersionedReflectionStore):
-    """Task notes in the file ``path``, durable when a call returns, in any number of processes at once.
+    """Task notes in the file ``path``, durable when a call returns, for any number of processes at once.
 
-    The file is made at the first write, for this user alone; with ``create=False`` a file that is missing is an
-    error. Namespaces of one file never see each other's notes. Not for network file systems, as SQLite's log isn't.
+    The first write creates the file, for this user alone; with ``create=False`` a missing file is an error. Namespaces
+    of one file never see each other's notes. Like SQLite's log, this is not for network file systems.
     """
 
     def __init__(
@@ -247,29 +242,29 @@ class SqliteReflectionStore(VersionedReflectionStore):
 
 
 class PlainStore(VersionedReflectionStore):
-    """A user's store of two methods as the reflector writes it: one version, no scores, and the last write counts.
+    """Adapts a user's store of two methods: one version, no scores, and the last write counts.
 
-    Its methods may be sync, and are then called in worker threads. It is never given a failed reflection.
+    Sync methods run in worker threads. The user's store is never given a failed reflection.
     """
 
     def __init__(self, store: ReflectionStore) -> None:
         self._store = store
 
     async def history(self, task_identity: str) -> NoteHistory | None:
-        """Return what the store has as a history of one version; None for nothing, or a failure."""
+        """Return the stored reflection as a history of one version; None for none or a failed one."""
         retrieve: Callable[..., Any] = self._store.retrieve
-        found = await run(retrieve, partial(retrieve, task_identity))
-        if found is not None and not isinstance(found, TaskReflection):
+        stored = await run(retrieve, partial(retrieve, task_identity))
+        if stored is not None and not isinstance(stored, TaskReflection):
             raise ConfigurationError(
-                f"the reflection store returned {type(found).__name__}, no TaskReflection"
+                f"the reflection store returned {type(stored).__name__}, not a TaskReflection"
             )
-        if found is None or not found.complete:
+        if stored is None or not stored.complete:
             return None
-        version = NoteVersion(1, found, 0)
-        return NoteHistory(task_identity, current=1, run_count=found.run_count, versions=(version,))
+        version = NoteVersion(1, stored, 0)
+        return NoteHistory(task_identity, current=1, run_count=stored.run_count, versions=(version,))
 
     async def score(self, task_identity: str, version: int, score: float) -> None:
-        """Do nothing: there is nowhere to note it."""
+        """Do nothing: the user's store keeps no scores."""
 
     async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
         old = await self.history(identity) or NoteHistory(identity)

@@ -1,4 +1,4 @@
-"""How a task is reflected on: by a strategy of the user's own, or by a language model that is asked."""
+"""How a task is reflected on: by the user's own strategy, or by a language model."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ SCHEMA: Final[Mapping[str, JSON]] = {
     "additionalProperties": False,
 }
 OUTPUT_TOKENS: Final = 6000
-"""How much of the output a model sees."""
+"""How much of the output the model sees."""
 _FIRST: Final = "None: this is the first run."
 _STEADY: Final = Sampling(temperature=0.0)
 _CALL_FAILED: Final = "LLM call failed"
 
 
-# None that is given is a mistake, such as a model that was never made: it must not stand for the default.
+# The default is not None: an explicit None is a mistake, such as a model that was never made.
 _LEFT_OUT: Final[Any] = object()
 
 
@@ -51,10 +51,10 @@ _LEFT_OUT: Final[Any] = object()
 class ReflectionConfig:
     """How a task is reflected on.
 
-    ``model`` writes the reflection; left out, the task's own model does. ``prompt`` takes the place of the
-    instructions that it is given: a text, or a file as a :class:`~pathlib.Path`, read at once. ``strategy`` takes the
-    place of both: any object with ``reflect(given)``, sync or async. Where all are given, the strategy counts. Raises
-    :class:`ConfigurationError` for None or anything else that is none of these.
+    ``model`` writes the reflection; by default the task's own model does. ``prompt`` replaces its instructions: a text,
+    or a file as a :class:`~pathlib.Path`, which is read at once. ``strategy`` replaces both: any object with
+    ``reflect(given)``, sync or async. If all are given, the strategy counts. Raises :class:`ConfigurationError` for
+    None or a value of another type.
     """
 
     model: ChatModel | None = _LEFT_OUT
@@ -82,7 +82,7 @@ class ReflectionConfig:
 
 
 def as_config(reflect: object) -> ReflectionConfig | None:
-    """Return what ``reflect`` stands for; None where nothing is to be reflected on."""
+    """Return the configuration that ``reflect`` stands for; None for no reflection."""
     if isinstance(reflect, bool):
         return DEFAULT_REFLECTION if reflect else None
     if not isinstance(reflect, ReflectionConfig):
@@ -91,16 +91,16 @@ def as_config(reflect: object) -> ReflectionConfig | None:
 
 
 DEFAULT_REFLECTION: Final = ReflectionConfig()
-"""What ``reflect=True`` stands for."""
+"""The configuration for ``reflect=True``."""
 
 
 class LlmReflectionStrategy:
-    """Asks a model for a better version of the instructions, as JSON where the model offers that.
+    """Asks a model for a better version of the instructions, as JSON if the model supports that.
 
-    A reply without any of the four sections is asked for once more, with the problem shown. A section that is missing
-    is taken from the prior reflection, else from the task. When the model fails or can't be understood, nothing is
-    raised: a :class:`TaskReflection` comes back that says so in its observations and in ``failure``. ``prompt`` is
-    a text or a file in place of the instructions.
+    A reply without any of the four sections is asked for once more, with the problem shown. A missing description or
+    expected output is taken from the prior reflection, else from the task. If the model fails or can't be understood,
+    nothing is raised: the returned :class:`TaskReflection` says so in its observations and in ``failure``. ``prompt``
+    replaces the instructions with a text or a file.
     """
 
     def __init__(self, model: ChatModel, *, prompt: str | Path | None = None) -> None:
@@ -113,7 +113,7 @@ class LlmReflectionStrategy:
         """Return the reflection on an accepted run."""
         try:
             sections = await self._ask(given)
-        except Exception as error:  # noqa: BLE001 - whatever it is, a run that was accepted stays accepted
+        except Exception as error:  # noqa: BLE001 - no error may take back that the run was accepted
             logger.warning("reflection on a task failed: %s", redact(described(error)))
             return failed_reflection(given, f"{_CALL_FAILED} ({described(error)})")
         if not any(sections):
@@ -133,7 +133,7 @@ class LlmReflectionStrategy:
 
 
 class Sections(NamedTuple):
-    """What a reply says; what it doesn't is empty."""
+    """The four sections of a reply; missing ones are empty."""
 
     refined_description: str = ""
     refined_expected_output: str = ""
@@ -142,7 +142,7 @@ class Sections(NamedTuple):
 
 
 def read_sections(text: str) -> Sections:
-    """Read a reply: JSON, or prose under the names of the sections."""
+    """Read a reply: JSON, or prose with the names of the sections as headings."""
     fields = read_fields(text, _NAMES)
     description, expected = (_text(fields.get(name)) for name in SECTIONS[:2])
     return Sections(description, expected, *(_items(fields, name) for name in SECTIONS[2:]))
@@ -164,7 +164,7 @@ def _items(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
 
 
 def material(given: ReflectionInput) -> str:
-    """Return what a model is shown of a run, each part in a fence that nothing in it can close."""
+    """Return what a model sees of a run, each part in a fence that its text can't close."""
     parts = [fence("task_description", given.description)]
     if given.task.prompt != given.description:
         parts.append(fence("task_of_this_run", given.task.prompt))
@@ -176,11 +176,11 @@ def material(given: ReflectionInput) -> str:
         faults = bullets([*verdict.issues, *verdict.suggestions])
         parts.append(fence("verdict", "\n".join(part for part in (score, verdict.rationale, faults) if part)))
     prior = given.prior_reflection
-    told = _FIRST
+    notes = _FIRST
     if prior is not None:
-        said = (*prior.texts[:2], bullets(prior.observations), bullets(prior.suggestions))
-        told = "\n\n".join(filter(None, said)) or _FIRST
-    parts.append(fence("earlier_notes", inert(told)))
+        texts = (*prior.texts[:2], bullets(prior.observations), bullets(prior.suggestions))
+        notes = "\n\n".join(filter(None, texts)) or _FIRST
+    parts.append(fence("earlier_notes", inert(notes)))
     return "\n\n".join(parts)
 
 
@@ -193,7 +193,7 @@ def _reflection(given: ReflectionInput, sections: Sections) -> TaskReflection:
 
 
 def failed_reflection(given: ReflectionInput, reason: str) -> TaskReflection:
-    """Return the record that a reflection could not be made: the task's own texts, and why. It counts nothing."""
+    """Return the record of a failed reflection: the task's own texts, and the reason. It is not counted as a run."""
     prior = given.prior_reflection
     reason = one_line(redact(reason))[:500]
     now = datetime.now(UTC)
@@ -209,13 +209,13 @@ def failed_reflection(given: ReflectionInput, reason: str) -> TaskReflection:
 
 
 def strategy_of(config: ReflectionConfig, model: ChatModel | None) -> ReflectionStrategy:
-    """Return what reflects: the configured strategy, else a model asked by :class:`LlmReflectionStrategy`."""
+    """Return the configured strategy, else :class:`LlmReflectionStrategy` with the configured or the given model."""
     if config.strategy is not None:
         return config.strategy
     chosen = config.model or model
     if chosen is None:
         raise ConfigurationError(
-            "a task is to be reflected on, and there is no model for it: pass ReflectionConfig(model=...) or "
-            "(strategy=...), or give the ensemble a model"
+            "there is no model to reflect on a task: pass ReflectionConfig(model=...) or (strategy=...), or give the "
+            "ensemble a model"
         )
     return LlmReflectionStrategy(chosen, prompt=config.prompt)

@@ -1,7 +1,7 @@
-"""Tasks of an ensemble: a description that never changes, what accepts their outputs, and what came of them.
+"""Tasks of an ensemble: their lasting definitions, the guards and reviews of their outputs, and their outcomes.
 
 A core :class:`~jeeves_reflexion.types.Task` is what one run asks of an agent. An :class:`EnsembleTask` is the lasting
-definition that such tasks are made of, run after run.
+definition from which each run makes such a task.
 """
 
 from __future__ import annotations
@@ -24,46 +24,46 @@ from jeeves_reflexion.types import JSON, Attempt, Evaluation
 from jeeves_reflexion.types import Task as CoreTask
 
 InputGuard: TypeAlias = Callable[..., Any]
-"""``(task)`` before the agent is asked; sync or async. None or True lets it pass, False or a reason refuses it."""
+"""Called with ``(task)`` before the agent, sync or async. None or True accepts, False or a reason refuses."""
 
 OutputGuard: TypeAlias = Callable[..., Any]
-"""``(task, attempt)``, or the output alone; answers like an :data:`InputGuard`."""
+"""Called with ``(task, attempt)`` or only the output; answers like an :data:`InputGuard`."""
 
 Reviewer: TypeAlias = Callable[..., Any]
-"""``(task, attempt, evaluation)``, or the outcomes of a phase; returns a :class:`ReviewDecision`; sync or async."""
+"""Called with ``(task, attempt, evaluation)``, or the outcomes of a phase; returns a :class:`ReviewDecision`."""
 
 Verdict: TypeAlias = Literal["accept", "edit", "reject"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewDecision:
-    """What a reviewer decides. ``text`` is the edited output, or the reason of a rejection."""
+    """The decision of a reviewer. ``text`` is the edited output, or the reason for a rejection."""
 
     verdict: Verdict
     text: str = ""
 
     @classmethod
     def accept(cls) -> ReviewDecision:
-        """Take the output as it is."""
+        """Accept the output as it is."""
         return cls("accept")
 
     @classmethod
     def edit(cls, output: str) -> ReviewDecision:
-        """Take this output in its place; a review of a phase can't."""
+        """Accept this output instead. The review of a phase can't edit."""
         return cls("edit", output)
 
     @classmethod
     def reject(cls, reason: str = "rejected in review") -> ReviewDecision:
-        """Don't take it: nothing is learned from the run."""
+        """Reject the output: nothing is learned from the run."""
         return cls("reject", reason)
 
 
 async def decision_of(
     reviewer: Reviewer, *given: object, verdicts: Collection[Verdict] = ("accept", "edit", "reject")
 ) -> ReviewDecision:
-    """Return what a reviewer answers.
+    """Return a reviewer's decision.
 
-    Raises what it raises, and :class:`ConfigurationError` for an answer that is none of ``verdicts``.
+    Raises what the reviewer raises, and :class:`ConfigurationError` if its verdict is not one of ``verdicts``.
     """
     answer = await run(reviewer, functools.partial(reviewer, *given))
     if not isinstance(answer, ReviewDecision) or answer.verdict not in verdicts:
@@ -76,7 +76,7 @@ async def decision_of(
 async def refusal(
     guard: InputGuard | OutputGuard, task: CoreTask, attempt: Attempt | None = None
 ) -> str | None:
-    """Return why a guard refuses, or None if it lets pass. Raises what it raises."""
+    """Return why a guard refuses, or None if it accepts. Raises what the guard raises."""
     given: tuple[object, ...] = (task,)
     if attempt is not None:
         given = (task, attempt) if takes(inspect.signature(guard), 2) else (attempt.output,)
@@ -94,14 +94,13 @@ _PLACE: Final = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnsembleTask:
-    """What is to be done, in each run anew.
+    """The definition of a task, which each run does anew.
 
-    ``description`` and ``expected_output`` may have placeholders such as ``{topic}``, filled by ``inputs`` or by those
-    of the run; ``{{topic}}`` is the text ``{topic}``. Without any inputs both are taken as they stand. ``reflect`` is
+    ``description`` and ``expected_output`` may have placeholders such as ``{topic}``, filled from ``inputs`` or the
+    inputs of the run; ``{{topic}}`` is the text ``{topic}``. Without any inputs both are used unchanged. ``reflect`` is
     True, False or a :class:`ReflectionConfig`. ``agent`` is any callable that
-    :func:`~jeeves_reflexion.agents.as_agent` takes, or a model; left out, the ensemble's. ``context`` names tasks of
-    the same run whose outputs this one is told.
-    Two tasks are equal only if they are one object.
+    :func:`~jeeves_reflexion.agents.as_agent` takes, or a model; by default the ensemble's. ``context`` names tasks of
+    the same run whose outputs this task gets. Two tasks are equal only if they are the same object.
     """
 
     description: str
@@ -121,7 +120,7 @@ class EnsembleTask:
 
     def __post_init__(self) -> None:
         if not isinstance(self.description, str) or not self.description.strip():
-            raise ConfigurationError("EnsembleTask.description is empty: say what is asked")
+            raise ConfigurationError("EnsembleTask.description is empty: describe the task")
         as_config(self.reflect)
         _check_reviewer(self.review)
         for name in ("input_guards", "output_guards", "context"):
@@ -130,7 +129,7 @@ class EnsembleTask:
 
     @classmethod
     def of(cls, task: EnsembleTask | str) -> EnsembleTask:
-        """Return the task that a text stands for; an ensemble task as it is."""
+        """Return a text as a task; an ensemble task unchanged."""
         if isinstance(task, EnsembleTask):
             return task
         if not isinstance(task, str):
@@ -142,7 +141,7 @@ class EnsembleTask:
 
     @property
     def reflection(self) -> ReflectionConfig | None:
-        """How the task is reflected on; None for not at all."""
+        """How the task is reflected on; None for no reflection."""
         return as_config(self.reflect)
 
     @property
@@ -166,9 +165,9 @@ class EnsembleTask:
 
 
 def fill(text: str, inputs: Mapping[str, object] | None) -> str:
-    """Return the text with ``{name}`` replaced by that input, and ``{{name}}`` by ``{name}``.
+    """Replace ``{name}`` in a text by the input of that name, and ``{{name}}`` by ``{name}``.
 
-    A name without an input stays. Without any inputs the text stays as it is.
+    A name without an input stays. Without any inputs the text is unchanged.
     """
     if not inputs:
         return text
@@ -184,7 +183,7 @@ def _filled(text: str, inputs: Mapping[str, object]) -> str:
     if inputs and names:
         literal = " and ".join(f"{{{{{name}}}}}" for name in names)
         raise ConfigurationError(
-            f"the task has no input for {', '.join(names)}: pass inputs={{...}}, or write {literal} where the braces "
+            f"the task has no input for {', '.join(names)}: pass inputs={{...}}, or write {literal} if the braces "
             "belong to the text"
         )
     return fill(text, inputs)
@@ -197,10 +196,10 @@ def _check_reviewer(review: object) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phase:
-    """Tasks that are accepted together: nothing is learned from any of them until the review accepts them all.
+    """Tasks that are accepted together: nothing is learned from them until the review accepts them all.
 
-    ``review`` is called with the outcomes and accepts or rejects. ``reflect``, as of a task, holds for its tasks that
-    have none of their own.
+    ``review`` is called with the outcomes, and accepts or rejects. ``reflect``, which is like that of a task, applies
+    to its tasks without their own.
     """
 
     name: str
@@ -217,7 +216,7 @@ class Phase:
         object.__setattr__(self, "tasks", tuple(EnsembleTask.of(task) for task in self.tasks))
 
     def reflection_of(self, task: EnsembleTask) -> ReflectionConfig | None:
-        """Return how a task of the phase is reflected on; None for not at all."""
+        """Return how a task of the phase is reflected on; None for no reflection."""
         return task.reflection or as_config(self.reflect)
 
 
@@ -226,11 +225,11 @@ Status: TypeAlias = Literal["accepted", "rejected", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What came of one task in one run.
+    """The outcome of one task in one run.
 
-    ``reason`` says why it was not accepted. ``version`` is the version of the notes that the agent was shown (0:
-    none; None: the store keeps no versions), ``notes`` what they said, ``reflection`` what was stored after the
-    run, if anything. ``problems`` is what went wrong without failing the task.
+    ``reason`` says why it was not accepted. ``notes`` are those that the agent was given, and ``version`` is their
+    version (0: none; None: the store keeps no versions). ``reflection`` is what was stored after the run, if anything.
+    ``problems`` lists what went wrong without failing the task.
     """
 
     task: EnsembleTask
@@ -247,18 +246,18 @@ class TaskOutcome:
 
     @property
     def accepted(self) -> bool:
-        """Whether every guard, evaluator and review accepted it."""
+        """Whether all guards, the evaluator and the reviews accepted it."""
         return self.status == "accepted"
 
     def __str__(self) -> str:
-        said = self.output if self.accepted else self.reason
-        lines = [f"{self.status}: {shortened(self.task.description)}: {shortened(said)}"]
+        text = self.output if self.accepted else self.reason
+        lines = [f"{self.status}: {shortened(self.task.description)}: {shortened(text)}"]
         return "\n".join([*lines, *(f"problem: {shortened(problem)}" for problem in self.problems)])
 
 
 @dataclass(frozen=True, slots=True)
 class EnsembleResult:
-    """The outcomes of a run, in the order of its tasks; printed, a line or two for each."""
+    """The outcomes of a run, in the order of its tasks; ``print`` shows a line or two for each."""
 
     run_id: str
     outcomes: tuple[TaskOutcome, ...]
@@ -281,4 +280,4 @@ class EnsembleResult:
 
 
 Task = EnsembleTask
-"""The short name of :class:`EnsembleTask` in this package; ``jeeves_reflexion.Task`` is what one run asks."""
+"""Short name of :class:`EnsembleTask` in this package; ``jeeves_reflexion.Task`` is the task of one run."""

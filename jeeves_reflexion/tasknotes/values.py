@@ -1,4 +1,4 @@
-"""What is known of a task from its earlier runs: a better version of its instructions, and how it came to be."""
+"""The values and protocols of task notes: reflections on a task, the strategies that write them, and their stores."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from jeeves_reflexion.tasknotes.tasks import EnsembleTask
 
 FAILED: Final = "Reflection could not be completed"
-"""What an observation of a failed reflection begins with, so that it is known in a store without ``failure``."""
+"""The beginning of a failed reflection's observation, which marks it also in a store without ``failure``."""
 
 
 MOST_CHARACTERS: Final = 12_000
 MOST_ITEMS: Final = 20
 MOST_ITEM_CHARACTERS: Final = 1000
 MARGIN: Final = 1000
-"""Texts are looked through a little beyond their cut, so that a secret there is found whole."""
+"""How far beyond their cut texts are searched for secrets, so that a secret across the cut is found."""
 
 
 class ReflectionStoreError(LessonStoreError):
-    """Task notes could not be stored or read; what was stored before is untouched."""
+    """Task notes could not be stored or read. What was stored before is unchanged."""
 
 
 AnyTask: TypeAlias = "Task | EnsembleTask | str"
 
 
 def description_of(task: AnyTask) -> str:
-    """Return what a task asks, before substitution, so that a parametrised task stays one task."""
+    """Return the description of a task with its placeholders, so that a parametrised task is one task."""
     if isinstance(task, str):
         return task
     if isinstance(task, Task):
@@ -46,8 +46,8 @@ def description_of(task: AnyTask) -> str:
 def task_identity(task: AnyTask) -> str:
     """Return the key of a task's notes: the SHA-256 of its description, 64 hexadecimal digits.
 
-    It is the same in every process, whatever the task's other fields are: two tasks of one description share their
-    notes. A description with placeholders counts before substitution.
+    It is the same in every process and depends on nothing else, so that two tasks with one description share their
+    notes. Placeholders are not filled in for it.
     """
     return hashlib.sha256(description_of(task).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -55,12 +55,11 @@ def task_identity(task: AnyTask) -> str:
 @dataclass(frozen=True, slots=True)
 @checked_settings
 class TaskReflection:
-    """A better version of a task's instructions, made of an accepted run; the task itself never changes.
+    """A better version of a task's instructions, made from an accepted run; the task itself never changes.
 
-    ``run_count`` says how often the task was reflected on. ``failure`` says why there is no better version: the
-    texts are then the task's own, and such a record is neither shown to an agent nor put in place of a good one.
-    Left out, it is read from the observations, one of which says so (:data:`FAILED`). Raises
-    :class:`ConfigurationError` naming the field that can't be.
+    ``run_count`` says how often the task was reflected on. ``failure`` says why a reflection failed: its texts are then
+    the task's own, no agent is shown it, and it replaces no good reflection. By default it is the observation that
+    begins with :data:`FAILED`, if there is one. Raises :class:`ConfigurationError`, which names a field that is wrong.
     """
 
     refined_description: str
@@ -78,16 +77,16 @@ class TaskReflection:
             )
         check_whole("run_count", self.run_count)
         if self.failure is None:
-            object.__setattr__(self, "failure", next(filter(_tells_failure, self.observations), None))
+            object.__setattr__(self, "failure", next(filter(_is_failure, self.observations), None))
 
     @property
     def complete(self) -> bool:
-        """Whether this is a reflection, and not the note that there was none."""
+        """Whether this is a reflection, not the record of a failed one."""
         return self.failure is None
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that it says, in order."""
+        """All its texts, in order."""
         return (
             self.refined_description,
             self.refined_expected_output,
@@ -122,7 +121,7 @@ class TaskReflection:
         observations: Sequence[str] = (),
         suggestions: Sequence[str] = (),
     ) -> Self:
-        """Return the reflection after ``prior``: one run more, and not earlier."""
+        """Return the reflection after ``prior``: its run count plus one, and a time that is not earlier."""
         if not isinstance(prior, TaskReflection):
             raise ConfigurationError(f"prior must be a TaskReflection, not {prior!r}")
         first = cls.of_first_run(refined_description, refined_expected_output, observations, suggestions)
@@ -130,26 +129,23 @@ class TaskReflection:
         return replace(first, reflected_at=time, run_count=prior.run_count + 1)
 
 
-def _tells_failure(observation: str) -> bool:
+def _is_failure(observation: str) -> bool:
     return observation.lstrip(" \t-*").casefold().startswith(FAILED.casefold())
 
 
 def storable(reflection: TaskReflection) -> TaskReflection:
-    """Return a reflection without secrets, of characters that every store holds, and no longer than it may be.
-
-    Without bounds it would grow over many runs.
-    """
+    """Return a reflection that every store can hold: redacted, and cut, since it would grow over many runs."""
     return changed_texts(reflection, lambda _, text, most: storable_text(text, most))
 
 
 def storable_text(text: str, most: int) -> str:
-    """Return a text without secrets, of characters that every store holds, and of at most so many."""
+    """Return a text that every store can hold: redacted, and of at most ``most`` characters."""
     text = uncovered(text[: most + MARGIN])
     return text[:most].replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def changed_texts(reflection: TaskReflection, change: Callable[[str, str, int], str]) -> TaskReflection:
-    """Return a reflection of what ``change`` makes of each field's name, text and most characters."""
+    """Return a reflection with each text replaced by ``change(field, text, most_characters)``."""
 
     def items(field: str, texts: tuple[str, ...]) -> tuple[str, ...]:
         changed = ((text, change(field, text, MOST_ITEM_CHARACTERS)) for text in texts[:MOST_ITEMS])
@@ -172,9 +168,8 @@ def changed_texts(reflection: TaskReflection, change: Callable[[str, str, int], 
 class ReflectionInput:
     """What a strategy reflects on.
 
-    ``task`` has no gold in it and ``evaluation`` nothing that quotes it. ``task_output`` is the accepted output, as a
-    reviewer may have edited it; ``attempt`` how it came to be, with its steps. ``prior_reflection`` is never a failed
-    one: that counts as none.
+    Neither ``task`` nor ``evaluation`` shows gold. ``task_output`` is the accepted output, which a reviewer may have
+    edited; ``attempt`` is the attempt behind it, with its steps. A failed ``prior_reflection`` becomes None.
     """
 
     task: Task
@@ -189,30 +184,30 @@ class ReflectionInput:
 
     @property
     def description(self) -> str:
-        """The task's description before substitution."""
+        """The task's description with its placeholders."""
         return description_of(self.task)
 
     @property
     def expected_output(self) -> str:
-        """The form of output that the task asks for; empty if it says nothing of it."""
+        """The output that the task expects; empty if it doesn't say."""
         return self.task.expected_output or ""
 
 
 @runtime_checkable
 class ReflectionStrategy(Protocol):
-    """How a better version of a task's instructions is made. A sync ``reflect`` runs in a worker thread."""
+    """Writes a better version of a task's instructions. A sync ``reflect`` runs in a worker thread."""
 
     async def reflect(self, given: ReflectionInput) -> TaskReflection:
-        """Return the reflection; what is raised costs a warning."""
+        """Return the reflection. An error only causes a warning."""
         ...
 
 
 @runtime_checkable
 class ReflectionStore(Protocol):
-    """Keeps the latest reflection of each task. Sync methods will do; they run in a worker thread.
+    """Keeps the latest reflection of each task. Its methods may be sync; they run in a worker thread then.
 
     It must be safe for concurrent use, and is never given a failed reflection. :class:`VersionedReflectionStore` does
-    more: it loses no run count among processes, and keeps versions, so that a bad one can be taken back.
+    more: it counts runs across processes, and keeps versions, so that a bad one can be rolled back.
     """
 
     async def store(self, task_identity: str, reflection: TaskReflection) -> None:

@@ -1,9 +1,9 @@
-"""Workflows in YAML: nodes that generate, evaluate and correct, on the project's inner loop.
+"""Workflows in YAML: nodes that generate, evaluate and correct, built on the inner loop.
 
     workflow = Workflow.load("profile.yaml")
     state = await workflow.run({"request": "a profile for Ada"})
 
-The three actions are functions as well: :func:`reflection_loop`, :func:`reflection_evaluate` and
+The three actions are also functions: :func:`reflection_loop`, :func:`reflection_evaluate` and
 :func:`reflection_correct`. Needs the extra ``workflows`` (Jinja2, PyYAML, jsonschema).
 """
 

@@ -1,8 +1,8 @@
 """``reflection.loop``, ``reflection.evaluate`` and ``reflection.correct``: generate, judge and correct an output.
 
 The loop is the inner loop (:class:`~jeeves_reflexion.refinement.loop.Refinement`) without its convergence checks: the
-generator is its agent, the corrector its reviser, and a draft is an attempt. A corrected output is what is judged next.
-Drafts carry text; the values that the outputs are stand beside them here.
+generator is its agent, the corrector its reviser, and a draft is an attempt. A corrected output is judged next. Drafts
+hold text; this module keeps the outputs as values.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ async def reflection_loop(
     on_failure: str = "return_best",
     tools: Tools | Toolbox | None = None,
 ) -> dict[str, JSON]:
-    """Generate, evaluate and correct until an output is valid, at most ``max_iterations`` outputs in all.
+    """Generate, evaluate and correct until an output is valid, with at most ``max_iterations`` outputs in all.
 
     ``generator`` and ``corrector`` are functions of the state (sync or async; a sync one runs in a worker thread), or
-    mappings as a file has them; ``evaluator`` is a function of ``(output, state)`` that returns what custom code may,
-    or a mapping. A corrected output is what is judged next. Without a corrector, or where it fails, the generator runs
-    again; one that fails has used up an attempt, and is in the history with an output of None.
+    mappings as in a file. ``evaluator`` is a function of ``(output, state)`` that returns what custom code may return,
+    or a mapping. A corrected output is judged next. Without a corrector, or if it fails, the generator runs again. A
+    generator that fails uses up an attempt, which is in the history with the output None.
 
     Returns ``success``, ``valid``, on failure ``exhausted``, the six ``reflection_*`` variables, and the keys of the
-    output if it is an object. Those never overwrite the others: a generated ``success`` is in
-    ``result["reflection_output"]["success"]``. The state given is not changed.
+    output if it is an object. The keys of the output never overwrite the others: a generated ``success`` is in
+    ``result["reflection_output"]["success"]``. The given state is not changed.
 
-    Raises :class:`ReflectionFailedError` where no output was valid and ``on_failure`` is ``raise``,
-    :class:`ConfigurationError` for bad parameters, and what no further attempt would mend: a budget that is spent, a
-    key or package that is missing, a machine that can't isolate code.
+    Raises :class:`ReflectionFailedError` if no output was valid and ``on_failure`` is ``raise``,
+    :class:`ConfigurationError` for bad parameters, and errors that another attempt would not help: a spent budget, a
+    missing key or package, a machine that can't isolate code.
     """
     check_whole("max_iterations", max_iterations)
-    if max_iterations > MOST_ITERATIONS:  # a template may come to any number
+    if max_iterations > MOST_ITERATIONS:  # a template may yield any number
         raise ConfigurationError(f"max_iterations must be at most {MOST_ITERATIONS}, not {max_iterations}")
     if on_failure not in ON_FAILURE:
         raise ConfigurationError(f"on_failure: must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
@@ -86,7 +86,7 @@ async def reflection_loop(
             given=given,
             toolbox=toolbox,
         )
-        # Each part keeps its own time; the engine's clock is for what they forget. A corrector gets the latest output.
+        # Each part has its own time limit; the engine's is a safety net. A corrector gets the latest output.
         longest = 3 * toolbox.tools.step_seconds + 60
         options = RefinementOptions(convergence=None, base="latest", timeout=longest)
         engine = Refinement(
@@ -112,8 +112,8 @@ async def reflection_evaluate(
     """Judge one output: ``data``, or the state's ``reflection_output``.
 
     Returns ``valid``, ``score`` from 0 to 1, ``errors`` (``path``, ``message``, ``suggestion``), ``suggestions``,
-    ``success`` (whether there was a judgement at all), and as ``reflection_output`` and ``reflection_errors`` what
-    ``reflection_correct`` takes: the data as it was judged, parsed and coerced, and the errors again. An evaluator that
+    ``success`` (whether the output could be judged), and the input of ``reflection_correct``: ``reflection_output``
+    (the data as it was judged, parsed and coerced) and ``reflection_errors`` (the errors again). An evaluator that
     can't work, such as one without a schema, approves nothing: the errors say why.
     """
     given = checked_state(state)
@@ -144,10 +144,10 @@ async def reflection_correct(
     errors: JSON | EllipsisType = ...,
     tools: Tools | Toolbox | None = None,
 ) -> dict[str, JSON]:
-    """Correct one output; the corrector sees it as ``state.reflection_output`` beside ``state.reflection_errors``.
+    """Correct one output. The corrector sees it as ``state.reflection_output``, with ``state.reflection_errors``.
 
-    ``data`` and ``errors`` are those of the state unless they are given. Returns ``success`` and ``corrected_output``.
-    Without a corrector, or where it fails, the first is false and the second the data as it was; ``error`` says why.
+    ``data`` and ``errors`` are those of the state unless given. Returns ``success`` and ``corrected_output``. Without a
+    corrector, or if it fails, ``success`` is false, the data is returned unchanged, and ``error`` says why.
     """
     given = checked_state(state)
     output = _data(data, given)
@@ -170,11 +170,11 @@ async def reflection_correct(
 
 
 def checked_state(state: State) -> dict[str, JSON]:
-    """Return a copy of a state. Raises :class:`ConfigurationError` where it is no JSON object."""
-    found = _json(state, "the state")
-    if not isinstance(found, dict):
+    """Return a copy of a state. Raises :class:`ConfigurationError` if it is not a JSON object."""
+    copied = _json(state, "the state")
+    if not isinstance(copied, dict):
         raise ConfigurationError("the state must be a mapping with text keys")
-    return found
+    return copied
 
 
 def _json(value: object, name: str) -> JSON:
@@ -185,7 +185,7 @@ def _json(value: object, name: str) -> JSON:
 
 
 def _opened(tools: Tools | Toolbox | None) -> Toolbox | nullcontext[Toolbox]:
-    """Return a new toolbox to open, or the one given, which its owner closes."""
+    """Return a new toolbox to open, or the given one, which its owner closes."""
     return nullcontext(tools) if isinstance(tools, Toolbox) else Toolbox(tools)
 
 
@@ -193,12 +193,14 @@ def _data(value: JSON | EllipsisType, state: State) -> JSON:
     if value is not ...:
         return _json(value, "data")
     if "reflection_output" not in state:
-        raise ConfigurationError("there is no data: give it, or run what sets state.reflection_output before")
+        raise ConfigurationError(
+            "there is no data: pass data, or run a node that sets state.reflection_output first"
+        )
     return state["reflection_output"]
 
 
 async def _part(value: Any, name: str, toolbox: Toolbox) -> Any:  # noqa: ANN401 - a step, or an evaluator
-    """Return a part of an action as it is, or read it where it is a mapping as a file has it."""
+    """Return a part of an action, which is read first if it is a mapping as in a file."""
     if isinstance(value, Mapping):
         shape, read = ("evaluator", as_evaluator) if name == "evaluator" else ("step", as_step)
         place = Place(Document(None, name, folder=toolbox.tools.base_folder))
@@ -221,17 +223,17 @@ class _Run:
     toolbox: Toolbox
     verdicts: list[Verdict] = field(default_factory=list)
     produced: list[Verdict] = field(default_factory=list)
-    """Those of attempts that had an output."""
+    """The verdicts on attempts that had an output."""
     output: JSON = None
     problem: str = ""
 
     async def generate(self, task: Task, session: Session) -> Attempt:
-        """Write an output. A generator that crashes has used up the attempt."""
+        """Generate an output. A generator that crashes uses up the attempt."""
         await self._attempt("generator", lambda: output_of(self.generator, self.state(), self.toolbox))
         return Attempt(text_of(self.output), error=self.problem or None)
 
     async def evaluate(self, task: Task, attempt: Attempt) -> EngineVerdict:
-        """Judge the current output, which may come out of it coerced."""
+        """Judge the current output, which the verdict may hold coerced."""
         if self.problem:
             verdict = refusal(self.problem)
         else:
@@ -258,7 +260,7 @@ class _Run:
         return Revision(text_of(self.output), "full_rewrite", why)
 
     async def _attempt(self, who: str, call: Callable[[], Awaitable[JSON]]) -> bool:
-        """Have an output made; whether it was."""
+        """Set the output by a call, or the problem if it fails; return whether there is an output."""
         self.output, self.problem = None, ""
         try:
             self.output = await self.toolbox.in_time(call)
@@ -269,16 +271,16 @@ class _Run:
         return not self.problem
 
     def best(self) -> Verdict | None:
-        """Return the verdict on the best output so far.
+        """Return the verdict on the best output so far, None if there is no output.
 
-        A valid one comes first, then one that was judged at all, the higher score, the fewer errors (by a schema, all
-        that fails scores 0), and the later attempt.
+        Valid outputs come first, then judged ones, those with a higher score, those with fewer errors (a schema scores
+        every failure 0), and later ones.
         """
         rank: Callable[[Verdict], Any] = lambda one: (one.valid, one.made, one.score, -len(one.errors))  # noqa: E731
         return max(reversed(self.produced), key=rank, default=None)
 
     def tracking(self, shown: Verdict | None) -> dict[str, JSON]:
-        """Return the loop's state variables; ``shown`` is the attempt whose output and errors they hold."""
+        """Return the loop's state variables, with the output and errors of the verdict ``shown``."""
         best = self.best()
         return {
             "reflection_iteration": len(self.verdicts),
@@ -290,7 +292,7 @@ class _Run:
         }
 
     def state(self) -> dict[str, JSON]:
-        """Return the state as the next part sees it: the iteration under way, the errors of the one before."""
+        """Return the state for the next part: the number of this iteration, and the errors of the last one."""
         tracked = self.tracking(self.verdicts[-1] if self.verdicts else None)
         return {**self.given, **tracked, "reflection_iteration": len(self.verdicts) + 1}
 
@@ -308,7 +310,7 @@ class _Run:
         ]
 
     def result(self, on_failure: str) -> dict[str, JSON]:
-        """Return what the loop comes to; raises where it failed and is to raise."""
+        """Return the result of the loop. Raises if no output was valid and ``on_failure`` is ``raise``."""
         shown = last = self.verdicts[-1]
         result: dict[str, JSON] = {"success": True, "valid": True}
         if not last.valid:

@@ -1,7 +1,6 @@
-"""Reads YAML and JSON from files nobody has to trust: bounded in bytes, depth and size, and with line numbers.
+"""Reads untrusted YAML and JSON files as plain values, with limits on bytes, depth and size, and with line numbers.
 
-Only plain values come out. Aliases and merge keys work; what they stand for is counted each time, so that a small
-file can't become a large value.
+Aliases and merge keys work. Each use of an alias counts in full, so that a small file can't become a large value.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ Path_: TypeAlias = tuple[str | int, ...]
 
 _TAG: Final = "tag:yaml.org,2002:"
 _KNOWN: Final = frozenset({"null", "bool", "int", "float", "str", "seq", "map"})
-# Dates stay the text they are written as: JSON has none.
+# Dates stay text, because JSON has no dates.
 _AS_TEXT: Final = frozenset({"timestamp", "value"})
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A value and where its parts stand: ``lines`` maps a path of keys and indices to a line, counted from 1."""
+    """A value with line numbers: ``lines`` maps a path of keys and indices to a line, counted from 1."""
 
     value: JSON
     name: str = "workflow"
@@ -45,7 +44,7 @@ class Document:
     folder: Path | None = None
 
     def where(self, path: Path_) -> str:
-        """Return ``file, line 12`` for a part, or for the nearest part around it."""
+        """Return ``file, line 12`` for a part, or for the nearest enclosing part with a line."""
         for length in range(len(path), -1, -1):
             if (line := self.lines.get(path[:length])) is not None:
                 return f"{self.name}, line {line}"
@@ -54,7 +53,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands in a document."""
+    """A position in a document."""
 
     document: Document
     path: Path_ = ()
@@ -75,7 +74,7 @@ class Place:
         return f"{where}: {what}" if what else where
 
     def error(self, problem: str) -> WorkflowFileError:
-        """Return the error that says so of this place."""
+        """Return the error for a problem at this place."""
         return WorkflowFileError(f"{self}: {problem}")
 
 
@@ -88,7 +87,7 @@ def read_file(path: Path) -> Document:
             raw = file.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise WorkflowFileError(f"{path.name}: the file is no UTF-8 text (byte {error.start})") from error
+        raise WorkflowFileError(f"{path.name}: the file is not UTF-8 text (byte {error.start})") from error
     except OSError as error:
         raise WorkflowFileError(f"{path.name}: the file can't be read: {error}") from error
     if len(raw) > MAX_BYTES:
@@ -97,29 +96,29 @@ def read_file(path: Path) -> Document:
 
 
 def path_in(folder: Path | None, uri: str) -> Path:
-    """Return the file of a base folder that an address names; none leads out of it, nor does a symbolic link.
+    """Return the file in a base folder that a URI names. Neither ``..`` nor a symbolic link leads out of the folder.
 
-    Raises :class:`ConfigurationError`, also where there is no folder.
+    Raises :class:`ConfigurationError`, also if there is no base folder.
     """
     name = unquote(uri)
     if urlsplit(uri).scheme or name.startswith("/") or "\\" in name or Path(name).is_absolute():
         raise ConfigurationError(
-            "only relative paths of files, with / between folders, may be referred to, no URLs"
+            "a reference must be the relative path of a file, with / between folders, not a URL"
         )
     if folder is None:
-        raise ConfigurationError("it names a file: give base_folder, the folder to look for it in")
+        raise ConfigurationError("it names a file: give base_folder, the folder that has the file")
     try:
         path = (folder / name).resolve()
-        there = path.is_file()
+        is_file = path.is_file()
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigurationError(f"the file can't be found: {type(error).__name__}") from error
     if not path.is_relative_to(folder.resolve()):
         raise ConfigurationError("it leads out of the base folder")
     if path.suffix not in {".json", ".yaml", ".yml"}:
         raise ConfigurationError("a schema file ends in .json, .yaml or .yml")
-    if not there:
-        beside = [each.name for each in path.parent.glob("*")] if path.parent.is_dir() else []
-        raise ConfigurationError(f"there is no such file in the base folder{near(path.name, beside)}")
+    if not is_file:
+        names = [each.name for each in path.parent.glob("*")] if path.parent.is_dir() else []
+        raise ConfigurationError(f"the base folder has no such file{near(path.name, names)}")
     return path
 
 
@@ -130,7 +129,7 @@ def read_json(text: str, name: str) -> Document:
     except RecursionError as error:
         raise WorkflowFileError(f"{name}: it is nested too deeply") from error
     except ValueError as error:
-        raise WorkflowFileError(f"{name}: it is no JSON: {error}") from error
+        raise WorkflowFileError(f"{name}: it is not JSON: {error}") from error
 
 
 def read_yaml(text: str, name: str = "workflow") -> Document:
@@ -138,7 +137,7 @@ def read_yaml(text: str, name: str = "workflow") -> Document:
     if len(text) > MAX_BYTES:
         raise WorkflowFileError(f"{name}: the text is longer than {MAX_BYTES:,} characters")
     try:
-        # PyYAML's own parser: the one in C recurses without a bound.
+        # Not the parser in C: it recurses without a limit.
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise WorkflowFileError(f"{name}: {_reason(error)}") from error
@@ -151,7 +150,7 @@ def read_yaml(text: str, name: str = "workflow") -> Document:
 
 
 class _Reader:
-    """Builds values from the nodes of the parser, and counts what aliases stand for each time."""
+    """Builds values from the parser's nodes, and counts the values of an alias each time it is used."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -164,12 +163,12 @@ class _Reader:
         self.lines.setdefault(path, node.start_mark.line + 1)
         self.count += 1
         if self.count > MAX_VALUES:
-            raise self._error(node, f"it holds more than {MAX_VALUES:,} values, aliases spelled out")
+            raise self._error(node, f"it holds more than {MAX_VALUES:,} values, with aliases expanded")
         if len(path) > MAX_DEPTH:
-            raise self._error(node, f"it is nested deeper than {MAX_DEPTH} levels, aliases spelled out")
+            raise self._error(node, f"it is nested deeper than {MAX_DEPTH} levels, with aliases expanded")
         tag = node.tag.removeprefix(_TAG)
         if tag not in _KNOWN | _AS_TEXT:
-            raise self._error(node, f"the tag {node.tag} is not allowed: only plain values are")
+            raise self._error(node, f"the tag {node.tag} is not allowed: use plain values")
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*path, place)) for place, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
@@ -181,7 +180,7 @@ class _Reader:
         except NoJSONError as error:
             raise self._error(node, f"{node.value[:40]!r}: {error}") from error
         except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError) as error:
-            raise self._error(node, f"{node.value[:40]!r} is no {tag}") from error
+            raise self._error(node, f"{node.value[:40]!r} is not a valid {tag}") from error
 
     def _mapping(self, node: Any, path: Path_) -> JSON:  # noqa: ANN401
         values: dict[str, JSON] = {}
@@ -189,7 +188,7 @@ class _Reader:
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == f"{_TAG}null":
                 raise self._error(key, "a key must be a text")
-            # As it is written: JSON knows keys of text alone, and `on:` is no boolean to whom writes it.
+            # The key as written: JSON has only text keys, and the author of `on:` did not mean a boolean.
             name = str(key.value)
             if key.tag == f"{_TAG}merge":
                 found = self.value(item, (*path, name))
@@ -200,7 +199,7 @@ class _Reader:
                 continue
             if name in values:
                 first = self.lines[(*path, name)]
-                raise self._error(key, f"the key {name!r} is there twice; first in line {first}")
+                raise self._error(key, f"the key {name!r} is repeated; it is first in line {first}")
             self.lines[(*path, name)] = key.start_mark.line + 1
             values[name] = self.value(item, (*path, name))
         return {**merged, **values}
@@ -212,6 +211,6 @@ class _Reader:
 def _reason(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None)
-    said = ", ".join(str(part) for part in (getattr(error, "context", None), problem) if part)
-    said = said or "it can't be read"
-    return f"line {mark.line + 1}, column {mark.column + 1}: {said}" if mark else said
+    reason = ", ".join(str(part) for part in (getattr(error, "context", None), problem) if part)
+    reason = reason or "it can't be read"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {reason}" if mark else reason

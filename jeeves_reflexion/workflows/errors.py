@@ -1,4 +1,4 @@
-"""What a workflow raises besides the package's other errors."""
+"""The errors of workflows."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from jeeves_reflexion.types import JSON
 
 
 class WorkflowFileError(ConfigurationError):
-    """A workflow file, or a part of it, can't work; the message says where in the file and what to do."""
+    """A workflow file is wrong; the message says where and what to do."""
 
 
 class WorkflowError(ReflexionError):
-    """A step failed while the workflow ran; the message names the node, the cause is what it raised."""
+    """A step failed while the workflow ran; the message names the node, ``__cause__`` is the step's error."""
 
 
 class TemplateError(WorkflowError):
-    """A template could not be filled in; the message names the place, the line and what is missing."""
+    """A template could not be filled in; the message names the place, the line and the reason."""
 
 
 class ReflectionFailedError(ReflexionError):
-    """No output of a loop was valid, and its ``on_failure`` is ``raise``.
+    """No output of a loop was valid, and ``on_failure`` is ``raise``.
 
     ``history`` holds the attempts, oldest first: ``{"iteration", "output", "score", "valid", "errors"}``.
     """

@@ -1,7 +1,7 @@
-"""What a workflow file says: its nodes, their steps and evaluators, and where each goes next.
+"""The contents of a workflow file: its nodes, their steps and evaluators, and their routes.
 
-The shape of a file is ``workflow.schema.json``, which editors use as well; what a shape can't say, such as whether a
-template can be read, is checked when the parts are made.
+``workflow.schema.json``, which editors use too, describes the shape of a file. What a schema can't describe, such as
+whether a template is well formed, is checked when the parts are made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONTROL_KEYS: Final = frozenset(
     {
         *("success", "valid", "exhausted", "reflection_iteration", "reflection_output", "reflection_errors"),
         *("reflection_history", "reflection_best", "reflection_best_score"),
-        *("llm_model", "llm_provider"),  # which model is asked is not for the text of a model to say
+        *("llm_model", "llm_provider"),  # a model's output must not choose the next model
     }
 )
 """Keys that a generated output never overwrites, in the loop's result or in the state."""
@@ -37,9 +37,9 @@ CONTROL_KEYS: Final = frozenset(
 
 @dataclass(frozen=True)
 class Part:
-    """A step or an evaluator of a file, checked.
+    """A checked step or evaluator of a file.
 
-    ``kind`` is the action that a step calls, empty for code, or the type of an evaluator; ``given`` what goes with it.
+    ``kind`` is the action that a step calls ("" for code), or the type of an evaluator; ``given`` has its parameters.
     """
 
     kind: str
@@ -48,14 +48,14 @@ class Part:
 
 
 Function: TypeAlias = "Callable[[State], JSON | Awaitable[JSON]]"
-"""A step of one's own: gets a copy of the state, returns its output."""
+"""A step as a function: takes a copy of the state and returns its output."""
 
 Judgement: TypeAlias = "Callable[[JSON, State], JSON | Awaitable[JSON]]"
-"""An evaluator of one's own: gets the output and a copy of the state, returns what custom code may return."""
+"""An evaluator as a function: takes the output and a copy of the state, and returns what custom code may return."""
 
 
 def as_step(given: Mapping[str, Any], place: Place) -> Part:
-    """Return a generator or a corrector whose shape was checked, with its templates checked."""
+    """Check the templates of a generator or a corrector, whose shape was checked, and return it as a part."""
     if "run" in given:
         return Part("", given, place)
     return _call(given["action"], {key: given[key] for key in given if key != "action"}, place)
@@ -67,7 +67,7 @@ def _call(action: str, parameters: Mapping[str, Any], place: Place) -> Part:
 
 
 def as_evaluator(given: Mapping[str, Any], place: Place) -> Part:
-    """Return an evaluator whose shape was checked, with its templates and its schema checked."""
+    """Check the templates and the schema of an evaluator, whose shape was checked, and return it as a part."""
     if given["type"] == "llm":
         _check_templates({key: given.get(key) for key in ("prompt", "model")}, place)
     elif isinstance(given.get("schema"), str):
@@ -92,7 +92,7 @@ def _check_templates(parameters: Mapping[str, Any], place: Place) -> None:
 
 @dataclass(frozen=True)
 class Route:
-    """Where to go, and under which condition: true, false or an expression of the state."""
+    """A node to go to, and the condition for it: true, false or an expression of the state."""
 
     to: str
     condition: JSON
@@ -101,10 +101,10 @@ class Route:
 
 @dataclass(frozen=True)
 class Node:
-    """One node: its name, that of its result, and its routes; without one that holds the next node follows.
+    """One node. The first route whose condition holds says where to go next; without one, the next node follows.
 
-    A node with code, or with an action other than those of reflection, does its ``step``. Otherwise ``parts`` (steps
-    and an evaluator) and ``parameters`` (in which templates are filled in) are what the action is called with.
+    A node with code, or with an action other than those of reflection, has one part, ``step``. A reflection action is
+    called with the ``parts`` (steps and an evaluator) and the ``parameters``, after their templates are filled in.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Plan:
-    """A workflow file."""
+    """The contents of a workflow file."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -126,7 +126,7 @@ class Plan:
 
 
 def read_plan(document: Document) -> Plan:
-    """Return what a document says. Raises :class:`~jeeves_reflexion.workflows.errors.WorkflowFileError`."""
+    """Read and check a document. Raises :class:`~jeeves_reflexion.workflows.errors.WorkflowFileError`."""
     place = Place(document)
     given = check_shape(document.value, "", place)
     settings = given.get("settings") or {}
@@ -137,7 +137,7 @@ def read_plan(document: Document) -> Plan:
             raise node.place.error("another node has this name already")
         for route in node.routes:
             if route.to not in {*names, END}:
-                hint = near(route.to, [*names, END], otherwise="; there is " + ", ".join([*names, END]))
+                hint = near(route.to, [*names, END], otherwise="; the nodes are " + ", ".join([*names, END]))
                 raise route.place.error(f"there is no node {route.to!r}{hint}")
     return Plan(given.get("name") or document.name, nodes, settings.get("max_steps", 100))
 
@@ -148,9 +148,9 @@ def _node(given: Mapping[str, Any], place: Place) -> Node:
         raise place.of("name").error(f"{name!r} can't be the name of a node")
     if output in CONTROL_KEYS:
         raise place.of("output").error(f"{output!r} is a name that the loop itself sets")
-    ways = given.get("goto", [])
-    listed = [ways] if isinstance(ways, str) else ways
-    routes = tuple(_route(each, place.of("goto", at)) for at, each in enumerate(listed))
+    goto = given.get("goto", [])
+    targets = [goto] if isinstance(goto, str) else goto
+    routes = tuple(_route(each, place.of("goto", at)) for at, each in enumerate(targets))
     uses = given.get("uses", "")
     parts = _parts(uses, given, place)
     takes = _PARAMETERS.get(uses, ())
@@ -215,9 +215,9 @@ def _validator(shape: str) -> Any:  # noqa: ANN401 - jsonschema's own
 
 
 def check_shape(given: object, shape: str, place: Place) -> Any:  # noqa: ANN401 - a mapping, as JSON
-    """Return a copy of a value that has this shape of ``workflow.schema.json``, "" for that of a file.
+    """Check a value against a definition of ``workflow.schema.json`` ("" for a whole file) and return a copy.
 
-    Raises :class:`~jeeves_reflexion.workflows.errors.WorkflowFileError` that says where and why it has not.
+    Raises :class:`~jeeves_reflexion.workflows.errors.WorkflowFileError` that says where the value is wrong, and why.
     """
     try:
         value = plain(given)
@@ -230,12 +230,12 @@ def check_shape(given: object, shape: str, place: Place) -> Any:  # noqa: ANN401
 
 
 def _refusal(error: Any, place: Place) -> WorkflowFileError:  # noqa: ANN401 - jsonschema's own
-    """Return what a validator found as an error of its place."""
+    """Return the error for a problem that the validator found."""
     given, wanted, kind, shape = error.instance, error.validator_value, error.validator, error.schema
     if kind == "additionalProperties":
         known = list(shape["properties"])
         key = next(key for key in given if key not in known)
-        hint = near(key, known, otherwise=": there is " + ", ".join(known))
+        hint = near(key, known, otherwise=": the keys are " + ", ".join(known))
         return place.of(key).error(f"unknown key {key!r}{hint}")
     if kind == "required":
         return place.error(f"{next(key for key in wanted if key not in given)} is missing")

@@ -1,4 +1,4 @@
-"""Validates outputs by JSON Schema, 2020-12 or the draft that ``$schema`` names, and says what to mend."""
+"""Validates outputs by JSON Schema (2020-12, or the draft that ``$schema`` names), and says what to correct."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ try:
 except ImportError as error:  # pragma: no cover - the tests have it
     raise MissingDependencyError("the schema evaluator", "workflows") from error
 
-# Their types are not told in a way that type checkers follow.
+# The type checker can't follow the types of these two.
 _validator_for: Any = validator_for
 _registry: Any = Registry
 
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 MAX_SECONDS: Final = 5.0
-"""The longest that a schema, or an output by a schema, is looked at."""
+"""The time limit for checking a schema, or an output against it."""
 
 MAX_ERRORS: Final = 50
 _MESSAGE: Final = 300
 
 
 class SchemaCheck:
-    """A schema made ready to judge outputs.
+    """A schema that is ready to judge outputs.
 
-    A text is read as the JSON object or array in it, bare, fenced, or with prose around it, unless the schema asks for
-    a string. Then texts become integers, numbers and booleans, or those texts, where the schema asks for it and nothing
-    is lost. What comes of both is the output. ``format`` is asserted for the formats that ``jsonschema`` can check
-    without further packages.
+    Unless the schema asks for a string, a text is read as the JSON object or array in it: bare, fenced, or with prose
+    around it. Then values are coerced where the schema asks for it and nothing is lost: texts to integers, numbers and
+    booleans, or numbers and booleans to texts. The verdict's output is the coerced value. ``format`` is checked for
+    those formats that ``jsonschema`` knows without further packages.
 
-    References go to the schema itself, to an ``$id`` within it, to the specifications of JSON Schema, or to a YAML or
-    JSON file in ``base_folder``, named relative to the file that refers to it. Raises
+    A reference leads to the schema itself, to an ``$id`` within it, to the specifications of JSON Schema, or to a YAML
+    or JSON file in ``base_folder``, relative to the file with the reference. Raises
     :class:`~jeeves_reflexion.errors.ConfigurationError` for a bad schema, and for any other reference, such as a URL or
-    one that leads out of the folder.
+    a path out of the folder.
     """
 
     def __init__(self, schema: JSON, base_folder: str | Path | None = None) -> None:
@@ -73,7 +73,9 @@ class SchemaCheck:
         except ConfigurationError:
             raise
         except ValueError as error:
-            raise ConfigurationError(f"the schema has a $ref or $id that is no address: {error}") from error
+            raise ConfigurationError(
+                f"the schema has a $ref or $id that is not a valid URI: {error}"
+            ) from error
         except RecursionError as error:
             raise ConfigurationError("the schema is nested too deeply") from error
         self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
@@ -86,10 +88,10 @@ class SchemaCheck:
             value = coerce(plain(value), self._schema, self._resolver)
             found = list(itertools.islice(self._validator.iter_errors(value), MAX_ERRORS))
         except RecursionError:
-            return _unfit(output, "it is nested too deeply, or its schema refers to itself without an end")
+            return _unfit(output, "it is nested too deeply, or its schema refers to itself endlessly")
         except NoJSONError as error:
-            return _unfit(output, f"it is no JSON: {error}")
-        except ArithmeticError:  # such as the quotient of a large number
+            return _unfit(output, f"it is not JSON: {error}")
+        except ArithmeticError:  # such as a multipleOf of a large number
             return _unfit(output, "it holds a number that is too large or too small for its schema")
         except re.error as error:
             raise ConfigurationError(f"the schema has a pattern that can't be read: {error}") from error
@@ -102,20 +104,20 @@ def _unfit(output: JSON, message: str) -> Verdict:
 
 
 def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
-    """Return the verdict of a :class:`SchemaCheck`, made in the process beside; a refusal after :data:`MAX_SECONDS`.
+    """Return the verdict of a :class:`SchemaCheck` in the worker process; a refusal after :data:`MAX_SECONDS`.
 
-    It blocks. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no process can be had.
+    Blocks. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` if the worker process can't start.
     """
     folder = None if base_folder is None else str(base_folder)
     try:
         found = worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
     except worker.TooLongError:
-        return refusal(f"judging by the schema takes longer than {MAX_SECONDS:g} s: it was stopped", output)
+        return refusal(f"judging by the schema took longer than {MAX_SECONDS:g} s and was stopped", output)
     problems = tuple(Problem(**each) for each in found.pop("errors"))
     return Verdict(**{**found, "errors": problems, "advice": tuple(found["advice"])})
 
 
-# -- what runs in the other process
+# -- in the worker process
 
 
 def verdict(schema: JSON, base_folder: str | None, output: JSON) -> dict[str, Any]:
@@ -129,7 +131,7 @@ def _json_of(text: str) -> JSON:
     try:
         return text if found is None else produced(found)
     except NoJSONError:
-        return text  # it is too deep, or holds the NaN that Python's parser takes
+        return text  # it is nested too deeply, or holds NaN, which Python's parser accepts
 
 
 def _place(error: ValidationError) -> list[str]:
@@ -148,7 +150,7 @@ def _problem(error: ValidationError) -> Problem:
 
 
 def _suggestion(error: ValidationError, path: str) -> str:
-    """Say what to do about an error, or nothing where the message says it all."""
+    """Say what to do about an error; "" if its message says enough."""
     at = f"'{path}'" if path else "the output"
     wanted: Any = error.validator_value
     if error.validator == "required":
@@ -163,11 +165,11 @@ def _suggestion(error: ValidationError, path: str) -> str:
     return ""
 
 
-# -- schemas, and the files that they refer to in a base folder that no reference gets out of
+# -- schemas, and the files of the base folder that they refer to
 
 
 def check_schema(schema: JSON, name: str = "the schema") -> Any:  # noqa: ANN401 - a class of jsonschema
-    """Return the validator class of a schema's draft. Raises :class:`ConfigurationError` for what is no schema."""
+    """Return the validator class of a schema's draft. Raises :class:`ConfigurationError` for a bad schema."""
     if not isinstance(schema, Mapping | bool):
         raise ConfigurationError(f"{name} must be a mapping, or true or false, not {type(schema).__name__}")
     kind: Any = Draft202012Validator
@@ -175,13 +177,15 @@ def check_schema(schema: JSON, name: str = "the schema") -> Any:  # noqa: ANN401
         draft = schema["$schema"]
         kind = _validator_for(schema, default=None) if isinstance(draft, str) else None
         if kind is None:
-            raise ConfigurationError(f"{name}: the $schema {draft!r} is no known draft of JSON Schema")
+            raise ConfigurationError(f"{name}: the $schema {draft!r} is not a known draft of JSON Schema")
     try:
         kind.check_schema(schema)
     except SchemaError as error:
         at = ".".join(map(str, error.absolute_path))
-        said = f"{name} is no valid JSON Schema{f' at {at}' if at else ''}: {error.message[:300]}"
-        raise ConfigurationError(said) from error
+        where = f" at {at}" if at else ""
+        raise ConfigurationError(
+            f"{name} is not a valid JSON Schema{where}: {error.message[:300]}"
+        ) from error
     except RecursionError as error:
         raise ConfigurationError(f"{name} is nested too deeply") from error
     return kind
@@ -192,7 +196,7 @@ def _resource(schema: JSON) -> Any:  # noqa: ANN401 - see above
 
 
 def _check_references(resource: Any, resolver: Any, seen: set[int]) -> None:  # noqa: ANN401
-    """Check that every reference leads to a schema, and those of that schema as well."""
+    """Check that every reference leads to a schema, and so on in that schema."""
     contents = resource.contents
     if id(contents) in seen:
         return
@@ -214,15 +218,17 @@ def _resolved(resolver: Any, reference: str) -> Any:  # noqa: ANN401
     except (Unresolvable, TypeError) as error:
         cause: BaseException | None = error
         while cause is not None:
-            if isinstance(cause, ConfigurationError):  # of the file that it named
+            if isinstance(cause, ConfigurationError):  # from reading the file
                 raise type(cause)(f"$ref {reference!r:.200}: {cause}") from error
             cause = cause.__cause__
         raise ConfigurationError(f"$ref {reference!r:.200} leads nowhere") from error
 
 
 def _reader(folder: Path | None, root: str) -> Callable[[str], Any]:
-    """Return what reads the files of a base folder as resources; ``referencing`` asks for those it does not have."""
-    beside = urljoin(root, ".")  # an `$id` of the whole schema says nothing about where its files are
+    """Return a function that reads files of the base folder as resources, when ``referencing`` needs them."""
+    beside = urljoin(
+        root, "."
+    )  # references arrive resolved against the root `$id`, which does not name a folder
 
     @functools.cache
     def retrieve(uri: str) -> Any:  # noqa: ANN401
@@ -234,17 +240,17 @@ def _reader(folder: Path | None, root: str) -> Callable[[str], Any]:
     return retrieve
 
 
-# -- coercion: only a single ``type`` is followed, for what alternatives want is not clear
+# -- coercion, for a single ``type`` only: with alternatives it is not clear what to coerce to
 
 _WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_LONGEST: Final = 2_000  # digits; Python reads no longer integers
+_LONGEST: Final = 2_000  # digits; Python itself refuses integers of more than 4,300
 
 
 def coerce_scalar(value: JSON, kind: str) -> JSON:
-    """Return a scalar as ``integer``, ``number``, ``boolean`` or ``string``; itself where that would lose something.
+    """Return a scalar as ``integer``, ``number``, ``boolean`` or ``string``, or unchanged if something would be lost.
 
-    A text is an integer in its one usual form alone (``"007"``, ``"+5"`` and ``"3.0"`` are not), a number in any form
-    of JSON whose value a float holds exactly to its last digit, a boolean as true, yes, 1, false, no or 0 in any case.
+    A text counts as an integer in its usual form only (not ``"007"``, ``"+5"`` or ``"3.0"``), as a number in any form
+    of JSON that a float holds to the last digit, and as a boolean if it is true, yes, 1, false, no or 0 in any case.
     """
     if kind == "string" and isinstance(value, int | float):
         return json.dumps(value)
@@ -257,13 +263,13 @@ def coerce_scalar(value: JSON, kind: str) -> JSON:
     except (ValueError, RecursionError):
         return value
     if isinstance(number, float) and kind == "number" and math.isfinite(number) and value == value.strip():
-        # Compared as decimals: 0.1 is the same 0.1 when it is written again, 0.10000000000000000001 is not.
+        # Compared as decimals: 0.1 stays 0.1 when written again, but 0.10000000000000000001 does not.
         return number if Decimal(repr(number)) == Decimal(value) else value
     return number if type(number) is int and str(number) == value else value
 
 
 def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  # noqa: ANN401 - referencing's own type
-    """Return a value with its properties and items coerced as the schema asks; ``resolver`` follows its references."""
+    """Return a value, with its properties and items, coerced as a schema asks; ``resolver`` follows references."""
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return value
     if isinstance(reference := schema.get("$ref"), str):
@@ -281,7 +287,7 @@ def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  #
 
 
 def _types(schema: JSON, resolver: Any, depth: int = 0) -> list[str]:  # noqa: ANN401
-    """Return the types that a schema asks for, or the one that it refers to."""
+    """Return the types that a schema asks for, directly or by a reference."""
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return []
     if "type" not in schema and isinstance(reference := schema.get("$ref"), str):

@@ -1,4 +1,4 @@
-"""Carries out one step: code, an action, a function or ``llm.call``; and judges an output by an evaluator."""
+"""Runs one step (code, an action, a function or ``llm.call``), and judges an output by an evaluator."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ from jeeves_reflexion.workflows.verdicts import Verdict, of_code, of_reply, refu
 T = TypeVar("T")
 
 OwnAction: TypeAlias = "Callable[[dict[str, JSON], dict[str, JSON]], JSON | Awaitable[JSON]]"
-"""An action of one's own: gets a copy of the state and its parameters, returns its result."""
+"""A user's action: takes a copy of the state and its parameters, and returns its result."""
 
 Models: TypeAlias = Mapping[str, ChatModel] | Callable[[str], ChatModel]
 
 FATAL = (*HOPELESS, TemplateError)
-"""What no further attempt of a loop would mend, so that it ends the workflow."""
+"""Errors that another attempt of a loop would not help, so that they end the workflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What a caller gives to a workflow.
 
-    ``models`` are the models by the names that the steps use, or a function from a name to its model. ``model`` is
-    asked for every name that they don't have, and where no name is given. Without it a name is opened at the
-    OpenAI-compatible endpoint of the environment. ``sandbox`` is where code runs, by default one with the default
-    limits. ``base_folder`` is where ``$ref`` finds files. A step that takes longer than ``step_seconds`` has failed.
+    ``models`` maps the names that steps use to models, or is a function that does. ``model`` is used for every other
+    name, and for steps without a name. Without it, a name is opened at the OpenAI-compatible endpoint of the
+    environment. Code runs in ``sandbox``, by default one with the default limits. ``$ref`` finds files in
+    ``base_folder``. A step that takes longer than ``step_seconds`` fails.
     """
 
     model: ChatModel | str | None = None
@@ -69,7 +69,7 @@ class Tools:
 
 
 class Toolbox:
-    """The tools of one run; opens what is missing when it is first needed, and closes that at the end."""
+    """The tools of one run. It opens missing models when they are first needed, and closes them at the end."""
 
     def __init__(self, tools: Tools | None = None, session: Session | None = None) -> None:
         self.tools = tools or Tools()
@@ -85,7 +85,7 @@ class Toolbox:
         await self._closing.aclose()
 
     def model(self, name: str | None, state: State) -> ChatModel:
-        """Return the model for a step: the one it names, else the state's ``llm_model``, else the run's own."""
+        """Return the model for a step: the one it names, else the state's ``llm_model``, else the run's model."""
         of_state = state.get("llm_model")
         chosen = name or (of_state if isinstance(of_state, str) else "")
         models, model = self.tools.models, self.tools.model
@@ -98,7 +98,7 @@ class Toolbox:
         chosen = model or chosen
         if not chosen:
             raise ConfigurationError(
-                "no model is named: give the step a model, the state llm_model, or pass model="
+                "no model is named: name one in the step or in the state's llm_model, or pass model="
             )
         if chosen not in self._opened:
             opened = self._opened[chosen] = open_model(chosen)
@@ -110,7 +110,7 @@ class Toolbox:
     async def ask(
         self, name: str | None, state: State, messages: Sequence[Message], sampling: Sampling | None = None
     ) -> Completion:
-        """Ask the model that a step names, charged to the run."""
+        """Ask the model that a step names, and charge it to the run."""
         model = self.model(name, state)
         with self.session.acting_as("agent"):
             return await ask(model, messages, sampling=sampling)
@@ -121,11 +121,11 @@ class Toolbox:
         if step.kind == LLM_CALL or step.kind in actions:
             return actions.get(step.kind)
         known = [LLM_CALL, *REFLECTION, *actions]
-        others = f": there is {', '.join(known)}; add your own with register_action"
+        others = f": the actions are {', '.join(known)}; add your own with register_action"
         raise step.place.error(f"there is no action {step.kind!r}{near(step.kind, known, otherwise=others)}")
 
     async def run_code(self, part: Part, inputs: Mapping[str, JSON]) -> JSON:
-        """Run the code of a part and return its value; see ``Sandbox.run`` for what is raised."""
+        """Run the code of a part and return its value. Raises what ``Sandbox.run`` raises."""
         language = part.given.get("language", "python")
         ran = await self._sandbox.run(part.given["run"], language=language, inputs=inputs)
         return _checked(ran.value, f"{part.place}: the code")
@@ -134,14 +134,14 @@ class Toolbox:
         self, given: Mapping[str, Any], state: State, place: Place, *, texts: Collection[str] = ()
     ) -> dict[str, Any]:
         """Return parameters with their templates filled in; those named in ``texts`` become texts."""
-        filled: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key, item in given.items():
-            filler = render_text if key in texts and isinstance(item, str) else render
-            filled[key] = await filler(item, state, str(place.of(key)))
-        return filled
+            fill = render_text if key in texts and isinstance(item, str) else render
+            result[key] = await fill(item, state, str(place.of(key)))
+        return result
 
     async def in_time(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return what a call comes to within the time of a step; raises :class:`WorkflowError` after that."""
+        """Return the result of a call. Raises :class:`WorkflowError` after the time limit of a step."""
         seconds = self.tools.step_seconds
         with anyio.move_on_after(seconds):
             return await call()
@@ -160,9 +160,9 @@ _AGAIN: Final = (
 async def output_of(
     step: Part | Function, state: State, toolbox: Toolbox, *, extra: Mapping[str, JSON] | None = None
 ) -> JSON:
-    """Return what a step comes to as an output: of ``llm.call`` that is the model's text.
+    """Return the output of a step, which is the model's text for ``llm.call``.
 
-    ``extra`` are more names for code, beside ``state``.
+    ``extra`` has inputs for code besides ``state``.
     """
     value = await perform(step, state, toolbox, extra=extra)
     if isinstance(step, Part) and step.kind == LLM_CALL and isinstance(value, Mapping):
@@ -173,19 +173,19 @@ async def output_of(
 async def perform(
     step: Part | Function, state: State, toolbox: Toolbox, *, extra: Mapping[str, JSON] | None = None
 ) -> JSON:
-    """Return the result of a step, as a node stores it. What the step raises is raised."""
-    seen = copy.deepcopy(dict(state))
+    """Return the result of a step, as a node stores it. Raises what the step raises."""
+    copied = copy.deepcopy(dict(state))
     if not isinstance(step, Part):
-        whose, value = getattr(step, "__name__", type(step).__name__), await run(step, lambda: step(seen))
+        whose, value = getattr(step, "__name__", type(step).__name__), await run(step, lambda: step(copied))
     elif not step.kind:
-        return await toolbox.run_code(step, {"state": seen, **(extra or {})})
+        return await toolbox.run_code(step, {"state": copied, **(extra or {})})
     else:
         action = toolbox.action(step)
         if action is None:
             return await _call_model(step, state, toolbox)
         parameters = copy.deepcopy(await toolbox.filled(step.given, state, step.place))
         whose = f"the action {step.kind}"
-        value = await run(action, functools.partial(action, seen, parameters))
+        value = await run(action, functools.partial(action, copied, parameters))
     return _checked(value, whose)
 
 
@@ -193,20 +193,20 @@ def _checked(value: object, whose: str) -> JSON:
     try:
         return produced(value)
     except NoJSONError as error:
-        raise WorkflowError(f"{whose} returned what is no JSON: {error}") from error
+        raise WorkflowError(f"{whose} returned a value that is not JSON: {error}") from error
 
 
 async def _call_model(step: Part, state: State, toolbox: Toolbox) -> dict[str, JSON]:
-    """Ask a model; returns ``{"content", "model", "finish_reason", "usage": {"input_tokens", "output_tokens"}}``.
+    """Ask a model. Returns ``{"content", "model", "finish_reason", "usage": {"input_tokens", "output_tokens"}}``.
 
-    Raises ``ModelError``, and :class:`WorkflowFileError` for parameters that are wrong once they are filled in.
+    Raises ``ModelError``, and :class:`WorkflowFileError` if the parameters are wrong once they are filled in.
     """
     filled = await toolbox.filled(step.given, state, step.place, texts=("system", "prompt"))
     given: dict[str, Any] = check_shape(filled, "llm_call", step.place)
-    spoken = given.get("messages") or [{"role": "user", "content": given["prompt"]}]
+    asked = given.get("messages") or [{"role": "user", "content": given["prompt"]}]
     if given.get("system") is not None:
-        spoken = [{"role": "system", "content": given["system"]}, *spoken]
-    messages = [Message(each["role"], as_text(each["content"])) for each in spoken]
+        asked = [{"role": "system", "content": given["system"]}, *asked]
+    messages = [Message(each["role"], as_text(each["content"])) for each in asked]
     sampling = Sampling(temperature=given.get("temperature"), max_tokens=given.get("max_tokens"))
     completion = await toolbox.ask(given.get("model"), state, messages, sampling)
     usage = completion.usage
@@ -224,8 +224,8 @@ async def _call_model(step: Part, state: State, toolbox: Toolbox) -> dict[str, J
 async def judge(evaluator: Part | Judgement, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
     """Return the verdict on an output; ``state`` holds it as ``reflection_output``.
 
-    An evaluator that fails, such as a model that can't be reached or code that crashes, approves nothing: that is a
-    verdict too. What no retry would mend is raised.
+    If an evaluator fails, because a model can't be reached or code crashes, the verdict approves nothing. Errors that
+    another attempt would not help are raised.
     """
     try:
         return await toolbox.in_time(lambda: _judge(evaluator, output, state, toolbox))

@@ -1,7 +1,7 @@
-"""Fills in templates: Jinja2 in its own sandbox, in the process beside this one.
+"""Fills in templates, with Jinja2's sandbox in the worker process.
 
-What a model or a user said is only ever a value here, never a template. Time (:data:`MAX_SECONDS`) and memory are those
-of that process, a text has at most ``MAX_TEXT`` characters, and a name that is not there is an error.
+The texts of models and users are only ever values, never templates. The worker limits time (:data:`MAX_SECONDS`) and
+memory, a text has at most ``MAX_TEXT`` characters, and an undefined name is an error.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ except ImportError as error:  # pragma: no cover - the tests have it
     raise MissingDependencyError("templates", "workflows") from error
 
 MAX_SECONDS: Final = 2.0
-"""The longest that the templates of one step may take together, or one may take to be read."""
+"""The time limit for the templates of one step together, or for reading one template."""
 
 MAX_TEXT: Final = 1_000_000
-"""The most characters that a template may come to."""
+"""The most characters of a filled-in template."""
 
-_LOOKS: Final = re.compile(r"\{[{%#]")
+_MARKER: Final = re.compile(r"\{[{%#]")
 
 
 def is_template(text: str) -> bool:
-    """Whether a text has anything to fill in."""
-    return _LOOKS.search(text) is not None
+    """Return whether a text has anything to fill in."""
+    return _MARKER.search(text) is not None
 
 
 def check(value: JSON, where: str) -> None:
-    """Raise :class:`WorkflowFileError` if a text in a value is no template that can be read; blocks."""
+    """Raise :class:`WorkflowFileError` if a value holds a malformed template; blocks."""
     for source in filter(is_template, strings(value)):
         try:
             worker.ask(MAX_SECONDS, "templates.read", source, where)
@@ -54,18 +54,18 @@ def check(value: JSON, where: str) -> None:
 async def render(value: JSON, state: State, where: str, *, as_value: bool = True) -> JSON:
     """Return a value with every template in it filled in.
 
-    A text that is one ``{{ expression }}`` and nothing else becomes that expression's value, unless ``as_value`` is
-    false. ``where`` begins an error. Raises :class:`TemplateError`.
+    A text that is just one ``{{ expression }}`` becomes the expression's value, unless ``as_value`` is false. Messages
+    begin with ``where``. Raises :class:`TemplateError`.
     """
     if not any(map(is_template, strings(value))):
         return value
 
     def work() -> JSON:
         try:
-            found: JSON = worker.ask(MAX_SECONDS, "templates.filled", value, dict(state), where, as_value)
+            result: JSON = worker.ask(MAX_SECONDS, "templates.filled", value, dict(state), where, as_value)
         except worker.TooLongError as error:
             raise TemplateError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
-        return found
+        return result
 
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
@@ -76,18 +76,18 @@ async def render_text(source: str, state: State, where: str) -> str:
 
 
 async def holds(condition: JSON, state: State, where: str) -> bool:
-    """Whether a condition, a value or an expression of ``state`` (with or without braces), is true."""
+    """Return whether a condition is true: a value, or an expression of ``state`` with or without braces."""
     if isinstance(condition, str):
         condition = await render(as_expression(condition), state, where)
     return bool(condition)
 
 
 def as_expression(condition: str) -> str:
-    """Return a condition with the braces that it may be written without."""
+    """Return a condition as a template, with braces added if it has none."""
     return condition if is_template(condition) else f"{{{{ {condition} }}}}"
 
 
-# -- what runs in the other process
+# -- in the worker process
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -97,7 +97,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             autoescape=False,
-            optimized=False,  # it takes cubic time over a chain of filters
+            optimized=False,  # the optimizer takes cubic time for a chain of filters
             finalize=lambda value: as_text(_defined(value)),
             cache_size=0,
         )
@@ -105,20 +105,20 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.globals = {"range": self.globals["range"]}
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401
-        # A key comes before a method: state.items is what the state calls so.
+        # A key comes before a method: state.items is the state's key "items" if it has one.
         if isinstance(obj, Mapping) and attribute in obj:
             return obj[attribute]
         return super().getattr(obj, attribute)
 
 
 def _tojson(value: object, indent: int | None = None) -> str:
-    """Write a value as JSON; Jinja2's own filter writes ``<`` and others as escapes, for pages."""
+    """Write a value as JSON. Jinja2's own filter would escape ``<`` and others for HTML."""
     return json.dumps(_defined(value), ensure_ascii=False, indent=indent)
 
 
 def _defined(value: object) -> object:
     if isinstance(value, jinja2.Undefined):
-        str(value)  # raises, but for `a if b` without an else
+        str(value)  # raises, except for `a if b` without an else
         return value
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else value
 
@@ -138,7 +138,7 @@ def read(source: str, where: str) -> None:
 
 @functools.lru_cache(maxsize=512)
 def _read(source: str) -> tuple[jinja2.Template, Any]:
-    """Return a text as a template, and the one expression that it is, if it is no more than that."""
+    """Return a text as a template, and as an expression if it is just one expression, else None."""
     whole, body = _environment.from_string(source), _environment.parse(source).body
     alone = len(body) == 1 and isinstance(body[0], nodes.Output) and len(body[0].nodes) == 1
     text = source.strip()
@@ -149,7 +149,7 @@ def _read(source: str) -> tuple[jinja2.Template, Any]:
 
 
 def filled(value: JSON, state: JSON, where: str, as_value: bool) -> JSON:  # noqa: FBT001 - over a pipe
-    """Return a value with the templates in it filled in. Raises :class:`TemplateError`."""
+    """Return a value with every template in it filled in. Raises :class:`TemplateError`."""
     if isinstance(value, Mapping):
         return {key: filled(item, state, f"{where}.{key}", as_value) for key, item in value.items()}
     if isinstance(value, list):
@@ -161,20 +161,20 @@ def filled(value: JSON, state: JSON, where: str, as_value: bool) -> JSON:  # noq
     try:
         if not as_value or alone is None:
             return _text(whole.generate(state=state))
-        found = _defined(_evaluated(alone, state))
-        return None if isinstance(found, jinja2.Undefined) else plain(found)
-    except Exception as error:  # whatever a template raises, its author must learn where
+        result = _defined(_evaluated(alone, state))
+        return None if isinstance(result, jinja2.Undefined) else plain(result)
+    except Exception as error:  # a template may raise anything; its author must learn where
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == "<template>"]
         line = f", line {lines[-1]} of the template" if lines else ""
-        said = str(error) if isinstance(error, jinja2.TemplateError | OverflowError | NoJSONError) else ""
-        raise TemplateError(f"{where}{line}: {said or f'{type(error).__name__}: {error}'}") from error
+        reason = str(error) if isinstance(error, jinja2.TemplateError | OverflowError | NoJSONError) else ""
+        raise TemplateError(f"{where}{line}: {reason or f'{type(error).__name__}: {error}'}") from error
 
 
 def _text(parts: Iterable[str]) -> str:
     text = "".join(parts)
     if len(text) > MAX_TEXT:
-        raise OverflowError(f"it becomes longer than {MAX_TEXT:,} characters")
+        raise OverflowError(f"the filled-in text is longer than {MAX_TEXT:,} characters")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Values of a workflow's state: plain JSON, checked where it comes in and copied where it goes out."""
+"""The values of a workflow's state: plain JSON, which is checked on the way in and copied on the way out."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ State: TypeAlias = Mapping[str, JSON]
 
 MAX_DEPTH: Final = 100
 MAX_BITS: Final = 4_000
-"""A larger integer is no number of ours: some 1,200 digits, of the 4,300 that Python can write."""
+"""The most bits of an integer: some 1,200 digits, of the 4,300 that Python can write."""
 
 
 class NoJSONError(ValueError):
-    """A value has no form in JSON; the message says where in it and why."""
+    """A value can't be written as JSON; the message says why."""
 
 
 def plain(value: object, depth: int = 0) -> JSON:
-    """Return a copy of a value as lists, dicts with text keys and scalars; raises :class:`NoJSONError`."""
+    """Return a copy of a value as lists, dicts with text keys, and scalars. Raises :class:`NoJSONError`."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def plain(value: object, depth: int = 0) -> JSON:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise NoJSONError(f"{value} is no number of JSON")
+            raise NoJSONError(f"JSON has no number {value}")
         return float(value)
     if depth >= MAX_DEPTH:
         raise NoJSONError(f"it is nested deeper than {MAX_DEPTH} levels")
@@ -42,17 +42,17 @@ def plain(value: object, depth: int = 0) -> JSON:
         return {_key(key): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [plain(item, depth + 1) for item in value]
-    raise NoJSONError(f"a {type(value).__name__} has no form in JSON")
+    raise NoJSONError(f"a {type(value).__name__} can't be written as JSON")
 
 
 def produced(value: object) -> JSON:
-    """Return an output as plain JSON, with room left in depth for the state that it becomes a part of."""
+    """Return an output as plain JSON, shallow enough to become a part of the state."""
     return plain(value, MAX_DEPTH // 5)
 
 
 def _key(key: object) -> str:
     if not isinstance(key, str):
-        raise NoJSONError(f"the key {key!r} is no text")
+        raise NoJSONError(f"the key {key!r} is not a text")
     return _whole(key)
 
 
@@ -63,24 +63,24 @@ def _whole(text: str) -> str:
 
 
 def whole_text(text: str) -> str:
-    """Return a text from outside without halves of surrogate pairs, which neither files nor processes take."""
+    """Return a text with halves of surrogate pairs replaced, which neither files nor pipes can hold."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def as_text(value: object) -> str:
-    """Return a value as a template shows it: a text as it is, lists and objects as JSON, the rest as Python does."""
+    """Return a value as a template shows it: lists and objects as JSON, everything else by ``str``."""
     return (
         str(value) if not isinstance(value, Mapping | list | tuple) else json.dumps(value, ensure_ascii=False)
     )
 
 
 def text_of(value: JSON) -> str:
-    """Return an output as a text for the engine's drafts and events."""
+    """Return an output as text for the drafts and events of the inner loop."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def shown(value: object, tokens: int = 40) -> str:
-    """Return a value as an error message quotes it, cut to a few words."""
+    """Return a value as an error message quotes it, shortened."""
     return cut_middle(repr(value), tokens).replace("\n", " ")
 
 
@@ -94,6 +94,6 @@ def strings(value: JSON) -> Iterator[str]:
 
 
 def near(name: object, known: Iterable[str], *, otherwise: str = "") -> str:
-    """Return ``: did you mean ...?`` where a known name is nearly the same, else what else there is to say."""
-    found = difflib.get_close_matches(str(name), list(known), 1)
-    return f": did you mean {found[0]!r}?" if found else otherwise
+    """Return ``: did you mean ...?`` if a known name is similar, else ``otherwise``."""
+    similar = difflib.get_close_matches(str(name), list(known), 1)
+    return f": did you mean {similar[0]!r}?" if similar else otherwise

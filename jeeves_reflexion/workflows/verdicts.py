@@ -1,4 +1,4 @@
-"""The verdict on an output, and how it is read out of what custom code returns or a judge writes."""
+"""The verdict on an output, and how it is read from the result of custom code or from a judge's reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jeeves_reflexion.values import is_number
 from jeeves_reflexion.workflows.values import shown, text_of
 
 PASSING: Final = 0.5
-"""The score from which a number alone, without a word on validity, approves."""
+"""The lowest score that approves, if an evaluator returns just a number."""
 
 _WORDS: Final = {
     **dict.fromkeys(("true", "yes", "valid", "pass", "passed"), True),
@@ -30,7 +30,7 @@ _MOST: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with an output: where (keys joined by dots), what, and what to do about it, if that is known."""
+    """One problem of an output: its path (keys joined by dots), a message, and a suggestion if there is one."""
 
     path: str
     message: str
@@ -39,10 +39,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an evaluator says of an output.
+    """An evaluator's verdict on an output.
 
-    ``output`` is the output as it was judged: parsed and coerced. ``made`` is false where no judgement came about, such
-    as when the judge could not be asked or read; that never approves.
+    ``output`` is the output as it was judged: parsed and coerced. ``made`` is false if the output could not be judged,
+    for example because the judge's reply could not be read; such a verdict never approves.
     """
 
     valid: bool
@@ -54,7 +54,7 @@ class Verdict:
 
     @property
     def suggestions(self) -> list[str]:
-        """What to do, each once: the advice, and what comes with the errors."""
+        """The advice and the suggestions of the errors, each once."""
         return list(dict.fromkeys([*self.advice, *(e.suggestion for e in self.errors if e.suggestion)]))
 
     def error_list(self) -> list[JSON]:
@@ -62,7 +62,7 @@ class Verdict:
         return [asdict(error) for error in self.errors]
 
     def as_evaluation(self) -> Evaluation:
-        """Return the verdict as the inner loop has it."""
+        """Return the verdict as an evaluation of the inner loop."""
         return Evaluation(
             self.score,
             passed=self.valid,
@@ -73,14 +73,14 @@ class Verdict:
 
 
 def refusal(message: str, output: JSON = None) -> Verdict:
-    """Return the verdict that there was no verdict."""
+    """Return the verdict on an output that could not be judged."""
     return Verdict(valid=False, score=0.0, errors=(Problem("", message),), output=output, made=False)
 
 
 def of_code(value: JSON, output: JSON) -> Verdict:
-    """Read what custom code returned: a mapping with ``valid`` and ``score``, a boolean, or a number.
+    """Read the result of custom code: a mapping with ``valid`` and ``score``, a boolean, or a number.
 
-    A number approves from 0.5 on. A mapping without a readable ``valid``, and anything else, approves nothing.
+    A number approves if it is at least 0.5. A mapping without a readable ``valid``, or anything else, approves nothing.
     """
     if isinstance(value, Mapping):
         return _of_mapping(value, output) or refusal(f"{_UNREADABLE}: 'valid' must be true or false", output)
@@ -88,14 +88,16 @@ def of_code(value: JSON, output: JSON) -> Verdict:
         score = min(max(float(value), 0.0), 1.0)
         errors = () if score >= PASSING else (Problem("", _REFUSED),)
         return Verdict(score >= PASSING, score, errors, output=output)
-    said = "no value in `result`" if value is None else shown(value)
-    return refusal(f"{_UNREADABLE}: the evaluator gave {said}, not a mapping, a boolean or a number", output)
+    result = "no value in `result`" if value is None else shown(value)
+    return refusal(
+        f"{_UNREADABLE}: the evaluator gave {result}, not a mapping, a boolean or a number", output
+    )
 
 
 def of_reply(text: str, output: JSON) -> Verdict | None:
-    """Read a judge's reply: the JSON object in it that has ``valid``, and is none of the output's own.
+    """Read a judge's reply: the JSON object in it that has ``valid`` and is not quoted from the output.
 
-    None if there is none that can be read, or several that differ.
+    Returns None if no such object can be read, or if several of them differ.
     """
     theirs = (output if isinstance(output, str) else json.dumps(output, ensure_ascii=False),)
     found = reading_of(text, theirs).objects
@@ -110,7 +112,7 @@ def _of_mapping(fields: Mapping[str, JSON], output: JSON) -> Verdict | None:
         valid = _WORDS.get(valid.strip().lower())
     if not isinstance(valid, bool):
         return None
-    # A score beyond its scale is taken for the end of it; `valid` is the verdict, so a score that can't be read is its.
+    # A score beyond the scale counts as its end. `valid` is the verdict: it sets the score if that can't be read.
     score = parse_fields(fields).score
     reason = field_text(fields, "reason", "rationale", "explanation").strip()
     errors = _problems(fields.get("errors"))
@@ -137,5 +139,5 @@ def _problem(item: JSON) -> Problem:
 
 
 def read_problems(value: JSON) -> list[JSON]:
-    """Return errors from anywhere with the three fields that templates may rely on."""
+    """Return errors of any form with the three fields that templates rely on."""
     return [asdict(problem) for problem in _problems(value)]

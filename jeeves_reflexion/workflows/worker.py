@@ -1,8 +1,8 @@
-"""A process beside this one for what could run away: filling in templates, and judging by schemas.
+"""Worker processes that fill in templates and judge by schemas, both of which could run forever.
 
-A template, a pattern, ``uniqueItems`` or a schema that refers to itself can take hours over a small input. No thread
-could be stopped there, and a pattern holds the interpreter while it matches. The process is ended when a question takes
-too long, has a bounded memory, and is kept for the next question.
+A template, a pattern, ``uniqueItems`` or a schema that refers to itself can take hours for a small input. A thread
+could not be stopped, and a pattern holds the interpreter's lock while it matches. A worker process has a memory limit,
+is killed if a question takes too long, and else is kept for the next question.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _idle: list[_Process] = []
 
 
 class TooLongError(Exception):
-    """The process was ended in the middle of a question."""
+    """The process was killed because a question took too long."""
 
 
-def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401 - as JSON has it
-    """Return what a function of this package, named as ``module.function``, makes of JSON, as JSON; blocks.
+def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401 - any JSON
+    """Call a function of this package, named as ``module.function``, in a worker process and return its JSON; blocks.
 
-    Raises :class:`TooLongError` after ``seconds``, the errors of workflows that the function raises, and
-    :class:`WorkflowError` for what else goes wrong.
+    Raises :class:`TooLongError` after ``seconds``, the workflow errors that the function raises, and
+    :class:`WorkflowError` for any other failure.
     """
     try:
         line = json.dumps([seconds, function, *arguments]).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"a schema or a state is no JSON: {error}") from error
-    # A frozen program is its own interpreter, and would be started a second time.
+        raise ConfigurationError(f"a schema or a state is not JSON: {error}") from error
+    # In a frozen program sys.executable is the program, which would be started a second time.
     frozen = getattr(sys, "frozen", False)
     reply = _answer(function, *arguments) if frozen else _exchanged(line + b"\n", seconds)
     if "raised" in reply:
@@ -61,24 +61,26 @@ def _exchanged(line: bytes, seconds: float) -> dict[str, Any]:
     begun = time.monotonic()
     end.start()
     try:
-        answer = _said(process, line)
+        answer = _reply(process, line)
     except BaseException:
         _end(process)
         raise
     finally:
         end.cancel()
-    late = time.monotonic() - begun >= seconds  # so that it may just have been killed
+    late = time.monotonic() - begun >= seconds  # the timer may have killed it just now
     if answer.endswith(b"\n"):
         _end(process) if late or len(_idle) >= _MOST_IDLE else _idle.append(process)
         return dict(json.loads(answer))
     _end(process)
     if late:
         raise TooLongError
-    raise errors.WorkflowError(f"the process for templates and schemas ended with code {process.returncode}")
+    raise errors.WorkflowError(
+        f"the worker process for templates and schemas ended with code {process.returncode}"
+    )
 
 
 def _taken() -> _Process:
-    with contextlib.suppress(IndexError):  # none is left
+    with contextlib.suppress(IndexError):  # no process is idle
         while (process := _idle.pop()).poll() is not None:
             process.communicate()
         return process
@@ -89,16 +91,18 @@ def _taken() -> _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the program, not for this
+            start_new_session=True,  # so that Ctrl-C does not reach it
         )
     except OSError as error:
-        raise errors.WorkflowError(f"the process for templates and schemas can't start: {error}") from error
-    _said(process)  # that it is ready: no question's time is spent on its start
+        raise errors.WorkflowError(
+            f"the worker process for templates and schemas can't start: {error}"
+        ) from error
+    _reply(process)  # waits until it is ready, so that its start does not count as time of a question
     return process
 
 
-def _said(process: _Process, line: bytes = b"") -> bytes:
-    """Return what a process answers to a line; less than a line where it has ended."""
+def _reply(process: _Process, line: bytes = b"") -> bytes:
+    """Send a line to a process and return its reply, which is not a whole line if the process ended."""
     assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - for the type checker
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(line)
@@ -118,15 +122,15 @@ def _end_all() -> None:
         _end(_idle.pop())
 
 
-if hasattr(os, "register_at_fork"):  # what a fork shares with this process is this process's
+if hasattr(os, "register_at_fork"):  # the processes belong to the parent of a fork
     os.register_at_fork(after_in_child=_idle.clear)
 
 
-# -- the other side
+# -- in the worker process
 
 
 def serve() -> None:
-    """Say that the process is ready, then answer questions, one a line of JSON, until there are no more."""
+    """Say that the process is ready, then answer questions, one line of JSON each, until the input ends."""
     for module in ("schemas", "templates"):
         importlib.import_module(f"jeeves_reflexion.workflows.{module}")
     answers, sys.stdout = sys.stdout, sys.stderr
@@ -145,19 +149,19 @@ def serve() -> None:
 
 
 def _end_after(seconds: float) -> None:
-    """Have the kernel end this process, should the program be gone that does so otherwise; 0 is never."""
+    """Have the kernel end this process after so many seconds, in case the program that would is gone; 0 is never."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _bound_memory() -> None:
     try:
-        import resource  # noqa: PLC0415 - POSIX alone has it
+        import resource  # noqa: PLC0415 - POSIX only
     except ImportError:
         return
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
-    with contextlib.suppress(ValueError, OSError):  # macOS knows the limit and can't set it
+    with contextlib.suppress(ValueError, OSError):  # macOS has the limit but can't set it
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
@@ -168,5 +172,5 @@ def _answer(named: str, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401
         return {"found": work(*arguments)}
     except (ConfigurationError, errors.WorkflowError) as error:
         return {"raised": type(error).__name__, "message": str(error)}
-    except Exception as error:  # noqa: BLE001 - it is raised on the other side
+    except Exception as error:  # noqa: BLE001 - ask() raises it
         return {"raised": "WorkflowError", "message": f"{named} failed: {type(error).__name__}: {error}"}

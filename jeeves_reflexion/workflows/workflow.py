@@ -1,4 +1,4 @@
-"""A workflow: nodes that run one after the other, and the state that they hand on."""
+"""A workflow: nodes that run one after the other and share a state."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ _ACTIONS: Final[dict[str, Callable[..., Awaitable[JSON]]]] = {
 
 
 class Workflow:
-    """A workflow that was read from a file or a text; runs as often as wanted, also at once.
+    """A workflow from a file or a text. It may run any number of times, also concurrently.
 
-    The state is a JSON object. A node's result, where it is an object, is merged into it, or stored under the name of
-    its ``output:``. ``reflection.loop`` does both. Nodes run in order; ``goto`` goes elsewhere, and ``__end__`` ends.
+    The state is a JSON object. A node's result is stored in it under the name of the node's ``output:``; without that
+    name it is merged into the state, and must be an object. ``reflection.loop`` does both. Nodes run in order, unless
+    ``goto`` names another node, or ``__end__`` to stop.
     """
 
     def __init__(self, document: Document) -> None:
@@ -55,18 +56,18 @@ class Workflow:
         return cls(replace(read_yaml(text, name), folder=folder))
 
     def register_action(self, name: str, action: OwnAction) -> None:
-        """Add an action of one's own for ``uses:`` and ``action:``.
+        """Add an action for ``uses:`` and ``action:``.
 
-        It is called with a copy of the state and its parameters, both dicts, and returns JSON; it may be async.
+        It is called with a copy of the state and its parameters, both dicts, and returns JSON. It may be async.
         """
         if not name.strip() or name in {LLM_CALL, *REFLECTION}:
             raise ConfigurationError(f"{name!r} can't be the name of an action")
         if not callable(action):
-            raise ConfigurationError(f"the action {name!r} can't be called")
+            raise ConfigurationError(f"the action {name!r} is not callable")
         self._actions[name] = action
 
     def check(self) -> None:
-        """Raise :class:`WorkflowFileError` if a node calls an action that there is not."""
+        """Raise :class:`WorkflowFileError` if a node calls an unknown action."""
         toolbox = Toolbox(Tools(actions=self._actions))
         for node in self.plan.nodes:
             for name, part in node.parts.items():
@@ -82,14 +83,14 @@ class Workflow:
         sandbox: Sandbox | None = None,
         listener: Listener | None = None,
     ) -> dict[str, JSON]:
-        """Run the nodes and return the final state; the one given is not changed.
+        """Run the nodes and return the final state; the given state is not changed.
 
-        ``models`` are the models by the names that the file uses, or a function from a name to its model; ``model`` is
-        asked for every other name. Without either a name is opened at the OpenAI-compatible endpoint of the
-        environment. All code runs in ``sandbox``. ``listener`` hears the events of the run, without secrets.
+        ``models`` maps the names that the file uses to models, or is a function that does; ``model`` is used for every
+        other name. Without either, a name is opened at the OpenAI-compatible endpoint of the environment. All code runs
+        in ``sandbox``. ``listener`` hears the events of the run, without secrets.
 
-        Raises :class:`WorkflowError` for a node that failed, :class:`ReflectionFailedError` for a loop that is to
-        raise, :class:`ConfigurationError`, ``ModelError`` and :class:`SandboxUnavailableError`.
+        Raises :class:`WorkflowError` if a node fails, :class:`ReflectionFailedError` if a loop fails whose
+        ``on_failure`` is ``raise``, :class:`ConfigurationError`, ``ModelError`` and :class:`SandboxUnavailableError`.
         """
         self.check()
         tools = Tools(model, models, sandbox, self._base_folder, dict(self._actions))
@@ -97,10 +98,7 @@ class Workflow:
             return await _Run(self, toolbox, actions.checked_state(state or {})).go()
 
     def run_sync(self, state: Mapping[str, JSON] | None = None, **options: Any) -> dict[str, JSON]:  # noqa: ANN401
-        """Run in an event loop of its own, with the options of :meth:`run`.
-
-        Raises :class:`SessionError` where a loop runs already.
-        """
+        """Run in a new event loop, with the options of :meth:`run`. Raises :class:`SessionError` within a loop."""
         return run_alone(lambda: self.run(state, **options), "workflow.run(...)")
 
 
@@ -113,21 +111,21 @@ class _Run:
 
     async def go(self) -> dict[str, JSON]:
         plan = self.workflow.plan
-        places = {node.name: place for place, node in enumerate(plan.nodes)} | {END: len(plan.nodes)}
-        place = 0
-        while place < len(plan.nodes):
-            node = plan.nodes[place]
+        indices = {node.name: index for index, node in enumerate(plan.nodes)} | {END: len(plan.nodes)}
+        index = 0
+        while index < len(plan.nodes):
+            node = plan.nodes[index]
             if len(self.trail) >= plan.max_steps:
                 raise WorkflowError(
                     f"{plan.name}: not at its end after {plan.max_steps} nodes (the last: "
-                    f"{' -> '.join(self.trail[-4:])}): is there a cycle without an end? settings.max_steps allows more"
+                    f"{' -> '.join(self.trail[-4:])}): is there an endless cycle? settings.max_steps allows more"
                 )
             self.trail.append(node.name)
             await self._node(node)
-            place += 1
+            index += 1
             for route in node.routes:
                 if await holds(route.condition, self.state, str(route.place)):
-                    place = places[route.to]
+                    index = indices[route.to]
                     break
         return actions.checked_state(self.state)
 
@@ -166,7 +164,7 @@ class _Run:
         """Put a node's result into the state; see :class:`Workflow`."""
         loops = node.uses == "reflection.loop"
         if loops:
-            # A loop before this one may have failed; this one did not.
+            # It may be left from a loop that failed before; this loop's result sets it again if it failed too.
             self.state.pop("exhausted", None)
         if isinstance(result, Mapping) and (loops or node.output is None):
             self.state.update(result)
@@ -174,6 +172,6 @@ class _Run:
             self.state[node.output] = result
         elif result is not None and not isinstance(result, Mapping):
             raise WorkflowError(
-                f"{node.place}: the result is no object that could be merged into the state but {shown(result)}: name"
-                " it with `output:`"
+                f"{node.place}: the result is not an object that could be merged into the state, but {shown(result)}:"
+                " name it with `output:`"
             )

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import costs, tries
+from benchmarks import costs, timing, tries
 
 PARTS = ("attempt", "lessons")
 TINY = ["--repetitions", "2", "--calls", "2", "--lessons", "20", "--scored", "10"]
@@ -33,3 +33,9 @@ def test_an_experiment_is_measured_by_trial_and_arm():
         line.split(" | ") for line in done.output.splitlines() if line.startswith(("| own", "| selective"))
     ]
     assert [int(each[2]) for each in rows] == [3, 6, 9, 12, 15, 18]
+
+
+def test_the_memory_of_a_process_is_counted_in_bytes_whatever_its_pages(monkeypatch):
+    status = "Name: x\nRssAnon:\t 2048 kB\nRssFile:\t 1024 kB\nRssShmem:\t 512 kB\n"
+    monkeypatch.setattr(timing.Path, "read_text", lambda *_, **__: status)
+    assert timing.resident_memory() == {"private": 2 * 2**20, "file": 1536 * 1024}

@@ -96,6 +96,20 @@ def test_a_row_that_changed_by_itself_is_named(tmp_path, name):
     anyio.run(main)
 
 
+@pytest.mark.anyio
+async def test_a_remembered_embedding_that_changed_by_itself_is_made_again(tmp_path):
+    texts = ["heat the potato", "cool the apple"]
+    async with open_at(tmp_path) as store:
+        await store.add([Chunk(text, text) for text in texts])
+        expected = await store.search(texts[0])
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
+        for key, blob in connection.execute("SELECT key, vector FROM embeddings").fetchall():
+            damaged = bytes(each ^ 0x40 if place % 4 == 3 else each for place, each in enumerate(blob))
+            connection.execute("UPDATE embeddings SET vector = ? WHERE key = ?", (damaged, key))
+    async with open_at(tmp_path) as store:
+        assert await store.search(texts[0]) == expected
+
+
 def test_an_index_of_another_history_counts_as_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "INDEX_FROM", 10)
 

@@ -245,7 +245,10 @@ MALFORMED = {
     "nan": (lambda body: body["data"][1]["embedding"].__setitem__(3, math.nan), r"texts\[1\].*NaN"),
     "zeros": (lambda body: body["data"][1].update(embedding=[0.0] * DIM), r"texts\[1\].*zeros"),
     "short": (lambda body: body["data"][2].update(embedding=[1.0]), r"texts\[2\].*\(32,\).*\(1,\)"),
-    "ragged": (lambda body: body["data"][2].update(embedding=[[1], 2]), r"texts\[2\].*not a list of numbers"),
+    "ragged": (
+        lambda body: body["data"][2].update(embedding=[[1], 2]),
+        r"texts\[2\].*expected a row of numbers",
+    ),
     "words": (lambda body: body["data"][2].update(embedding=["one"] * DIM), r"texts\[2\].*numbers"),
     "null": (lambda body: body["data"][0].update(embedding=None), r"texts\[0\]"),
 }

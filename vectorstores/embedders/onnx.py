@@ -1,9 +1,9 @@
-"""Sentence embeddings by a model on this machine, through onnxruntime: quick to load, and without torch.
+"""Sentence embeddings from a model on this machine, through onnxruntime: quick to load, and without torch.
 
-The encoder of BERT (J. Devlin et al., NAACL 2019) is written as an ONNX graph over the weights of a
-``model.safetensors``, which is not copied: a few kilobytes that name the weights by their places in the file, and use
-the fused operators of onnxruntime. The format of ONNX is protobuf, whose fields are written by their numbers in
-``onnx.proto`` (they never change), so that neither the package ``onnx`` nor its compiler is needed.
+The encoder of BERT (J. Devlin et al., NAACL 2019) is written as an ONNX graph of a few kilobytes, which uses the fused
+operators of onnxruntime and refers to the weights by their offsets in ``model.safetensors``, without copying them. ONNX
+is a protobuf format; its fields are written here by their numbers in ``onnx.proto``, which never change, so that
+neither the package ``onnx`` nor its compiler is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
 _WEIGHTS: Final = "model.safetensors"
-# Types of numbers, versions of the format and of its operators, and the mark of numbers that lie in a file.
+# Data types, versions of the format and of its operators, and the mark of data stored in another file.
 _FLOAT, _INT32 = 1, 6
 _IR_VERSION, _OPSET, _CONTRIB_OPSET = 8, 17, 1
 _EXTERNAL: Final = 1
@@ -35,15 +35,14 @@ _MOST_HEADER: Final = 100_000_000
 
 
 class OnnxEmbedder(LocalEmbedder):
-    """Unit vectors by a BERT encoder on onnxruntime, loaded at the first text and shared by the whole
-    process.
+    """Unit vectors from a BERT encoder on onnxruntime, loaded at the first text and shared by the whole process.
 
-    ``model`` is a folder or a name, as for :class:`~vectorstores.SentenceTransformerEmbedder`, whose vectors
-    and ``id`` it shares, so that a store made with one is opened with the other. Needs a model of type bert
-    with ``model.safetensors`` in full precision (which is mapped, not copied), and mean or cls pooling.
+    ``model`` is a folder or a name, as for :class:`~vectorstores.SentenceTransformerEmbedder`. Both make the same
+    vectors and have the same ``id``, so a store made with one can be opened with the other. The model must be of type
+    bert with ``model.safetensors`` in full precision (which is mapped, not copied), and mean or cls pooling.
 
     Raises :class:`~vectorstores.MissingDependencyError` if onnxruntime or tokenizers is not installed, and
-    later :class:`~vectorstores.EmbeddingError` if there is no such model or it is of another make.
+    later :class:`~vectorstores.EmbeddingError` if the model does not exist or is of another kind.
     """
 
     def __init__(self, model: str = "all-MiniLM-L6-v2") -> None:
@@ -60,7 +59,7 @@ class OnnxEmbedder(LocalEmbedder):
         if len(recipe.pooling) != 1 or recipe.pooling[0] not in {"mean", "cls"} or recipe.other_modules:
             made = ", ".join((*recipe.pooling, *recipe.other_modules))
             raise EmbeddingError(
-                f"{folder}: onnxruntime is given models with mean or cls pooling and nothing after it, this one"
+                f"{folder}: OnnxEmbedder supports models with mean or cls pooling and nothing after it, this one"
                 f" has {made}; use SentenceTransformerEmbedder"
             )
         try:
@@ -96,14 +95,14 @@ class _Encoder:
             ids[row, :length], mask[row, :length], kinds[row, :length] = each.ids, 1, each.type_ids
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
         (hidden,) = self._session.run(["last_hidden_state"], feeds)
-        # The mean's divisor falls away when the length of the vector is made one.
+        # A sum serves as the mean, since the vector is scaled to unit length.
         weights = mask.astype(np.float32)[:, np.newaxis]
         vectors = hidden[:, 0] if self._recipe.pooling == ("cls",) else (weights @ hidden)[:, 0]
         unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit
 
     def _tokens(self, text: str) -> Any:  # noqa: ANN401 - tokenizers.Encoding
-        # Other than encode(), this lets other threads run; for one text it starts none of its own.
+        # Unlike encode(), this lets other threads run; for one text it starts none itself.
         (found,) = self._tokenizer.encode_batch([self._recipe.prompt + text])
         if found.overflowing:
             self._cut()
@@ -120,7 +119,7 @@ def _session(folder: Path, recipe: Recipe) -> Any:  # noqa: ANN401 - onnxruntime
     runtime = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # it is for inputs of one shape
+    options.enable_mem_pattern = False  # which expects inputs of one shape
     options.log_severity_level = 3
     options.add_session_config_entry(
         "session.model_external_initializers_file_folder_path", str(weights.parent)
@@ -134,13 +133,13 @@ def _encoder(config: Mapping[str, Any], weights: Path) -> bytes:
     """Return the model: int32 ``input_ids``, ``attention_mask`` and ``token_type_ids`` of shape ``(texts,
     tokens)`` to float32 ``last_hidden_state`` of shape ``(texts, tokens, hidden)``.
 
-    Tensors are looked up in the folder of ``weights``, by the file's name. Raises :class:`EmbeddingError` for
-    weights or a configuration that are not those of a plain BERT.
+    onnxruntime looks the weights up by file name, in the folder of ``weights``. Raises :class:`EmbeddingError` for
+    weights or a configuration other than those of a plain BERT.
     """
     activation, positions = config.get("hidden_act"), config.get("position_embedding_type", "absolute")
     if activation != "gelu" or positions != "absolute":
         raise EmbeddingError(
-            f"{weights.parent}: onnxruntime is given BERT with gelu and absolute positions only, this model"
+            f"{weights.parent}: OnnxEmbedder supports BERT with gelu and absolute positions only, this model"
             f" has {activation} and {positions}; use SentenceTransformerEmbedder"
         )
     try:
@@ -161,7 +160,7 @@ def _encoder(config: Mapping[str, Any], weights: Path) -> bytes:
 
 
 class _Graph:
-    """Nodes and tensors of a graph that grows. Each method returns the name of what it has put in."""
+    """Nodes and tensors of a graph under construction. Each method returns the name of what it has added."""
 
     def __init__(self, weights: Path, epsilon: float) -> None:
         self.nodes: list[bytes] = []
@@ -181,7 +180,7 @@ class _Graph:
             self._tensor("embeddings.LayerNorm.bias"),
             "attention_mask",
         ]
-        # The operator gives the lengths of the texts too, which nothing reads, and insists on a name for them.
+        # The operator has a second output, the lengths of the texts, which is unused but needs a name.
         return self._add("EmbedLayerNormalization", *inputs, also=("lengths",), epsilon=self._epsilon)
 
     def layer(self, place: str, state: str, heads: int) -> str:
@@ -198,7 +197,7 @@ class _Graph:
         return self._project(active, state, f"{place}.output")
 
     def _project(self, given: str, state: str, place: str) -> str:
-        """Project ``given``, add it to the state and normalise, as each half of a layer ends."""
+        """Project ``given``, add it to the state and normalise: the end of each half of a layer."""
         weights = [
             self._tensor(f"{place}.{part}") for part in ("LayerNorm.weight", "LayerNorm.bias", "dense.bias")
         ]
@@ -227,7 +226,7 @@ class _Graph:
         if not isinstance(entry, dict) or entry.get("dtype") != "F32":
             found = "is missing" if entry is None else f"is of type {entry.get('dtype')}, not F32"
             raise EmbeddingError(
-                f"{self._weights}: {self._prefix + name} {found}; onnxruntime is given BERT encoders in full precision"
+                f"{self._weights}: {self._prefix + name} {found}; OnnxEmbedder supports BERT encoders in full precision"
                 " only: use SentenceTransformerEmbedder"
             )
         begin, end = entry["data_offsets"]
@@ -237,7 +236,7 @@ class _Graph:
 
 
 def _read_header(weights: Path) -> tuple[int, dict[str, Any]]:
-    """Return where the numbers of a safetensors file begin, and its table of tensors."""
+    """Return the offset of the data in a safetensors file, and its table of tensors."""
     try:
         with weights.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
@@ -271,7 +270,7 @@ def _node(
 
 
 def _stored_tensor(name: str, shape: Sequence[int], place: tuple[Path, int, int]) -> bytes:
-    """Return a ``TensorProto`` whose numbers lie in a file; ``place`` is file, offset and length in bytes."""
+    """Return a ``TensorProto`` whose data is in another file; ``place`` is the file, the offset and the length."""
     file, offset, length = place
     entries = (("location", file.name), ("offset", str(offset)), ("length", str(length)))
     return b"".join(

@@ -47,8 +47,8 @@ _INLINE_CHARACTERS: Final = 1000
 class HashingEmbedder:
     """Deterministic unit vectors from the words, word pairs and character n-grams of a text.
 
-    The same text has the same vector in every process and on every machine. Needs no model and no download,
-    so it suits tests, examples and machines without room for a model. ``dim`` is the length of a vector.
+    A text has the same vector in every process and on every machine. No model or download is needed, so it suits tests,
+    examples and small machines. ``dim`` is the length of a vector.
     """
 
     def __init__(self, dim: int = 512) -> None:
@@ -61,7 +61,7 @@ class HashingEmbedder:
 
     @property
     def id(self) -> str:
-        """Identity of the vectors: the version of the features, and the dimension."""
+        """Identifies the vectors: the version of the features, and the dimension."""
         return f"hashing-{_VERSION}-{self._dim}"
 
     @property
@@ -72,7 +72,7 @@ class HashingEmbedder:
     async def embed(self, texts: Sequence[str]) -> FloatArray:
         """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length.
 
-        Raises :class:`~vectorstores.EmbeddingError` for a text that is no Unicode.
+        Raises :class:`~vectorstores.EmbeddingError` for invalid Unicode.
         """
         await anyio.lowlevel.checkpoint()
         checked = check_texts(texts)
@@ -87,7 +87,7 @@ class HashingEmbedder:
                 place = _hash(feature)
                 row[(place >> 1) % self._dim] += weight if place & 1 else -weight
             if not row.any():
-                # No word at all, or features that cancel out: the text as a whole still has a direction.
+                # There are no words, or the features cancel out: hash the text as a whole.
                 row[_hash("whole\0" + text) % self._dim] = 1.0
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows.astype(np.float32)
@@ -100,12 +100,12 @@ def _weigh(text: str) -> Iterator[tuple[str, float]]:
         weight = _importance(word) * math.sqrt(count)
         yield "word\0" + word, weight
         grams = _grams(word)
-        # Together the parts of a word weigh less than the word, however long it is.
+        # All parts of a word together weigh less than the word, however long it is.
         share = _GRAM_WEIGHT * weight / math.sqrt(len(grams)) if grams else 0.0
         for gram in grams:
             yield "gram\0" + gram, share
-    telling = [word for word in words if _importance(word) == 1.0]
-    for pair, count in Counter(pairwise(telling)).items():
+    content_words = [word for word in words if _importance(word) == 1.0]
+    for pair, count in Counter(pairwise(content_words)).items():
         yield "pair\0" + "\0".join(pair), _PAIR_WEIGHT * math.sqrt(count)
 
 

@@ -1,4 +1,4 @@
-"""SQLite as these stores use it: connections, this package's errors, transactions."""
+"""SQLite for the folder store: connections, transactions, and SQLite's errors as this package's errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vectorstores.base import (
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
-# How long a write waits for the one of another process before it gives up.
+# Seconds that a write waits for another process before it gives up.
 BUSY_TIMEOUT: float = 30.0
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _TAKEN: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
@@ -48,30 +48,30 @@ def translated(path: Path) -> Iterator[None]:
             raise
         raise StoreCorruptError(f"{path}: {error}") from error
     except sqlite3.Error as error:
-        # The lower byte is the primary code; the rest says more of the same.
+        # The lower byte is the primary code; the rest gives details.
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
         if code in _CORRUPT:
             raise StoreCorruptError(
-                f"{path} is damaged, or no database: {error}; restore it from a backup"
+                f"{path} is damaged, or not a database: {error}; restore it from a backup"
             ) from error
         if code in _UNAVAILABLE:
             raise StoreUnavailableError(
                 f"{path}: {_UNAVAILABLE[code].format(seconds=BUSY_TIMEOUT)} ({error}); nothing of the call was stored"
             ) from error
-        # Python says of a text that is no UTF-8 only that it could not decode it.
+        # For a text that is not UTF-8, Python's error has no code and says only that it can't be decoded.
         if code == sqlite3.SQLITE_ERROR or "decode" in str(error):
             raise StoreCorruptError(f"{path} does not hold the tables of a store: {error}") from error
         raise
 
 
 def concerns_all(error: BaseException) -> bool:
-    """Whether an error is none of what was being written: another process held the lock all the time."""
+    """Whether an error is not due to one of the writes: another process held the lock all the time."""
     code = getattr(error.__cause__, "sqlite_errorcode", None) or 0
     return code & 0xFF in _TAKEN
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open an existing database, durable and scrubbing what it deletes; for any thread that holds a lock."""
+    """Open an existing database with durable commits and erasing deletes. Threads must share it under a lock."""
     connection = sqlite3.connect(
         f"{path.resolve().as_uri()}?mode=rw",
         uri=True,
@@ -92,13 +92,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
-    """Hold one state of the database, and with ``write`` change it whole or not at all."""
+    """Run the block on one state of the database; with ``write``, its changes take effect whole or not at all."""
     connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
     try:
         yield
         connection.execute("COMMIT")
     finally:
-        # The work or the commit failed; after some errors, such as a full disk, SQLite has rolled back by itself.
+        # The block or the commit failed; after some errors, such as a full disk, SQLite has already rolled back.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
@@ -109,11 +109,11 @@ class Database:
     def __init__(self, path: Path, roles: Sequence[str] = ("read", "write")) -> None:
         self.path = path
         self.store: str | None = None
-        """The id that the store must have in every transaction; None while it is not known."""
+        """The id that the store must have in every transaction; None until it is known."""
         self._locks = {role: threading.Lock() for role in roles}
         self._connections: dict[str, sqlite3.Connection] = {}
         self._files: list[tuple[int, int] | None] = []
-        """Which files the database and its log are, once they were read: what lies under their names may change."""
+        """The device and inode of the database and its logs when first used: later their names may mean other files."""
         try:
             with translated(path):
                 for role in self._locks:
@@ -134,12 +134,12 @@ class Database:
             with transaction(connection, write=True):
                 self._check_store(connection)
                 result = work(connection)
-            # Into files that are gone by now, nothing was written.
+            # If the files are gone by now, the write is lost.
             self._check_files()
             return result
 
     def scrub(self) -> bool:
-        """Take what was deleted out of the write-ahead log too; False if a reader needs it still."""
+        """Erase deleted bytes from the write-ahead log too. Returns False if a reader still needs it."""
         with self._locks["write"], self._using("write") as connection:
             connection.execute("PRAGMA busy_timeout=0")
             try:
@@ -159,14 +159,14 @@ class Database:
 
     @contextmanager
     def _using(self, role: str) -> Iterator[sqlite3.Connection]:
-        """Give the connection of a role, under its lock."""
+        """Yield the connection of a role, whose lock the caller holds."""
         connection = self._connections.get(role)
         if connection is None:
             raise StoreClosedError(f"the store at {self.path.parent} was closed; open it again to use it")
         with translated(self.path):
             self._check_files()
             yield connection
-            if not self._files:  # SQLite has made its log by now
+            if not self._files:  # SQLite has created its log by now
                 self._files = self._files_now()
 
     def _check_files(self) -> None:
@@ -180,7 +180,7 @@ class Database:
         return [_file_at(f"{self.path}{ending}") for ending in ("", "-wal", "-shm")]
 
     def close(self) -> None:
-        """Close the connections, after the calls that are using them."""
+        """Close the connections when running calls have finished."""
         for role, lock in self._locks.items():
             with lock:
                 connection = self._connections.pop(role, None)
@@ -190,7 +190,7 @@ class Database:
 
 def _file_at(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - asked at every call
+        status = os.stat(path)  # noqa: PTH116 - quicker, and called in every transaction
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""The folder of a store: where it may lie, who may read it, how it comes to be."""
+"""The folder of a store: which folders are allowed, how one is created, and whether SQLite's log in it is whole."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from vectorstores.file_systems import check_place, refuse_strangers
 DATABASE: Final = "store.sqlite3"
 INDEX: Final = "index"
 _CREATE_TIMEOUT: Final = 30.0
-# Of SQLite's log: its header; the header of a frame, with the number of pages (that of a commit is not 0) and the salts
-# of its round. https://www.sqlite.org/fileformat2.html#walformat
+# In SQLite's log: the size of its header; the header of a frame, with the number of pages (not 0 in a commit) and the
+# salts of this use of the log. https://www.sqlite.org/fileformat2.html#walformat
 _LOG_HEADER: Final = 32
 _FRAME: Final = struct.Struct(">4xI8s8x")
-# Of the index of the log, in the order of bytes of this machine: how many frames are taken, and their salts.
+# In the index of the log, in this machine's byte order: the number of valid frames, and their salts.
 # https://www.sqlite.org/walformat.html#the_wal_index_file_format
 _LOG_INDEX: Final = struct.Struct("=16xI12x8s")
 
@@ -31,30 +31,28 @@ _LOG_INDEX: Final = struct.Struct("=16xI12x8s")
 def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Path:
     """Return the path of the database in a store's folder; with ``create``, make both when they are missing.
 
-    ``build`` writes a new database to a path. The folder is made for the user alone (0700), its files too
-    (0600). Raises :class:`StoreUnavailableError` for a place that can't be used, :class:`StoreCorruptError`
-    for an empty file where the database should be.
+    ``build`` writes a new database to a path. Only this user may read the folder (0700) and its files (0600). Raises
+    :class:`StoreUnavailableError` for a folder that can't be used, :class:`StoreCorruptError` for an empty file where
+    the database should be.
     """
+    database = folder / DATABASE
     try:
-        return _prepare(folder, create=create, build=build)
+        check_place(folder, "a store")
+        if not database.exists():
+            if not create:
+                raise StoreUnavailableError(f"there is no store at {folder} (create=True makes one)")
+            refuse_strangers(folder, "a store", _ours)
+            _refuse_rest(folder)
+            _create(folder, database, build)
+        check_log(database)
+        if database.stat().st_size == 0:
+            raise StoreCorruptError(
+                f"{database} is empty: the rows are lost; restore the folder from a backup"
+            )
+        if not (os.access(folder, os.W_OK | os.X_OK) and os.access(database, os.R_OK | os.W_OK)):
+            raise StoreUnavailableError(f"the store folder {folder} is read-only for this user")
     except OSError as error:
         raise StoreUnavailableError(f"the store folder {folder} can't be used: {error}") from error
-
-
-def _prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Path:
-    database = folder / DATABASE
-    check_place(folder, "a store")
-    if not database.exists():
-        if not create:
-            raise StoreUnavailableError(f"there is no store at {folder} (create=True makes one)")
-        refuse_strangers(folder, "a store", _ours)
-        _refuse_rest(folder)
-        _create(folder, database, build)
-    check_log(database)
-    if database.stat().st_size == 0:
-        raise StoreCorruptError(f"{database} is empty: the rows are lost; restore the folder from a backup")
-    if not (os.access(folder, os.W_OK | os.X_OK) and os.access(database, os.R_OK | os.W_OK)):
-        raise StoreUnavailableError(f"the store folder {folder} is read-only for this user")
     return database
 
 
@@ -63,7 +61,7 @@ def _ours(name: str) -> bool:
 
 
 def _refuse_rest(folder: Path) -> None:
-    """Raise where a store was: a new one beside its other files would hide that its rows are lost."""
+    """Raise if files of an earlier store are left: a new database beside them would hide that its rows are lost."""
     rest = [INDEX, *(f"{DATABASE}{ending}" for ending in ("-wal", "-shm", ".index.lock"))]
     left = [name for name in rest if (folder / name).exists()]
     if left and not (folder / DATABASE).exists():  # asked last: another process may have made it meanwhile
@@ -80,8 +78,7 @@ def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None
         with FileLock(folder / "create.lock", timeout=_CREATE_TIMEOUT, mode=0o600):
             if database.exists():
                 return
-            # Built aside and renamed: whoever sees the database sees a whole one, even after a kill in the
-            # middle.
+            # Built under another name and renamed, so that the database is complete even after a kill.
             draft = folder / f"{DATABASE}.new"
             for leftover in folder.glob(f"{DATABASE}.new*"):
                 leftover.unlink()
@@ -96,7 +93,7 @@ def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable, where the system can."""
+    """Make renames in a folder durable, if the system can."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -109,37 +106,37 @@ def _sync_folder(folder: Path) -> None:
 def check_log(database: Path) -> None:
     """Raise :class:`StoreCorruptError` if SQLite's write-ahead log has lost changes that were stored.
 
-    SQLite takes the frames that are whole, and says nothing of the rest. That changes are lost can be told where two
-    commits or more are left over: each is on the disk before the next begins, so a power cut spoils the last one alone.
-    A log that was cut off looks like one that ended there.
+    SQLite reads the valid frames and silently ignores the rest. Two or more ignored commits mean that changes are lost:
+    each commit is on disk before the next begins, so a power cut can damage only the last. A log that was cut off can't
+    be told from one that ended there.
     """
     log = Path(f"{database}-wal")
     if not log.exists():
         return
     try:
-        # To read only: else closing it would do away with the log.
+        # Read-only, for otherwise closing it would remove the log.
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             (size,) = connection.execute("PRAGMA page_size").fetchone()
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             head, frames = _frames(log, size)
-            # Read after the frames: what others commit meanwhile is counted there already, or has other salts.
+            # Read after the frames, so that it counts what others commit meanwhile, or has other salts.
             taken, salts = _LOG_INDEX.unpack(Path(f"{database}-shm").read_bytes()[: _LOG_INDEX.size])
     except (sqlite3.Error, OSError, struct.error):
-        return  # whatever it is, it is told when the database is opened
+        return  # opening the database reports it
     ours = head[16:24]
     if not _is_whole(head):
         ours = Counter(salt for _, salt in frames).most_common(1)[0][0] if frames else b""
     elif salts != ours:
-        return  # begun anew, with nothing written yet
+        return  # the log was restarted and nothing is written yet
     if sum(1 for pages, salt in frames[taken:] if pages and salt == ours) > 1:
         raise StoreCorruptError(
-            f"{log} is damaged, and held changes that are nowhere else: restore the folder from a backup, or give"
+            f"{log} is damaged, and contained changes that are nowhere else: restore the folder from a backup, or give"
             f' these changes up with: sqlite3 {database} "PRAGMA wal_checkpoint(TRUNCATE)"'
         )
 
 
 def _frames(log: Path, size: int) -> tuple[bytes, list[tuple[int, bytes]]]:
-    """Return the header of a log, and what the header of each frame says: pages, salts."""
+    """Return the header of a log, and the number of pages and the salts of each frame."""
     frames = []
     with log.open("rb", buffering=0) as file:
         head = file.read(_LOG_HEADER)
@@ -151,7 +148,7 @@ def _frames(log: Path, size: int) -> tuple[bytes, list[tuple[int, bytes]]]:
 
 
 def _is_whole(head: bytes) -> bool:
-    """Whether the header of a log has its checksum."""
+    """Whether the header of a log matches its checksum."""
     if len(head) < _LOG_HEADER:
         return False
     one = two = 0

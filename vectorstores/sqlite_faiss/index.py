@@ -1,4 +1,4 @@
-"""The searchable side of a store on disk: derived from its rows, and kept in step by their log of changes."""
+"""The search index of a store on disk: derived from its rows, and updated from their log of changes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from vectorstores.sqlite_faiss.snapshot import Place, Snapshot
 
 MEMORY: Final = 512 * 2**20
-"""How many bytes namespaces may take when nothing else is said."""
+"""The default limit for the memory of all namespaces, in bytes."""
 INDEX_FROM: Final = 5_000
-"""From so many rows on, a namespace has codes and a file; fewer are compared, and read, as quickly without."""
+"""A namespace has codes and a file from so many rows on; smaller ones are searched and read as quickly without."""
 ROLE: Final = "search"
-# Places of removed rows that are borne in a namespace that needs no file.
+# Removed rows that a namespace without a file may keep before it is read anew.
 _DEAD: Final = 1000
 
 
 class Index:
-    """The namespaces that were searched, in the order of their last use, within about ``memory`` bytes.
+    """The namespaces searched last, in about ``memory`` bytes.
 
-    They change under the lock of the database's role :data:`ROLE`. Those used least recently are let go of; the next
-    search reads them anew. The one in use stays, whatever it takes.
+    They change under the lock of the database's role :data:`ROLE`. The least recently used are dropped and read again
+    by their next search. The one in use stays, even beyond the limit.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class Index:
         self._memory = memory
         self._spaces: OrderedDict[str, Namespace] = OrderedDict()
         self.held = 0
-        """About how many bytes they take."""
+        """About how many bytes the namespaces take."""
 
     def names(self) -> list[str]:
-        """Return the namespaces that are held, the one used last at the end."""
+        """Return the names of the namespaces in memory, the one used last at the end."""
         return list(self._spaces)
 
     def get(self, namespace: str) -> Namespace | None:
-        """Return a namespace that is held, without using it."""
+        """Return a namespace if it is in memory, without counting this as a use."""
         return self._spaces.get(namespace)
 
     def search(self, namespace: str, query: Query) -> list[SearchHit]:
-        """Find in the newest state of the rows, whichever process wrote it."""
+        """Search the newest state of the rows, whichever process wrote it."""
 
         def work(connection: sqlite3.Connection) -> list[SearchHit]:
             space = self.current(connection, namespace)
@@ -70,7 +70,7 @@ class Index:
         return self._database.read(work, ROLE)
 
     def count(self, namespace: str, where: Node) -> int:
-        """Count the chunks that a filter admits: its columns are quicker than the rows, and a search needs them too."""
+        """Count the chunks that a filter admits, by columns: these are quicker than rows, and searches use them too."""
 
         def work(connection: sqlite3.Connection) -> int:
             space = self.current(connection, namespace)
@@ -86,7 +86,7 @@ class Index:
         return mask
 
     def current(self, connection: sqlite3.Connection, namespace: str) -> Namespace:
-        """Return a namespace in the newest state, as the one used last."""
+        """Return a namespace in its newest state, and count this as a use."""
         newest = rows.last_change(connection)
         space = self._spaces.get(namespace)
         if space is not None and space.seq == newest:
@@ -101,7 +101,7 @@ class Index:
                 if live < INDEX_FROM and space.matrix.dead > max(_DEAD, live):
                     space = self._loaded(connection, namespace, newest)
         except BaseException:
-            # Half of the changes may be in: read it anew next time.
+            # Some of the changes may have been applied: read it anew next time.
             self._drop(namespace)
             raise
         self._hold(space)
@@ -112,7 +112,7 @@ class Index:
         found = snapshot.opened(self._place_of(namespace)) if count >= INDEX_FROM else None
         if found is not None and is_known(connection, found):
             space = self._taken(connection, namespace, found)
-            # Another count means another history, such as a database restored without its files.
+            # Another count means another history, such as that of a database restored without its files.
             if len(space.matrix) == count:
                 return space
         space = self._empty(namespace)
@@ -120,7 +120,7 @@ class Index:
         return space
 
     def install(self, connection: sqlite3.Connection, namespace: str, found: Snapshot) -> Namespace:
-        """Hold what is in a file, with what has changed since, in place of what is in memory."""
+        """Replace a namespace in memory by the contents of a file and the changes since."""
         space = self._taken(connection, namespace, found)
         self._hold(space)
         return space
@@ -135,7 +135,7 @@ class Index:
         return Namespace(namespace, self._place_of(namespace).dim, self._indexed)
 
     def _hold(self, space: Namespace) -> None:
-        """Hold a namespace that is new or was changed as the one used last; let go of others if that is too much."""
+        """Keep a new or changed namespace as the one used last; drop others if memory exceeds the limit."""
         self._drop(space.name)
         space.weight = space.nbytes
         self.held += space.weight
@@ -149,11 +149,11 @@ class Index:
             self.held -= space.weight
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Drop all namespaces."""
         self._spaces.clear()
 
 
 def is_known(connection: sqlite3.Connection, found: Snapshot) -> bool:
-    """Whether what a file knows of is in the log: not too old, and not of another history."""
+    """Whether the log contains the newest change of a file, so that it is not too old and of the same history."""
     seq, token = found.moment
     return rows.token_at(connection, seq) == token

@@ -1,4 +1,4 @@
-"""A move to another embedder, in the database of a store on disk: one transaction, for which other writers wait."""
+"""Moves a store on disk to another embedder, in one transaction for which other writers wait."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 async def move_folder(
-    folder: Path, target: Opened, batch: int, told: Callable[[Reembedding], None]
+    folder: Path, target: Opened, batch: int, report: Callable[[Reembedding], None]
 ) -> Reembedding:
-    """Do what :func:`vectorstores.reembed` says. Others read the old vectors until all the new ones are there."""
+    """Move a folder, as :func:`vectorstores.reembed` describes. Others read the old vectors until it is finished."""
     path = folder / DATABASE
 
     async def do(work: Callable[[], T]) -> T:
@@ -55,17 +55,17 @@ async def move_folder(
                 vectors = await embed_checked(target, [text for _, text in rows])
                 await do(partial(_keep, connection, [row for row, _ in rows], vectors))
                 done, last = done + len(rows), rows[-1][0]
-                told(Reembedding(done, total))
+                report(Reembedding(done, total))
             await do(partial(_finish, connection, folder, target))
         return Reembedding(total, total)
     finally:
-        # What was not finished leaves the store as it was.
+        # Closing rolls an unfinished move back.
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(connection.close)
 
 
 def _pending(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, str]]:
-    """Return rows that follow another, with the text to embed."""
+    """Return the rows after a row, with the text to embed."""
     sql = "SELECT row, coalesce(embed_text, content) FROM chunks WHERE row > ? ORDER BY row LIMIT ?"
     return connection.execute(sql, (after, limit)).fetchall()
 
@@ -80,15 +80,15 @@ def _keep(connection: sqlite3.Connection, rows: Sequence[int], vectors: FloatArr
 
 
 def _finish(connection: sqlite3.Connection, folder: Path, target: Opened) -> None:
-    """Let the new vectors count from now on."""
-    # The old vectors lie in the snapshots too, which no other process puts in place meanwhile.
+    """Commit the new vectors."""
+    # Snapshots contain the old vectors. No other process can put one in place during the transaction.
     for snapshot in (folder / INDEX).glob("*"):
         snapshot.unlink(missing_ok=True)
     connection.execute("DELETE FROM embeddings")
-    # Whoever has the store open, and every snapshot, knows it by its id.
+    # A new id makes open stores and snapshots of the old vectors invalid.
     about = target.about | {"store": new_id()}
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", about.items())
     connection.execute("COMMIT")
-    # They lie in the log too.
+    # The log contains the old vectors too.
     with closing(Database(folder / DATABASE)) as database:
         Writer(database).scrub()

@@ -1,4 +1,4 @@
-"""One namespace in memory: its vectors and filtered metadata, kept in step with the rows by their log of changes."""
+"""One namespace in memory: its vectors, and columns of its metadata for filters. Follows the log of changes."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
     from vectorstores.matrix import Mask, Places
     from vectorstores.sqlite_faiss.snapshot import Snapshot
 
-# Rows whose vectors are taken in at a time: 1.5 MB of them.
+# Rows whose vectors are read at a time: 1.5 MB.
 _BATCH: Final = 1024
-# Rows that get their codes together, so that what a call takes by itself does not count.
+# Rows that get their codes together: a call for each would mostly be overhead.
 _CODED: Final = 512
 _VECTORS: Final = "SELECT row, vector, sum FROM vectors"
 _CHANGED: Final = "SELECT row FROM changes WHERE seq > ? AND namespace = ? AND kind"
-# Columns that are kept of keys that were not declared: those asked for last.
+# How many columns of undeclared keys are kept: those used last.
 _UNDECLARED: Final = 32
-# What an empty one takes, and what one whose vectors are mapped is counted with: of 1,024 open files, half a gigabyte
-# of memory leaves more than 700 for others.
+# Bytes of an empty namespace, and bytes counted for one that holds its index file open: with the default limit of
+# 512 MiB, more than 700 of the 1,024 files that a process may open stay free for others.
 _OBJECTS: Final = 6 * 1024
 _OPEN_FILES: Final = 4 * 2**20
 
 # A filter that admits no more rows than this is answered exactly, without the codes.
 _FEW: Final = 4_000
-# Candidates asked of the codes, per result and at least, and what they grow by in doubt.
+# Candidates requested from the codes: per result, at least, and the factor by which they grow in doubt.
 _PER_RESULT: Final = 20
 _AT_LEAST: Final = 100
 _WIDER: Final = 5
-# Above this share of the rows, codes cost more than they save.
+# With candidates above this share of the rows, comparing all rows is quicker.
 _CODES_SHARE: Final = 0.1
-# A rank is trusted when the last candidate's estimate lies so many standard deviations of the errors below.
+# A rank is trusted if it is this many standard deviations of the errors above the last candidate's estimate.
 _ERRORS: Final = 3.0
-# Fewer candidates say too little of how the errors differ: a single one's do not at all.
+# The standard deviation of the errors is known well enough from this many candidates on.
 _SURE: Final = 30
-# Distinct values that are borne, whether any row has them or not, and about what one takes in memory.
+# Distinct values that a column may have, used or unused, before it is read anew; and about the bytes of one value.
 _MANY: Final = 1024
 _VALUE: Final = 250
 
 
 class Column:
-    """The values of one key: for each position the number of a distinct value. Number 0 is a missing key."""
+    """The values of one key: for each position, the number of a distinct value. Number 0 means a missing key."""
 
     def __init__(
         self, values: Sequence[JSON | Missing] = (), numbers: NDArray[np.int32] | None = None
@@ -71,16 +71,16 @@ class Column:
 
     @property
     def is_worn(self) -> bool:
-        """Whether it has far more values than rows, which changed again and again: it is better read anew."""
+        """Whether repeated changes have left far more distinct values than rows, so that it should be read anew."""
         return len(self._values) > max(_MANY, 2 * len(self._codes))
 
     def put(self, places: NDArray[np.int64], values: Iterable[JSON | Missing], size: int) -> None:
-        """Set the values at these positions, of ``size`` in all."""
+        """Set the values at these positions, of ``size`` positions in all."""
         self.grow(size)
         self._codes[places] = [self._number(value) for value in values]
 
     def grow(self, size: int) -> None:
-        """Make room for so many positions; the key is missing at the new ones."""
+        """Make room for ``size`` positions; the key is missing at the new ones."""
         if size > len(self._codes):
             grown = np.zeros(max(size, 5 * len(self._codes) // 4), dtype=np.int32)
             grown[: len(self._codes)] = self._codes
@@ -95,7 +95,7 @@ class Column:
         return number
 
     def packed(self, places: NDArray[np.int64]) -> tuple[list[JSON], NDArray[np.int32]]:
-        """Return the values that any of these positions has, and the number of each one's: what makes a column."""
+        """Return the distinct values at these positions, and for each position the number of its value."""
         self.grow(int(places[-1]) + 1 if len(places) else 0)
         numbers = self._codes[places]
         used = np.bincount(numbers, minlength=len(self._values)) > 0
@@ -111,9 +111,9 @@ class Column:
         """Return which positions the leaf admits."""
         codes = self._codes[:size]
         if isinstance(leaf, OneOf):
-            # There may be as many distinct values as rows, and a filter names few of them.
+            # A filter names few of the values, of which there may be as many as rows.
             numbers = [self._numbers[form] for form in leaf.forms if form in self._numbers]
-            if len(numbers) == 1:  # the most frequent filter, at a tenth of the time
+            if len(numbers) == 1:  # the most frequent filter takes a tenth of the time this way
                 same: NDArray[np.bool_] = codes == numbers[0]
                 return ~same if leaf.negated else same
             admitted = np.full(len(self._values), leaf.negated)
@@ -142,7 +142,7 @@ def evaluate(node: Node, column: Callable[[str], Column], size: int) -> NDArray[
 
 
 class Namespace:
-    """The rows of a namespace as of change ``seq``."""
+    """The rows of a namespace as of the change ``seq``."""
 
     def __init__(self, name: str, dim: int, indexed: Collection[str] = ()) -> None:
         self.name = name
@@ -150,27 +150,27 @@ class Namespace:
         self.seq = 0
         self.matrix = Matrix(dim)
         self.snapshot: Snapshot | None = None
-        """The file that the first vectors are mapped from."""
+        """The file from which the first vectors are mapped."""
         self.codes: Codes | None = None
         self.loose: Places = np.empty(0, dtype=np.int64)
-        """Positions whose vectors were replaced since they were coded, ascending."""
+        """Positions whose vectors were replaced after they were coded, ascending."""
         self.columns: dict[str, Column] = {}
         self.weight = 0
-        """The bytes that it was counted with last."""
+        """Its ``nbytes`` when it was last counted."""
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes of memory it takes. Pages of a mapped file don't count: the system takes them back."""
+        """About how many bytes of memory it takes. Pages of a mapped file don't count: the system can reclaim them."""
         columns = sum(column.nbytes for column in self.columns.values())
         codes = 0 if self.codes is None else self.codes.nbytes
-        # It takes two of the files that a process may have open, which are few.
+        # It uses two of the process's open files, which are limited.
         mapped = 0 if self.snapshot is None else _OPEN_FILES
         return _OBJECTS + self.matrix.nbytes + columns + codes + mapped
 
     # ---- following the rows
 
     def take(self, snapshot: Snapshot) -> None:
-        """Begin with what a file holds."""
+        """Start from the contents of a file."""
         self.snapshot, self.seq = snapshot, snapshot.moment[0]
         self.matrix = Matrix(self.matrix.dim, snapshot.rows, snapshot.vectors)
         if data := snapshot.part("codes"):
@@ -184,20 +184,20 @@ class Namespace:
                 self.columns[key] = Column(distinct, column)
 
     def load(self, connection: sqlite3.Connection, seq: int, count: int) -> None:
-        """Read all rows, which are so many."""
+        """Read all rows, of which there are ``count``."""
         self.seq = seq
         self.matrix.reserve(count)
         found = "WHERE row IN (SELECT row FROM chunks WHERE namespace = ?) ORDER BY row"
         self._put(connection.execute(f"{_VECTORS} {found}", (self.name,)))
 
     def follow(self, connection: sqlite3.Connection, seq: int) -> None:
-        """Take in the changes up to ``seq``, the newest one."""
+        """Apply the changes up to ``seq``, the newest one."""
         since = (self.seq, self.name)
         replaced = self._put(
             connection.execute(f"{_VECTORS} WHERE row IN ({_CHANGED} = ?) ORDER BY row", (*since, PUT))
         )
-        gone = connection.execute(f"{_CHANGED} = ?", (*since, DELETED)).fetchall()
-        self.matrix.remove(np.array(gone, dtype=np.int64).reshape(-1))
+        deleted = connection.execute(f"{_CHANGED} = ?", (*since, DELETED)).fetchall()
+        self.matrix.remove(np.array(deleted, dtype=np.int64).reshape(-1))
         if self.codes is not None:
             self.loose = np.union1d(self.loose, replaced[replaced < self.codes.count])
             self._extend(self.codes)
@@ -207,7 +207,7 @@ class Namespace:
         self.seq = seq
 
     def _put(self, found: sqlite3.Cursor) -> Places:
-        """Put in (row, vector, sum); return the positions of those that are replaced."""
+        """Add or replace the rows of a query for (row, vector, sum). Returns the positions of the replaced ones."""
         replaced = [np.empty(0, dtype=np.int64)]
         while batch := found.fetchmany(_BATCH):
             numbers = np.array([row for row, *_ in batch], dtype=np.int64)
@@ -217,7 +217,7 @@ class Namespace:
         return np.concatenate(replaced)
 
     def _extend(self, codes: Codes) -> None:
-        """Make codes for rows that have none; a few are compared as quickly without."""
+        """Make codes for the rows without codes, except a last few, which are compared as quickly without."""
         size = len(self.matrix.rows)
         while size - codes.count >= _CODED:
             codes.extend(self.matrix.gather(np.arange(codes.count, min(codes.count + _BATCH, size))))
@@ -270,8 +270,9 @@ class Namespace:
         return self.matrix.search(query, mask, proposal)
 
     def _proposed(self, codes: Codes, vector: FloatArray, k: int, usable: Mask | None) -> Places | None:
-        """Return the best of the candidates that the codes name and of the rows without codes; None while a doubt is
-        left where so many would be looked at that comparing all is the better way.
+        """Return the best among the candidates of the codes and the rows without codes.
+
+        Returns None if the result stays in doubt with as many candidates as are worth comparing.
         """
         matrix, size = self.matrix, len(self.matrix.rows)
         loose = np.concatenate([self.loose, np.arange(codes.count, size)])
@@ -282,7 +283,7 @@ class Namespace:
         if usable is not None:
             loose, scores = loose[usable[loose]], scores[usable[loose]]
             share = float(np.count_nonzero(usable) / size)
-        # So many candidates, that about the wanted number is admitted.
+        # Take enough candidates that the filter admits about the wanted number.
         count = int(max(_PER_RESULT * k, _AT_LEAST) / share)
         while count <= max(_CODES_SHARE * size, _AT_LEAST):
             places, estimates = codes.nearest(vector, count)
@@ -293,7 +294,7 @@ class Namespace:
                     kept &= usable[places]
                 places, estimates = places[kept], estimates[kept]
             exact = matrix.products_at(vector, places)
-            # What was no candidate is hardly nearer than this: estimates near the query are too low, and differ.
+            # A bound for the rows that are not candidates. Estimates are too low near the query, and vary.
             errors = exact - estimates
             sure = len(places) >= _SURE
             highest = floor + float(errors.mean() + _ERRORS * errors.std()) if sure else np.inf

@@ -1,9 +1,10 @@
-"""Records and remembered embeddings in SQL. Every function runs inside a transaction that the caller holds."""
+"""Records and cached embeddings in SQL. Every function runs inside the caller's transaction."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
     from vectorstores.base import FloatArray
 
-# Embeddings that are kept.
+# Cached embeddings.
 CAPACITY: Final = 50_000
 
 
 def append_record(connection: sqlite3.Connection, namespace: str, record: RecordRow) -> bool:
-    """Write a record unless its key exists."""
+    """Write a record unless its key exists. Returns whether it was written."""
     cursor = connection.execute(
         "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
         " ON CONFLICT (namespace, collection, key) DO NOTHING",
@@ -32,14 +33,14 @@ def append_record(connection: sqlite3.Connection, namespace: str, record: Record
 
 
 def append_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> None:
-    """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
+    """Write the records whose keys don't exist. Raises :class:`ConflictError` for one that exists and must be new."""
     for record in records:
         if not append_record(connection, namespace, record) and record.must_be_new:
             raise ConflictError(taken_message(record))
 
 
 def get_record(connection: sqlite3.Connection, namespace: str, collection: str, key: str) -> Record | None:
-    """Return a record."""
+    """Return a record, or None if it does not exist."""
     found = connection.execute(
         "SELECT value, version FROM records WHERE namespace = ? AND collection = ? AND key = ?",
         (namespace, collection, key),
@@ -50,7 +51,7 @@ def get_record(connection: sqlite3.Connection, namespace: str, collection: str, 
 def swap_record(
     connection: sqlite3.Connection, namespace: str, record: RecordRow, version: int | None
 ) -> Record:
-    """Write a record if it is still at ``version``."""
+    """Write a record if it is still at ``version``; raise :class:`ConflictError` otherwise."""
     now = get_record(connection, namespace, record.collection, record.key)
     if (None if now is None else now.version) != version:
         raise ConflictError(conflict_message(record, version, None if now is None else now.version))
@@ -78,7 +79,7 @@ def scan_records(
 def delete_records(
     connection: sqlite3.Connection, namespace: str, collection: str, keys: Sequence[str]
 ) -> int:
-    """Delete records."""
+    """Delete records and return how many existed."""
     return sum(
         connection.execute(
             "DELETE FROM records WHERE namespace = ? AND collection = ? AND key = ?",
@@ -93,25 +94,33 @@ def _record(collection: str, key: str, value: str, version: int) -> Record:
 
 
 def cached(connection: sqlite3.Connection, keys: Sequence[bytes], dim: int) -> dict[bytes, FloatArray]:
-    """Return the embeddings that are remembered, by the digests of their texts."""
+    """Return the cached embeddings among these keys, by key."""
     found: dict[bytes, FloatArray] = {}
     for key in dict.fromkeys(keys):
         row = connection.execute("SELECT vector FROM embeddings WHERE key = ?", (key,)).fetchone()
-        if row is not None and len(row[0]) == 4 * dim:
-            found[key] = np.frombuffer(row[0], dtype="<f4")
+        if row is not None:
+            vector, checksum = row[0][: 4 * dim], row[0][4 * dim :]
+            # Earlier versions wrote no checksum. A damaged entry counts as missing.
+            if len(vector) == 4 * dim and checksum in (b"", _checksum(vector)):
+                found[key] = np.frombuffer(vector, dtype="<f4")
     return found
 
 
+def _checksum(vector: bytes) -> bytes:
+    return zlib.crc32(vector).to_bytes(4, "little")
+
+
 def remember(connection: sqlite3.Connection, embeddings: Mapping[bytes, FloatArray]) -> None:
-    """Keep embeddings; the oldest make room for them."""
+    """Cache embeddings, in place of the oldest."""
     if not embeddings:
         return
     (clock,) = connection.execute("SELECT coalesce(max(used), 0) + 1 FROM embeddings").fetchone()
+    blobs = [vector.astype("<f4").tobytes() for vector in embeddings.values()]
     connection.executemany(
         "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
-        [(key, vector.astype("<f4").tobytes(), clock) for key, vector in embeddings.items()],
+        [(key, blob + _checksum(blob), clock) for key, blob in zip(embeddings, blobs, strict=True)],
     )
-    # Counting reads the whole index, so it is done for one write in some sixty, or for a large one.
+    # Counting reads the whole index, so only every 64th write counts, or a large one.
     if clock % 64 == 0 or len(embeddings) > 64:
         (count,) = connection.execute("SELECT count(*) FROM embeddings").fetchone()
         if count > CAPACITY:
@@ -122,5 +131,5 @@ def remember(connection: sqlite3.Connection, embeddings: Mapping[bytes, FloatArr
 
 
 def forget(connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
-    """Remember these embeddings no longer."""
+    """Delete embeddings from the cache."""
     connection.executemany("DELETE FROM embeddings WHERE key = ?", [(key,) for key in keys])

@@ -1,6 +1,6 @@
-"""Chunks in SQL. Every function that takes a connection runs inside a transaction that the caller holds.
+"""Chunks in SQL. Every function that takes a connection runs inside the caller's transaction.
 
-Rows have checksums: a bit that flipped on the disk is an error that names the row, and no wrong answer.
+Rows have checksums, so that a bit flipped on disk raises an error naming the row instead of a wrong answer.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
     from vectorstores.filters import Node
 
-# Earlier versions wrote 2 where metadata alone had changed.
+# Earlier versions wrote 2 if only metadata had changed.
 PUT, DELETED = 1, 3
-# Changes kept for those who follow them; who is further behind reads all rows again.
+# Changes kept in the log. A reader that is further behind reads all rows again.
 LOG_SIZE: Final = 200_000
-# They are dropped now and then, so that a single write does not pay for it: whenever so many were added.
+# Older changes are dropped once for so many new ones, so that few writes pay for it.
 _SWEPT: Final = 4096
-# A filtered page ends after so many rows, found or not, so that no call reads a store of any size whole.
+# A page of a scan ends after so many rows, admitted or not, so that no call reads a large store whole.
 _STRETCH: Final = 20_000
-# More vectors than this at once would keep other threads waiting for milliseconds.
+# Vectors handled at a time: more would keep other threads waiting for milliseconds.
 _BATCH: Final = 512
-# Rows whose metadata is read at a time, about a millisecond of it, and how long other threads get their turn then.
+# Rows whose metadata is read before other threads get a turn (about 1 ms of work), and the seconds of that turn.
 SOME: Final = 256
 _PAUSE: Final = 0.0001
 _METADATA: Final = 0xFFFFFFFF
-# The golden ratio of 2**32, odd: the products of two places with it differ (Knuth: The Art of Computer Programming,
-# volume 3, section 6.4).
+# 2**32 over the golden ratio, made odd: its products with different positions differ (Knuth: The Art of Computer
+# Programming, volume 3, section 6.4).
 _SPREAD: Final = 2654435769
 _SALT: Final = np.uint32(0x9E3779B9)
 _FIELDS: Final = "row, id, content, embed_text, metadata, sum"
@@ -57,25 +57,25 @@ _KNOWN: Final = (
 
 
 def last_change(connection: sqlite3.Connection) -> int:
-    """Return the number of the newest change, 0 if there was none."""
+    """Return the number of the newest change, or 0 if there is none."""
     (seq,) = connection.execute("SELECT max(seq) FROM changes").fetchone()
     return int(seq or 0)
 
 
 def oldest_change(connection: sqlite3.Connection) -> int:
-    """Return the number of the oldest change that is still in the log, 1 if there was none."""
+    """Return the number of the oldest change in the log, or 1 if there is none."""
     (seq,) = connection.execute("SELECT min(seq) FROM changes").fetchone()
     return int(seq or 1)
 
 
 def token_at(connection: sqlite3.Connection, seq: int) -> int | None:
-    """Return the random number of a change; None if it is not, or no longer, in the log."""
+    """Return the random token of a change, or None if the log does not contain it (any more)."""
     found = connection.execute("SELECT token FROM changes WHERE seq = ?", (seq,)).fetchone()
     return None if found is None else found[0]
 
 
 def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[int]:
-    """Return the rows that there were at change ``seq`` and that were deleted or written again since."""
+    """Return the rows that existed at change ``seq`` and were deleted or replaced since."""
     found = connection.execute(
         "SELECT DISTINCT row FROM changes WHERE seq > ? AND row <= ? AND namespace = ?",
         (seq, seq, namespace),
@@ -84,7 +84,7 @@ def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[
 
 
 def vector_at(connection: sqlite3.Connection, row: int) -> bytes | None:
-    """Return the vector of a row as it is stored, None if there is no such row."""
+    """Return the stored vector of a row, or None if the row does not exist."""
     found = connection.execute("SELECT vector FROM vectors WHERE row = ?", (row,)).fetchone()
     return None if found is None else found[0]
 
@@ -92,20 +92,21 @@ def vector_at(connection: sqlite3.Connection, row: int) -> bytes | None:
 def write_chunks(
     connection: sqlite3.Connection, namespace: str, rows: Sequence[Row]
 ) -> tuple[bool, list[str]]:
-    """Insert or replace chunks of different ids; return whether any was there, and the searched texts that were
-    replaced, or whose vector was.
+    """Insert or replace chunks with different ids.
+
+    Returns whether any existed, and the old searched texts of those whose text or vector was replaced.
     """
     first = last_change(connection) + 1
     numbers: list[int] = []
-    gone: list[str] = []
-    replaces = False
+    old_texts: list[str] = []
+    existed = False
     for seq, row in enumerate(rows, first):
         known = connection.execute(_KNOWN, (namespace, row.id)).fetchone()
         # A new row takes the number of its change.
         numbers.append(seq if known is None else known[0])
-        replaces |= known is not None
+        existed |= known is not None
         if known is not None and known[1:] != (row.searched_text, row.vector.tobytes()):
-            gone.append(known[1])
+            old_texts.append(known[1])
     texts = (
         (number, namespace, row.id, row.content, row.embed_text, row.metadata,
          text_sum(row.id, row.content, row.embed_text, row.metadata))
@@ -117,32 +118,32 @@ def write_chunks(
         some = zip(numbers[low : low + _BATCH], vectors, vector_sums(vectors).tolist(), strict=True)
         connection.executemany(_PUT_VECTOR, some)
     _log(connection, namespace, first, numbers, PUT)
-    return replaces, gone
+    return existed, old_texts
 
 
 def _stacked(rows: Sequence[Row]) -> FloatArray:
-    """Return the vectors of rows, of shape (n, dim): a fifth of the time of numpy's own way."""
+    """Return the vectors of rows, of shape (n, dim), in a fifth of the time of ``np.stack``."""
     joined = b"".join([row.vector.data for row in rows])
     return np.frombuffer(joined, dtype=np.float32).reshape(len(rows), -1)
 
 
 def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[str]:
-    """Delete chunks that exist and return the texts by which they were searched."""
-    gone: list[tuple[int, str]] = []
+    """Delete chunks and return the searched texts of those that existed."""
+    deleted: list[tuple[int, str]] = []
     for id in ids:
-        gone += connection.execute(
+        deleted += connection.execute(
             "DELETE FROM chunks WHERE namespace = ? AND id = ? RETURNING row, coalesce(embed_text, content)",
             (namespace, id),
         ).fetchall()
-    if gone:
-        numbers = [row for row, _ in gone]
+    if deleted:
+        numbers = [row for row, _ in deleted]
         connection.executemany("DELETE FROM vectors WHERE row = ?", [(row,) for row in numbers])
         _log(connection, namespace, last_change(connection) + 1, numbers, DELETED)
-    return [text for _, text in gone]
+    return [text for _, text in deleted]
 
 
 def _log(connection: sqlite3.Connection, namespace: str, first: int, rows: Sequence[int], kind: int) -> None:
-    """Write down the changes of these rows, the first of them under the number ``first``."""
+    """Log a change for each of these rows, numbered from ``first``."""
     token = secrets.randbits(63)
     connection.executemany(
         "INSERT INTO changes (seq, namespace, row, kind, token) VALUES (?, ?, ?, ?, ?)",
@@ -164,13 +165,13 @@ def _chunk_of(
 
 
 def _damaged(name: str) -> StoreCorruptError:
-    return StoreCorruptError(f"{name} is damaged: it is not what its checksum says; restore a backup")
+    return StoreCorruptError(f"{name} is damaged: its checksum does not match; restore a backup")
 
 
 def chunks_by_id(
     connection: sqlite3.Connection, namespace: str, ids: Sequence[str], dim: int | None = None
 ) -> list[Chunk]:
-    """Return chunks in the order of the ids; with their vectors, where ``dim`` says how long these are."""
+    """Return chunks in the order of the ids, with their vectors if ``dim`` gives their length."""
     sql = f"SELECT {_FIELDS} FROM chunks WHERE namespace = ? AND id = ?"  # noqa: S608
     asked = (connection.execute(sql, (namespace, id)).fetchone() for id in ids)
     found = [fields for fields in asked if fields is not None]
@@ -185,7 +186,7 @@ def chunks_by_id(
 
 
 def chunks_by_row(connection: sqlite3.Connection, rows: Sequence[int]) -> list[Chunk]:
-    """Return the chunks of these rows in their order; each must be there."""
+    """Return the chunks of these rows in their order. Each must exist."""
     sql = f"SELECT {_FIELDS} FROM chunks WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants
     chunks = {fields[0]: _chunk_of(fields) for fields in connection.execute(sql, (str([*rows]),))}
     if len(chunks) < len(rows):
@@ -196,7 +197,7 @@ def chunks_by_row(connection: sqlite3.Connection, rows: Sequence[int]) -> list[C
 def metadata_of(
     connection: sqlite3.Connection, which: str, parameters: Sequence[object]
 ) -> Iterator[list[tuple[int, dict[str, JSON]]]]:
-    """Yield (row, metadata) of the chunks that an SQL condition names, some at a time."""
+    """Yield batches of (row, metadata) of the chunks that satisfy an SQL condition."""
     found = connection.execute(f"SELECT row, metadata, sum FROM chunks WHERE {which}", parameters)  # noqa: S608
     while batch := found.fetchmany(SOME):
         for row, metadata, known in batch:
@@ -208,7 +209,7 @@ def metadata_of(
 
 
 def pause() -> None:
-    """Give other threads their turn, such as the event loop's: the interpreter would make them wait for 5 ms."""
+    """Give other threads a turn, such as the event loop's, which would otherwise wait for 5 ms."""
     time.sleep(_PAUSE)
 
 
@@ -257,7 +258,7 @@ def scan_chunks(
 
 def text_sum(id: str, content: str, embed_text: str | None, metadata: str) -> int:
     """Return 63 bits: a CRC of the metadata in the lower 32, of the rest in the others."""
-    # Joined first: a search computes some, and each call would cost more than the sum.
+    # One call on joined text: calling crc32 for each part would take longer than the checksum itself.
     rest = zlib.crc32(
         f"{id}\0{content}".encode() if embed_text is None else f"{id}\1{embed_text}{content}".encode()
     )
@@ -270,13 +271,13 @@ def metadata_sum(metadata: str) -> int:
 
 
 def vector_sums(vectors: FloatArray) -> NDArray[np.int64]:
-    """Return a checksum of each row: its words, weighted by their place, modulo 2**32.
+    """Return a checksum of each row: the sum of its words, weighted by position, modulo 2**32.
 
-    A change of a single word always shows, other damage but once in 2**32. A tenth of the time of a CRC-32.
+    It always detects a change of a single word, and misses other damage once in 2**32. Ten times as fast as CRC-32.
     """
     words = np.ascontiguousarray(vectors, dtype="<f4").view("<u4")
     weights = _weights(words.shape[1])
-    # The same sums; for a single row most of einsum's time would be spent before it begins.
+    # Both compute the same sums; for a single row einsum takes longer to start than to compute.
     totals = words.dot(weights) if len(words) == 1 else np.einsum("ij,j->i", words, weights)
     sums: NDArray[np.int64] = (totals ^ _SALT).astype(np.int64)
     return sums

@@ -1,4 +1,4 @@
-"""The tables of a store's database, and what it says about itself."""
+"""The tables of a store's database, and the description of the store in it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from vectorstores.sqlite_faiss.database import transaction, translated
 APPLICATION_ID: Final = 0x4A565354  # "JVST"
 
 # A chunk's row number is the number of the change that first inserted it, so it is never used twice and gives
-# the order of insertion. Vectors lie apart from the texts, so that reading metadata does not drag them along.
-# A sum is that of the module `rows`. A token is random: it tells changes of the same number in different histories.
+# the order of insertion. Vectors have their own table, so that reading metadata does not read them too. A sum is a
+# checksum of the module `rows`. A token is random: it tells apart changes with the same number in different histories.
 _STATEMENTS: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE chunks (
@@ -39,21 +39,21 @@ _STATEMENTS: Final = (
 
 
 def build(path: Path, about: Mapping[str, str]) -> None:
-    """Write a new, empty store's database to an empty file; ``about`` says what its embedder is."""
+    """Write the database of a new store to an empty file; ``about`` describes its embedder."""
     with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA journal_mode=WAL")
         with transaction(connection, write=True):
             for statement in _STATEMENTS:
                 connection.execute(statement)
-            said = {"store": new_id(), **about}
-            connection.executemany("INSERT INTO meta VALUES (?, ?)", said.items())
+            description = {"store": new_id(), **about}
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", description.items())
             connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
 def about(connection: sqlite3.Connection, path: Path) -> dict[str, str]:
-    """Return what a store says about itself: ``store`` (its id), ``embedder``, ``embedder_name``, ``dim``.
+    """Return a store's description: ``store`` (its id), ``embedder``, ``embedder_name``, ``dim``.
 
     Raises :class:`StoreCorruptError` and :class:`FormatVersionError`.
     """
@@ -62,6 +62,6 @@ def about(connection: sqlite3.Connection, path: Path) -> dict[str, str]:
     if application != APPLICATION_ID:
         raise StoreCorruptError(f"{path} is an SQLite database, but not one of a vector store")
     check_format(version, path)
-    said: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
-    check_said(said, path)
-    return said
+    description: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
+    check_said(description, path)
+    return description

@@ -1,11 +1,11 @@
-"""What is derived from the rows of a large namespace, in a file that is mapped: vectors, codes and columns.
+"""The index file of a large namespace: vectors, codes and columns derived from its rows, for mapping into memory.
 
-A file is written beside and renamed, and never changed in place, so whoever maps it keeps what it was. It is removed
-by the transaction that deletes or replaces one of its rows, and written again later. One that is damaged, or of another
-store or history, counts as missing: the rows say the same.
+A file is written under another name, renamed, and never changed in place, so whoever maps it keeps a stable view. The
+transaction that deletes or replaces one of its rows removes it; it is written again later. A file that is damaged, or
+belongs to another store or history, counts as missing: the rows contain the same.
 
-A header of 4,096 bytes (magic, length and CRC-32; what the file is of and where its parts lie, as JSON) is followed by
-the parts, each at a page of its own and with a CRC-32.
+A header of 4,096 bytes (magic, length and CRC-32; the file's store, namespace and parts as JSON) is followed by the
+parts, each starting on a new page and with a CRC-32.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PAGE: Final = 4096
 
 
 class Place(NamedTuple):
-    """Where the file of a namespace lies, and what it must say about itself."""
+    """The path of the file of a namespace, and what its header must contain."""
 
     folder: Path
     store: str
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The file, whose name doesn't show the namespace."""
+        """The path; the file's name does not reveal the namespace."""
         return self.folder / f"{self.digest[:32]}{_ENDING}"
 
     @property
@@ -56,38 +56,38 @@ class Place(NamedTuple):
 
 
 class Snapshot:
-    """A file that is open and mapped. ``vectors`` may be written to: changes stay in memory."""
+    """An open, mapped file. ``vectors`` may be written to; changes stay in memory."""
 
-    def __init__(self, file: BinaryIO, said: Mapping[str, Any]) -> None:
+    def __init__(self, file: BinaryIO, header: Mapping[str, Any]) -> None:
         self._file = file
         weakref.finalize(self, file.close)
         self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        self._parts: dict[str, list[int]] = said["parts"]
-        # The newest change that it knows of, by its number and its random token: a database that was put back from a
-        # backup may come to the same number; not to the same token.
-        self.moment: tuple[int, int] = tuple(said["moment"])
+        self._parts: dict[str, list[int]] = header["parts"]
+        # The newest change that it includes, by number and random token: a database restored from a backup may reach
+        # the same number again, but not the same token.
+        self.moment: tuple[int, int] = tuple(header["moment"])
         self.rows: NDArray[np.int64] = np.frombuffer(self.part("rows"), dtype="<i8")
         self.vectors: FloatArray = np.frombuffer(self.part("vectors"), dtype="<f4").reshape(
-            len(self.rows), said["dim"]
+            len(self.rows), header["dim"]
         )
 
     @property
     def is_in_place(self) -> bool:
-        """Whether it was neither removed nor replaced by another."""
+        """Whether it was neither removed nor replaced."""
         return os.fstat(self._file.fileno()).st_nlink > 0
 
     def part(self, name: str) -> memoryview:
-        """Return the bytes of a part; none if it is not there."""
+        """Return the bytes of a part, or none if it does not exist."""
         start, length, _ = self._parts.get(name, (0, 0, 0))
         return memoryview(self._map)[start : start + length]
 
     def is_whole(self) -> bool:
-        """Whether its parts have their checksums."""
+        """Whether its parts match their checksums."""
         return all(zlib.crc32(self.part(name)) == known for name, (_, _, known) in self._parts.items())
 
 
 def opened(place: Place) -> Snapshot | None:
-    """Return the file at a place, or None if there is none that can be relied on."""
+    """Return the file at a place, or None if it is missing or unusable."""
     try:
         file = place.path.open("rb")
     except OSError:
@@ -96,13 +96,13 @@ def opened(place: Place) -> Snapshot | None:
         magic, length, known = _HEADER.unpack(file.read(_HEADER.size))
         data = file.read(length)
         if magic == _MAGIC and zlib.crc32(data) == known:
-            said = json.loads(data)
-            if said["of"] == [place.store, place.digest] and said["dim"] == place.dim:
-                snapshot = Snapshot(file, said)
+            header = json.loads(data)
+            if header["of"] == [place.store, place.digest] and header["dim"] == place.dim:
+                snapshot = Snapshot(file, header)
                 if snapshot.is_whole():
                     return snapshot
     except (OSError, ValueError, KeyError, TypeError, struct.error):
-        pass  # unreadable, or written by something else: as good as missing
+        pass  # unreadable, or written by something else: counts as missing
     file.close()
     return None
 
@@ -111,9 +111,9 @@ def opened(place: Place) -> Snapshot | None:
 def draft(
     place: Place, moment: tuple[int, int], parts: Iterable[tuple[str, Iterable[bytes | memoryview]]]
 ) -> Iterator[tuple[Path, Snapshot]]:
-    """Write a file beside its place; give its path and what is in it. It is gone afterwards, unless it was renamed.
+    """Write a file beside its place; yield its path and its contents. It is removed afterwards unless it was renamed.
 
-    ``moment`` is the newest change that it knows of, with its token.
+    ``moment`` is the newest change that it includes, with its token.
     """
     place.folder.mkdir(mode=0o700, exist_ok=True)
     path = place.path.with_suffix(f".{secrets.token_hex(4)}.new")
@@ -129,18 +129,19 @@ def draft(
                     file.write(piece)
                     known = zlib.crc32(piece, known)
                 written[name] = [start, file.tell() - start, known]
-            said = {"of": [place.store, place.digest], "dim": place.dim, "moment": moment, "parts": written}
-            data = json.dumps(said).encode()
+            header = {"of": [place.store, place.digest], "dim": place.dim, "moment": moment, "parts": written}
+            data = json.dumps(header).encode()
             file.seek(0)
             file.write(_HEADER.pack(_MAGIC, len(data), zlib.crc32(data)) + data)
-        yield path, Snapshot(path.open("rb"), said)
+        yield path, Snapshot(path.open("rb"), header)
     finally:
         path.unlink(missing_ok=True)
 
 
 def clean(folder: Path) -> None:
-    """Remove what processes that were killed had begun to write, and the files of earlier formats: they may hold what
-    was deleted since. A file that another process is just writing goes too; it is written again.
+    """Remove the drafts of killed processes and the files of earlier formats, which may contain what was deleted since.
+
+    This also removes a draft that another process is writing, which then tries again later.
     """
     for file in folder.iterdir() if folder.is_dir() else ():
         if file.suffix != _ENDING:

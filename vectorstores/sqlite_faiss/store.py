@@ -1,7 +1,7 @@
-"""A store in a folder of one machine: rows in SQLite, found by their vectors, shared by any number of processes.
+"""A store in a folder of one machine, shared by any number of processes.
 
-The rows are the truth: what :meth:`add` has returned from is on disk. The index is derived from them, and is
-brought up to date at each search by the log of changes, so that what another process wrote is found at once.
+The rows in SQLite are authoritative and are on disk when :meth:`add` returns. The index is derived from them. Each
+search first brings it up to date from the log of changes, so it finds what another process has just written.
 """
 
 from __future__ import annotations
@@ -41,43 +41,41 @@ T = TypeVar("T")
 
 
 class FaissVectorStore(Store):
-    """Chunks and records in a folder of this machine, durable when a call returns, for many processes at
-    once.
+    """Chunks and records in a folder of this machine, durable when a call returns, for many processes at once.
 
-    ``path`` is the folder; it is made when it is missing and ``create`` is set, for this user alone.
-    ``embedder=None`` takes all-MiniLM-L6-v2, and :class:`~vectorstores.HashingEmbedder`, with a warning, where no
-    extra that can run it is installed. Embeddings are kept by digest of their text, so a text seen before loads no
-    model. Files are opened at the first call or by ``async with``, which raise
+    ``path`` is the folder. With ``create``, a missing folder is made, readable by this user only.
+    ``embedder=None`` means all-MiniLM-L6-v2 or, with a warning, :class:`~vectorstores.HashingEmbedder` where no extra
+    that can run it is installed. Embeddings are cached by a digest of their text, so a known text loads no model.
+    Files are opened at the first call or by ``async with``, which raise
 
-    - :class:`~vectorstores.StoreUnavailableError`: no store there and ``create=False``, a folder of other
-      things, a read-only or a network file system; later also a full disk;
-    - :class:`~vectorstores.StoreCorruptError`: the database is damaged, or is none;
+    - :class:`~vectorstores.StoreUnavailableError`: no store and ``create=False``, a folder with other files, a
+      read-only or a network file system; later also a full disk;
+    - :class:`~vectorstores.StoreCorruptError`: the database is damaged, or the file is not a database;
     - :class:`~vectorstores.FormatVersionError`, :class:`~vectorstores.EmbedderMismatchError`.
 
-    Later calls raise :class:`~vectorstores.EmbedderMismatchError` too, when another process has moved the store to
+    Later calls also raise :class:`~vectorstores.EmbedderMismatchError` if another process has moved the store to
     another embedder.
 
-    Searches are exact up to 5,000 chunks in a namespace. Above that, short codes propose candidates that are ranked
-    by their vectors; in doubt more are looked at, and a filter that admits few is answered exactly. Codes are made in
-    the background by FAISS (the extra ``faiss``); until they are there, and without FAISS, searches are exact, and a
-    warning says so when 20,000 chunks are compared one by one. ``indexed`` names the metadata keys whose columns are
-    kept with them: a filter by another key is as right, and slower the first time.
+    Searches are exact up to 5,000 chunks in a namespace. Above that, short codes propose candidates, which are ranked
+    by their vectors; in doubt more are compared, and a filter that admits few chunks is answered exactly. FAISS (the
+    extra ``faiss``) makes the codes in the background. Until then, and without FAISS, searches are exact; a warning
+    appears when 20,000 chunks are compared one by one. ``indexed`` names the metadata keys whose columns are stored in
+    the index files; a filter by another key is equally correct, but slower the first time.
 
-    Namespaces that were searched stay in memory, those searched last, up to ``memory`` bytes in all (512 MiB; a chunk
-    of 384 dimensions takes 1.6 kB, and 0.1 kB once its namespace is read from its file, which one of 5,000 chunks or
-    more has). The one that is searched stays, whatever it takes, and the one whose file is being written. What was let
-    go of is read again by the next search of it, a small namespace in a millisecond.
+    The namespaces searched last stay in memory, up to ``memory`` bytes in all (512 MiB; a chunk of 384 dimensions
+    takes 1.6 kB, or 0.1 kB once its namespace is read from an index file, which is written from 5,000 chunks on). The
+    namespace being searched and the one whose file is being written stay even beyond the limit. A namespace that was
+    dropped is read again by its next search, a small one in a millisecond.
 
-    What was deleted or replaced is found no more when the call returns, and the index file of its namespace, which
-    holds its vector, is gone; a later search or closing has it written again. Where the file can't be removed, nothing
-    is deleted, and the call raises :class:`~vectorstores.StoreUnavailableError`. A tenth of a second later, or when the
-    store is closed, its bytes are overwritten in the database and its write-ahead log too; later where another process
-    reads just then, or where the disk refuses, which is logged and tried again.
+    When a call that deletes or replaces chunks returns, searches no longer find the old ones, and the index file of
+    their namespace, which contains their vectors, is removed; a later search or :meth:`close` writes a new one. If the
+    file can't be removed, nothing is deleted, and the call raises :class:`~vectorstores.StoreUnavailableError`. A tenth
+    of a second later, or when the store is closed, the old bytes are overwritten in the database and its write-ahead
+    log too. If another process is reading then, or the disk refuses, this is logged and tried again later.
 
-    Rows carry checksums: one whose bytes are not what was stored raises :class:`~vectorstores.StoreCorruptError`
-    naming it.
+    Rows have checksums: a damaged row raises :class:`~vectorstores.StoreCorruptError`, which names it.
 
-    After a fork the child must open a store of its own.
+    After a fork the child process must open a store of its own.
     """
 
     def __init__(
@@ -149,20 +147,20 @@ class _FaissEngine:
             )
             database = Database(path, ("read", ROLE, "write"))
             try:
-                said = database.read(lambda connection: schema.about(connection, path))
-                opened.check(said, self._folder)
+                about = database.read(lambda connection: schema.about(connection, path))
+                opened.check(about, self._folder)
                 snapshot.clean(self._folder / INDEX)
             except BaseException:
                 database.close()
                 raise
-            database.store = store = said["store"]
+            database.store = store = about["store"]
 
             def place_of(namespace: str) -> Place:
                 return Place(self._folder / INDEX, store, namespace, opened.dim)
 
             index = Index(database, place_of, self._indexed, self._memory)
             upkeep, writer = Upkeep(database, place_of, index), Writer(database)
-            # A process that was killed may have left what it deleted.
+            # A process that was killed may have left deleted bytes in the log.
             writer.scrub()
             self._process = os.getpid()
             self._state = _State(opened, database, writer, index, upkeep, place_of)
@@ -179,18 +177,18 @@ class _FaissEngine:
                 state.writer.close()
                 state.upkeep.close()
             finally:
-                # This waits for the searches that go on, which use what is held.
+                # Closing the database waits for running searches, which use the index.
                 state.database.close()
                 state.index.clear()
 
     # ---- writes
 
     async def _write(self, work: Callable[..., T], *arguments: object) -> T:
-        """Call what adds something with a connection and these arguments."""
+        """Run work that only adds rows, with a connection and these arguments."""
         return await self._ready().writer(lambda connection: work(connection, *arguments))
 
     async def _overwrite(self, work: Callable[..., T], *arguments: object) -> T:
-        """Call what deletes or replaces something with a connection and these arguments, and take that off the disk."""
+        """Run work that deletes or replaces rows, with a connection and these arguments, and have the bytes erased."""
         writer = self._ready().writer
 
         def overwrite(connection: sqlite3.Connection) -> T:
@@ -211,9 +209,9 @@ class _FaissEngine:
 
         def work(connection: sqlite3.Connection) -> None:
             if rows:
-                replaces, gone = write_chunks(connection, namespace, rows)
-                _forget(connection, state, namespace, gone)
-                if replaces:
+                existed, old_texts = write_chunks(connection, namespace, rows)
+                _forget(connection, state, namespace, old_texts)
+                if existed:
                     state.writer.scrub_soon()
             append_records(connection, namespace, records)
             remember(connection, embeddings)
@@ -224,15 +222,15 @@ class _FaissEngine:
         state = self._ready()
 
         def work(connection: sqlite3.Connection) -> int:
-            gone = rows.delete_chunks(connection, namespace, ids)
+            texts = rows.delete_chunks(connection, namespace, ids)
             append_records(connection, namespace, records)
-            _forget(connection, state, namespace, gone)
-            return len(gone)
+            _forget(connection, state, namespace, texts)
+            return len(texts)
 
         return await self._overwrite(work)
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        # Not waited for: the answer to a search is not to wait while another process writes.
+        # Not awaited: a search must not wait for the writes of other processes.
         self._ready().writer.hand_over(partial(remember, embeddings=embeddings))
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
@@ -247,7 +245,7 @@ class _FaissEngine:
     # ---- reads
 
     async def _read(self, work: Callable[..., T], *arguments: object) -> T:
-        """Call what reads with a connection and these arguments."""
+        """Run work that reads, with a connection and these arguments."""
         database = self._ready().database
         return await anyio.to_thread.run_sync(database.read, lambda connection: work(connection, *arguments))
 
@@ -280,17 +278,16 @@ class _FaissEngine:
         return await self._read(records.scan_records, namespace, collection, after, limit)
 
     def changes(self, namespace: str) -> AsyncGenerator[None, None]:
-        # The connection that reads never writes, so that SQLite counts for it the commits of all others.
+        # SQLite counts here the commits by all other connections; the one that reads never writes.
         return polled(
             lambda: self._read(lambda connection: connection.execute("PRAGMA data_version").fetchone())
         )
 
 
 def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts: Sequence[str]) -> None:
-    """Forget the embeddings of texts that are being deleted or replaced, and the file that holds their vectors.
+    """Delete the cached embeddings of texts that are being deleted or replaced, and the index file with their vectors.
 
-    The file of the index goes before the transaction is committed, so that none is left whatever happens: without it,
-    the rows are read.
+    The file is removed before the transaction commits, so that it can't survive a crash. Without it, the rows are read.
     """
     if not texts:
         return
@@ -302,5 +299,5 @@ def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts
         pass
     except OSError as error:
         raise StoreUnavailableError(
-            f"{path} holds what is deleted and can't be removed: {error}; nothing of the call was stored"
+            f"{path} contains what was to be deleted and can't be removed: {error}; nothing of the call was stored"
         ) from error

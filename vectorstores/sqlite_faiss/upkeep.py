@@ -1,4 +1,4 @@
-"""What is done in the background: the files of large namespaces are written."""
+"""Writes the index files of large namespaces in the background."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-# A file is worth writing again when so many rows were added, and this share of them.
+# A file is written again when more rows than this were added, and more than this share.
 _NEW_ROWS: Final = 2000
 _NEW_SHARE: Final = 0.1
 _BATCH: Final = 4096
-# Above this size, codes are not made while someone waits for the store to close (5 s for 1M vectors and more).
+# Above this size, no codes are made while someone waits for the store to close: it takes 5 s for 1M vectors.
 _WHILE_CLOSING: Final = 300_000
-# None is written before so many times as long as the last one took have passed; after a failure, so many seconds.
+# The wait before the next file, as a multiple of the time that the last one took; after a failure, in seconds.
 _REST: Final = 20.0
 _AGAIN: Final = 60.0
-# From so many rows on, comparing them all takes milliseconds.
+# Comparing all of so many rows takes milliseconds.
 SLOW_FROM: Final = 20_000
 
 
 class _State(NamedTuple):
-    """A namespace as it was at a moment, without the rows that were removed."""
+    """A namespace as of a change, without the removed rows."""
 
     moment: tuple[int, int]
     rows: Places
@@ -57,7 +57,7 @@ class _State(NamedTuple):
 
 
 class Upkeep:
-    """Writes files in the background. A failure undoes nothing: it is logged, and tried again later."""
+    """Writes files in a thread. A failure loses nothing: it is logged, and the file is tried again later."""
 
     def __init__(self, database: Database, place_of: Callable[[str], Place], index: Index) -> None:
         self._database = database
@@ -68,7 +68,7 @@ class Upkeep:
         self._not_before: dict[str, float] = {}
 
     def look_after(self, namespace: str) -> None:
-        """Have the file of a namespace written if that is due; after every search of it."""
+        """Have the file of a namespace written if that is due. Called after every search."""
         space = self._index.get(namespace)
         if space is None:
             return
@@ -78,12 +78,12 @@ class Upkeep:
                 ' pip install "jeeves-reflexion[faiss]" makes that several times as fast'
             )
         if self._is_due(space) and self._not_before.get(namespace, 0.0) <= time.monotonic():
-            # Until it is done: else each search meanwhile would ask for it.
+            # No other search requests it until it is done.
             self._not_before[namespace] = float("inf")
             try:
                 self._thread.submit(self._tend, namespace)
             except RuntimeError as error:
-                # No thread to be had, or the program is ending.
+                # No thread can be started, or the program is ending.
                 self._not_before[namespace] = time.monotonic() + _AGAIN
                 _log.info("the file of %r has to wait: %s", namespace, error)
 
@@ -94,7 +94,7 @@ class Upkeep:
             self._make(namespace)
             wait = _REST * (time.monotonic() - begun)
         except (Abandoned, FileNotFoundError):
-            pass  # the store is being closed, others change more than can be followed, or one that opened cleaned up
+            pass  # the store is closing, the log has dropped the change, or another process removed the draft
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread, and nothing is lost
             _log.warning(
                 "no file of %r was written, searching and opening it will take longer: %s: %s",
@@ -105,18 +105,18 @@ class Upkeep:
         self._not_before[namespace] = time.monotonic() + wait
 
     def _make(self, namespace: str) -> None:
-        """Write the file of a namespace, and go on with what is in it."""
+        """Write the file of a namespace, and use it in place of what is in memory."""
         place = self._place_of(namespace)
         found = snapshot.opened(place)
 
         def begin(connection: sqlite3.Connection) -> _State | None:
             space = self._index.get(namespace)
             if self._closing.is_set() and space is None:
-                return None  # let go of, and nobody is left who would read it
+                return None  # dropped from memory, and nobody will search it here
             space = self._index.current(connection, namespace)
             mine = space.snapshot and space.snapshot.moment
             if found is not None and found.moment != mine and searching.is_known(connection, found):
-                # Another process has written one meanwhile, which may be enough.
+                # Another process has written a file meanwhile, which may suffice.
                 space = self._index.install(connection, namespace, found)
             return _state(connection, space) if self._is_due(space) else None
 
@@ -159,7 +159,7 @@ class Upkeep:
         return coding.has_faiss() and not (self._closing.is_set() and size >= _WHILE_CLOSING)
 
     def close(self) -> None:
-        """Write the files that are missing. Blocks."""
+        """Write the files that are due. Blocks."""
         self._closing.set()
         self._thread.shutdown()
         for namespace in self._index.names():
@@ -171,7 +171,7 @@ class Upkeep:
 def _state(connection: sqlite3.Connection, space: Namespace) -> _State:
     token = rows.token_at(connection, space.seq)
     if token is None:
-        # So far behind that the log has forgotten it: the next search reads all rows, and asks for a file again.
+        # The log no longer contains this change: the next search reads all rows, and requests a file again.
         raise Abandoned
     matrix = space.matrix
     places = np.flatnonzero(matrix.alive)
@@ -180,9 +180,9 @@ def _state(connection: sqlite3.Connection, space: Namespace) -> _State:
 
 
 def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, written: Snapshot) -> None:
-    """Put a file in its place unless it holds what was deleted or replaced meanwhile.
+    """Put a file in its place unless it contains vectors that were deleted or replaced meanwhile.
 
-    Inside a write transaction: who deletes removes, in one of theirs, the file that is there.
+    Runs in a write transaction, as every delete does, which removes the file that is in place.
     """
     if not searching.is_known(connection, written):
         return

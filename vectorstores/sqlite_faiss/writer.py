@@ -1,4 +1,4 @@
-"""Writes of many tasks in one thread: those that wait share a transaction, hence a commit and a flush to disk."""
+"""One thread that writes for many tasks: waiting writes share a transaction, hence a commit and a flush to disk."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
 
-# Writes of one batch: more are taken into the next.
+# The most writes in one transaction.
 _AT_ONCE: Final = 256
-# Deletes in a row share a clearing of the log, which takes several flushes to disk; the longest wait for a busy one.
+# Seconds until the log is cleared, so that deletes in a row share the several flushes to disk; and the longest wait
+# before another attempt.
 _SCRUB: Final = 0.1
 _SCRUB_LATEST: Final = 5.0
-# A thread that was idle for so many seconds ends, also that of a store that nobody closed.
+# Seconds after which an idle thread ends, so that a store that nobody closes keeps none.
 _IDLE: Final = 1.0
 
 
 class _Write:
-    """What a task wants written, and what became of it."""
+    """A write that a task has requested, and its outcome."""
 
     __slots__ = ("awaited", "done", "error", "loop", "result", "work")
 
@@ -49,9 +50,9 @@ class _Write:
 
 
 class Writer:
-    """Carries out the writes of tasks of all event loops, and takes what was deleted out of the log a moment later.
+    """Runs the writes of tasks of all event loops, and soon afterwards erases deleted bytes from the log.
 
-    A write that was handed over is carried out whatever becomes of its task; a cancelled task goes on when it is done.
+    A write that was queued is carried out even if its task is cancelled; the task then waits until it is done.
     """
 
     def __init__(self, database: Database) -> None:
@@ -65,9 +66,9 @@ class Writer:
         self._refused = False
 
     async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Have ``work`` carried out, durable when this returns.
+        """Run ``work`` in the thread; its changes are durable when this returns.
 
-        It may be run twice, so it must do nothing but SQL, and what bears being done twice.
+        It may run twice, so apart from SQL, which is rolled back, it must do only what may be repeated.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         write = _Write(work)
@@ -75,10 +76,10 @@ class Writer:
         try:
             await write.done.wait()
         except GeneratorExit:
-            # The event loop is no more: nothing can be awaited.
+            # The event loop has ended: nothing can be awaited.
             raise
         except BaseException:
-            # The thread may be at it: a caller that goes on must find it done, or not begun.
+            # The thread may be running it. When the caller goes on, it must be finished.
             with anyio.CancelScope(shield=True):
                 await write.done.wait()
             raise
@@ -88,7 +89,7 @@ class Writer:
         return result
 
     def hand_over(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Have ``work`` carried out without waiting for it, unless many others wait; a failure is logged."""
+        """Run ``work`` in the thread without waiting for it, unless many writes wait. A failure is logged."""
         if self._waiting.qsize() < _AT_ONCE:
             self._send(_Write(work, awaited=False))
 
@@ -97,7 +98,7 @@ class Writer:
             if self._closed:
                 raise StoreClosedError("the store was closed; open it again to use it")
             if self._thread is None:
-                # The end of the program does not wait for it: who wanted something written does.
+                # A daemon, for the end of the program need not wait for it: tasks wait for their own writes.
                 thread = threading.Thread(target=self._run, name="vectorstores-writes", daemon=True)
                 try:
                     thread.start()
@@ -131,17 +132,17 @@ class Writer:
     def _serve(self, batch: Sequence[_Write]) -> None:
         try:
             self._carry_out(batch)
-        except BaseException as error:  # noqa: BLE001 - it is raised in every task that waits
+        except BaseException as error:  # noqa: BLE001 - raised in every waiting task
             for write in batch:
                 write.error = write.error or error
-        # Together, since a loop that is told of one begins to work.
+        # One call for each loop: it starts to work at the first one.
         done: dict[Any, list[anyio.Event]] = {}
         for write in batch:
             done.setdefault(write.loop, []).append(write.done)
             if write.error is not None and not write.awaited:
-                _log.info("not written, and nothing is lost by that: %s", write.error)
+                _log.info("an embedding was not cached: %s", write.error)
         for loop, events in done.items():
-            # What asyncio and trio call the same thing, and their word for a loop that has ended.
+            # The method's name in asyncio and in trio; both raise RuntimeError for a loop that has ended.
             with suppress(RuntimeError):
                 (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(_set_all, events)
 
@@ -151,11 +152,11 @@ class Writer:
         except Exception as error:
             if len(batch) == 1 or concerns_all(error):
                 raise
-            # One of them spoils the transaction of all: alone, only that one fails.
+            # One of them makes the whole transaction fail: one by one, only that one does.
             for write in batch:
                 try:
                     self._commit([write])
-                except Exception as own:  # noqa: BLE001 - it is raised in the task that waits
+                except Exception as own:  # noqa: BLE001 - raised in the waiting task
                     write.error = own
 
     def _commit(self, batch: Sequence[_Write]) -> None:
@@ -166,12 +167,12 @@ class Writer:
         self._database.write(work)
 
     def scrub_soon(self) -> None:
-        """Take what is being deleted out of the write-ahead log in a moment; by a write, once that is committed."""
+        """Erase deleted bytes from the write-ahead log soon; for a write to call, which commits first."""
         if self._scrub_at is None:
             self._scrub_at = time.monotonic() + _SCRUB
 
     def scrub(self) -> None:
-        """Take what was deleted out of the write-ahead log, or try again later: a reader may need it, a disk refuse."""
+        """Erase deleted bytes from the write-ahead log; try again later if a reader needs it or the disk refuses."""
         done = False
         try:
             done = self._database.scrub()
@@ -185,7 +186,7 @@ class Writer:
         self._scrub_wait = _SCRUB if done else min(2 * self._scrub_wait, _SCRUB_LATEST)
 
     def close(self) -> None:
-        """End the thread, after what was handed over; later calls raise StoreClosedError. Blocks."""
+        """End the thread when it has run all queued writes; later calls raise StoreClosedError. Blocks."""
         with self._lock:
             self._closed = True
             thread = self._thread

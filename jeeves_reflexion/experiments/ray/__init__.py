@@ -1,1 +1,1 @@
-"""Trials of an experiment in worker processes on Ray: an executor beside the one that runs them in this process."""
+"""An executor that makes the tries of an experiment in worker processes on a Ray cluster."""

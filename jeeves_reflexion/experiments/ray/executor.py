@@ -1,7 +1,7 @@
-"""Makes the tries of an experiment in worker processes on a Ray cluster, and goes on when some of them die.
+"""Makes the tries of an experiment in worker processes on a Ray cluster, and survives the death of a process.
 
-A try whose process died is made again from its beginning, in any process. What the dead one was told by models the next
-is told again; lessons are stored by the experiment's own process, so nothing is lost or there twice.
+A try whose process died is made again from its beginning, in any process. The new process gets the same model replies
+as the dead one. The experiment's own process stores all lessons, so that none is lost or stored twice.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from vectorstores.store import Store
 __all__ = ["RayExecutor", "RayOptions"]
 
 MOST_DEATHS: Final = 5
-"""So often may the process of one try die before the experiment stops, in a state to resume from."""
+"""How often the process of one try may die before the experiment stops; it can then be resumed."""
 
 START_SECONDS: Final = 180.0
-"""So long a process may take to be there with its setup open."""
+"""How long a process may take to start and to open its setup."""
 
 STOP_SECONDS: Final = 10.0
 
@@ -54,7 +54,7 @@ Actor: TypeAlias = Any
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """A worker process: Ray's handle of it, what comes of opening its setup, and how many tries it is at."""
+    """A worker process: Ray's handle, the pending result of opening its setup, and its number of current tries."""
 
     actor: Actor
     opened: Any
@@ -62,14 +62,14 @@ class Process:
 
 
 class RayExecutor:
-    """Makes tries on Ray; an asynchronous context manager that connects to the cluster, and leaves nothing behind.
+    """Makes tries on Ray. Use it with ``async with``, which connects to the cluster and cleans up afterwards.
 
-    ``setup`` is what a worker process opens. ``models`` are those that it may ask, by name: this process asks them on
-    its behalf, as they are (recorded, if they record). ``workers`` tries are made at a time, in as many processes as
-    the cluster has free processors for, at most one a try. A program that is connected to Ray already stays so.
+    Worker processes open the ``setup``. They may ask the ``models`` by name; this process asks on their behalf, so that
+    a recorded model records. ``workers`` tries are made at a time, in at most as many processes, and in no more than
+    the cluster has free processors for. A connection to Ray that the program already has stays open.
 
-    Runs on asyncio. Raises :class:`ConfigurationError` for what can't be sent, and for a cluster that can't be reached;
-    :class:`MissingDependencyError` without Ray; :class:`ExperimentError` where no worker process can be started, or the
+    Runs on asyncio only. Raises :class:`ConfigurationError` if something can't be sent or the cluster can't be reached;
+    :class:`MissingDependencyError` without Ray; :class:`ExperimentError` if no worker process can be started, or the
     processes of one try died :data:`MOST_DEATHS` times.
     """
 
@@ -87,13 +87,13 @@ class RayExecutor:
         self._connection = Connection(options or RayOptions())
         self._workers = workers
         self._processes: list[Process] = []
-        said = self._ray.exceptions
+        errors = self._ray.exceptions
         self._deaths = (
-            said.RayActorError,
-            said.WorkerCrashedError,
-            said.NodeDiedError,
-            said.OutOfMemoryError,
-            said.ObjectLostError,
+            errors.RayActorError,
+            errors.WorkerCrashedError,
+            errors.NodeDiedError,
+            errors.OutOfMemoryError,
+            errors.ObjectLostError,
         )
 
     async def __aenter__(self) -> Self:
@@ -101,7 +101,7 @@ class RayExecutor:
             asyncio.get_running_loop()
         except RuntimeError:
             raise ConfigurationError(
-                "an experiment on Ray runs on asyncio, and on no other event loop"
+                "an experiment on Ray runs on asyncio only: use it as the event loop"
             ) from None
         try:
             cpus = await self._connection.open()
@@ -123,12 +123,12 @@ class RayExecutor:
                 await self._connection.close(keep_logs=error is not None)
 
     def check(self, arm: Arm, loop: Reflexion) -> None:
-        """Raise :class:`ConfigurationError` for lessons that other machines can't see."""
+        """Raise :class:`ConfigurationError` if other machines can't see the loop's lessons."""
         if not arm.learns:
             return
         if loop.lessons is None:
             raise ConfigurationError(
-                f"arm {arm.name}: a block of memory is seen by one process alone; on Ray, lessons must be in a store"
+                f"arm {arm.name}: only one process can see a block of memory; on Ray, lessons must be in a store"
             )
         lessons = beneath(loop.lessons)
         ours = lessons is not None and isinstance(lessons.store, Store)
@@ -141,7 +141,7 @@ class RayExecutor:
     async def make(
         self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
     ) -> Output | None:
-        """Make a try; once more, where its process dies."""
+        """Make a try, and make it again if its process dies."""
         history = list(map(trial_json, job.history))
         data = self._packed((job.position, job.task, history, job.session_id), f"task {job.task.id!r}")
         answers, last = Answers(str(job.position), self._models, budget), ""
@@ -149,12 +149,12 @@ class RayExecutor:
             process = min(self._processes, key=lambda each: each.busy)
             process.busy += 1
             try:
-                said = await self._made(process, data, answers)
+                outcome = await self._made(process, data, answers)
             except TimeoutError:
                 if self._processes == [process]:
                     raise ExperimentError(
-                        f"no worker process was there after {START_SECONDS:.0f} s: is there a free processor (ray"
-                        " status), memory, and this package on every node?"
+                        f"no worker process started within {START_SECONDS:.0f} s: does the cluster have a free"
+                        " processor (ray status), memory, and this package on every node?"
                     ) from None
                 last = "it could not be started"
                 await self._drop(process)
@@ -166,18 +166,21 @@ class RayExecutor:
                 failure.add_note(redact(str(error)))
                 raise failure from error
             else:
-                if isinstance(said, Failed):
-                    raise said.raised()
-                return None if said.entry is None else answers.settled(Entry.of(said.entry), said)
+                if isinstance(outcome, Failed):
+                    raise outcome.raised()
+                return None if outcome.entry is None else answers.settled(Entry.of(outcome.entry), outcome)
             finally:
                 process.busy -= 1
         raise ExperimentError(
-            f"the worker process of {job.position} died {MOST_DEATHS} times, last: {last}. Look at that task, and at"
-            " the memory of the nodes; the run can be resumed"
+            f"the worker process of {job.position} died {MOST_DEATHS} times, last: {last}. Check that task, and the"
+            " memory of the nodes; the run can be resumed"
         )
 
     async def _made(self, process: Process, data: bytes, answers: Answers) -> Finished | Failed:
-        """Hear a try out; raises what Ray says of a process that died, and ``TimeoutError`` for one never there."""
+        """Return the outcome of a try in a process.
+
+        Raises Ray's error if the process died, and ``TimeoutError`` if it did not start.
+        """
         with anyio.fail_after(START_SECONDS):
             failure: Failed | None = await process.opened
         if failure is not None:
@@ -187,18 +190,18 @@ class RayExecutor:
         async with anyio.create_task_group() as answering:
             try:
                 async for reference in process.actor.make.remote(data):
-                    said: Asked | Finished | Failed = await reference
-                    if not isinstance(said, Asked):
+                    message: Asked | Finished | Failed = await reference
+                    if not isinstance(message, Asked):
                         answering.cancel_scope.cancel()  # nobody waits for an answer any more
-                        return said
-                    answering.start_soon(self._answer, process.actor, said, answers)
+                        return message
+                    answering.start_soon(self._answer, process.actor, message, answers)
             except self._ray.exceptions.RayError as error:
-                died = error  # raised below: answers on their way, which are paid for, still come in
-        raise died or ExperimentError("a worker process ended a try without a word")
+                died = error  # raised below, so that pending answers, which cost money, are still recorded
+        raise died or ExperimentError("a worker process ended a try without reporting an outcome")
 
     async def _answer(self, actor: Actor, asked: Asked, answers: Answers) -> None:
         reply = await answers.reply(asked)
-        with contextlib.suppress(*self._deaths):  # whoever listens finds out as well
+        with contextlib.suppress(*self._deaths):  # _made notices the death too
             await actor.answer.remote(asked.number, reply)
 
     def _started(self) -> Process:
@@ -208,7 +211,7 @@ class RayExecutor:
         return Process(actor, actor.open.remote())
 
     async def _replace(self, process: Process) -> None:
-        """Have another process in the place of one that died, unless another try saw to that."""
+        """Start another process instead of one that died, unless another try has done so."""
         if process in self._processes:
             self._processes.append(self._started())
             await self._drop(process)
@@ -228,25 +231,24 @@ class RayExecutor:
             await anyio.to_thread.run_sync(self._ray.kill, process.actor)
 
     def _packed(self, value: object, what: str) -> bytes:
-        """Pickle a value; raises :class:`ConfigurationError` that says what to do where it can't be."""
+        """Pickle a value. Raises :class:`ConfigurationError` that says what to do if it can't be pickled."""
         try:
-            data: bytes = self._ray.cloudpickle.dumps(
-                value
-            )  # also sends what stands in the program's main file
-        except Exception as error:  # what a value's own pickling raises may be anything
+            # cloudpickle also sends what is defined in the program's main file.
+            data: bytes = self._ray.cloudpickle.dumps(value)
+        except Exception as error:  # pickling may raise anything
             raise ConfigurationError(
-                f"{what} can't be sent to worker processes: {type(error).__name__}: {error}. Name what is in it instead"
-                " (an agent as module:name, a store by its address), and open files, connections and models in its"
-                " open()"
+                f"{what} can't be sent to worker processes: {type(error).__name__}: {error}. Give names instead of"
+                " objects (an agent as module:name, a store by its address), and open files, connections and models in"
+                " its open()"
             ) from error
         return data
 
 
 class Answers:
-    """What models answered one try, over all the processes that it is begun in.
+    """The model replies of one try, over all the processes in which it is started.
 
-    They are asked by this process: so a key stays here, every reply is recorded in the run's folder, the spending limit
-    holds for all processes together, and what a killed process was told is told again to the next one, unpaid.
+    This process asks the models. So keys stay here, every reply is recorded in the run's folder, the spending limit
+    covers all processes together, and a new process gets the replies of a killed one again without paying.
     """
 
     def __init__(self, position: str, models: Mapping[str, ChatModel], budget: RunBudget) -> None:
@@ -257,11 +259,11 @@ class Answers:
         self._turns: Counter[str] = Counter()
 
     def begin(self) -> None:
-        """Have the try begin (again), in a new process: its first question is the first once more."""
+        """Start the try (again) in a new process: its questions are counted from the first."""
         self._turns.clear()
 
     async def reply(self, asked: Asked) -> Reply:
-        """Answer a question: as it was answered before, else by asking the model; what failed is told."""
+        """Answer a question as it was answered before, else by asking the model. A failure is a reply too."""
         model = self._models[asked.model]
         request = request_of(model.name, asked.messages, asked.tools, asked.schema, asked.sampling)
         key = f"{asked.model} {key_of(request)}"
@@ -272,11 +274,11 @@ class Answers:
                 if self._budget.exhausted:
                     return Reply(Failed("BudgetExceededError", str(self._budget)), model.supports_tools)
                 with recording_at(self._position):
-                    given = await model.complete(
+                    completion = await model.complete(
                         asked.messages, tools=asked.tools, schema=asked.schema, sampling=asked.sampling
                     )
-                self._budget.spent += given.usage
-                self._given[key, turn] = given
+                self._budget.spent += completion.usage
+                self._given[key, turn] = completion
         except ModelAuthError as error:
             return Reply(Failed.of(error), model.supports_tools)
         except ModelError as error:
@@ -286,15 +288,15 @@ class Answers:
         return Reply(self._given[key, turn], model.supports_tools)
 
     def settled(self, entry: Entry, said: Finished) -> Output:
-        """Return the try, what it used beyond the answers given (as by a client of the agent's own) charged."""
+        """Return the try, and charge what it used beyond these answers, such as through a client of its own."""
         used = sum(entry.trial.usage.values(), NO_USAGE)
         self._budget.spent += used.beyond(sum((each.usage for each in self._given.values()), NO_USAGE))
         return Output(entry, said.events)
 
 
 def last_words(said: str) -> str:
-    """Return why a process died, of all that Ray has to say of it."""
+    """Return why a process died, from Ray's long message."""
     if "out of memory" in said.lower():
         return "its node ran out of memory, and Ray ended it"
     lines = redact(said).split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "Ray does not say why")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "Ray gives no reason")

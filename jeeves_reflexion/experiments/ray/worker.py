@@ -1,7 +1,7 @@
-"""The worker process of an experiment on Ray: it opens a setup, and makes the tries that it is sent.
+"""The worker process of an experiment on Ray: it opens a setup and makes the tries that it is sent.
 
-What passes is pickled; trials travel as the JSON that the journal keeps of them, so that a try made elsewhere is what a
-resumed run would read. Models are asked by the experiment's own process.
+Messages are pickled. Trials are sent as the journal's JSON, so that a try made here is what a resumed run would read.
+The experiment's own process asks the models.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ERRORS: Final = {
         errors.LessonStoreError,
         ExperimentError,
     )
-} | {"MissingDependencyError": ConfigurationError}  # which makes its own message
+} | {"MissingDependencyError": ConfigurationError}  # its constructor would make another message
 _HINT: Final = (
     ": what an experiment names must be importable on every node (--ray-working-dir sends a folder there)"
 )
@@ -54,7 +54,7 @@ _NO_LIMIT: Final = RunBudget(None, NO_USAGE)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A try wants an answer of a model; ``number`` is its name within the process."""
+    """A try asks a model; ``number`` names the question within the process."""
 
     number: int
     model: str
@@ -66,7 +66,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An error that ends the experiment, or a call of a model, as text: not every error survives pickling."""
+    """An error that ends the experiment or a model call, as text, because not every error survives pickling."""
 
     name: str
     message: str
@@ -74,16 +74,15 @@ class Failed:
 
     @classmethod
     def of(cls, error: BaseException, where: str = "") -> Failed:
-        """Return what is told of an error, without secrets; of the nearest class that is known here."""
+        """Return an error as text without secrets, with the nearest class of ``_ERRORS``."""
         name = next((each.__name__ for each in type(error).__mro__ if each.__name__ in _ERRORS), "")
         try:
             message = redact(str(error))
-        except Exception as unsaid:  # noqa: BLE001 - said in its place; an error that is not said is waited for forever
-            message = f"(its own text can't be had: {type(unsaid).__name__})"
-        told = message if name else f"{type(error).__name__}: {message}"
-        return cls(
-            name or "ExperimentError", told + where, redact("".join(traceback.format_exception(error)))
-        )
+        except Exception as problem:  # noqa: BLE001 - an error that is not sent would be waited for forever
+            message = f"(the error's text can't be read: {type(problem).__name__})"
+        message = message if name else f"{type(error).__name__}: {message}"
+        trace = redact("".join(traceback.format_exception(error)))
+        return cls(name or "ExperimentError", message + where, trace)
 
     def raised(self) -> Exception:
         """Return the error to raise, with its traceback as a note."""
@@ -94,7 +93,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of a call of a model; ``native`` says whether the model offers native tools now."""
+    """The outcome of a model call; ``native`` says whether the model now offers native tools."""
 
     answer: Completion | RecordedError | Failed
     native: bool
@@ -102,7 +101,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A try is made; ``entry`` is its line of the journal, None where the spending limit cut it short."""
+    """A finished try; ``entry`` is its line of the journal, None if the spending limit cut it short."""
 
     entry: dict[str, JSON] | None
     events: Sequence[dict[str, JSON]] = ()
@@ -110,7 +109,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Talk:
-    """What one try says, and what it has spent."""
+    """The messages of one try, and its spending."""
 
     said: asyncio.Queue[Asked | Finished | Failed] = field(default_factory=asyncio.Queue)
     spend: RunSpend = field(default_factory=lambda: RunSpend(Budget(), _NO_LIMIT))
@@ -120,7 +119,7 @@ _talk: Final[ContextVar[Talk | None]] = ContextVar("jeeves_reflexion_talk", defa
 
 
 class FarModel:
-    """A model that is asked by the experiment's own process, on behalf of the try at hand."""
+    """A model that the experiment's own process asks on behalf of the current try."""
 
     def __init__(self, key: str, name: str, native: bool, worker: Worker) -> None:  # noqa: FBT001 - made here alone
         self._key = key
@@ -137,10 +136,12 @@ class FarModel:
         schema: Mapping[str, JSON] | None = None,
         sampling: Sampling | None = None,
     ) -> Completion:
-        """Ask; raises what asking raised there."""
+        """Ask the model. Raises what it raised in the experiment's process."""
         talk = _talk.get()
         if talk is None:
-            raise ConfigurationError(f"the model {self.name} was asked outside of a try: ask it in the agent")
+            raise ConfigurationError(
+                f"the model {self.name} was asked outside of a try: ask it within the agent"
+            )
         number = next(self._worker.numbers)
         reply = self._worker.replies[number] = asyncio.get_running_loop().create_future()
         talk.said.put_nowait(Asked(number, self._key, list(messages), list(tools), schema, sampling))
@@ -160,7 +161,7 @@ class FarModel:
 
 
 class Worker:
-    """The worker process as Ray sees it: an actor whose coroutines share one event loop."""
+    """The Ray actor of a worker process; its coroutines share one event loop."""
 
     def __init__(self, setup: bytes, models: Mapping[str, tuple[str, bool]], paths: Sequence[str]) -> None:
         sys.path.extend(path for path in paths if path not in sys.path and Path(path).exists())
@@ -174,9 +175,9 @@ class Worker:
         self._where = f" (in the worker process {os.getpid()} on {socket.gethostname()})"
 
     async def open(self) -> Failed | None:
-        """Open what the setup holds; called once, before the first try."""
+        """Open the setup; called once, before the first try."""
         opened: asyncio.Future[Failed | None] = asyncio.get_running_loop().create_future()
-        # In one task, since what is opened in a task is to be closed in it.
+        # One task opens and closes it: cancel scopes must be closed in the task that opened them.
         self._open = asyncio.create_task(self._held_open(opened))
         return await opened
 
@@ -186,35 +187,35 @@ class Worker:
             async with setup.open(self._model) as self._tools:
                 opened.set_result(None)
                 await self._stopped.wait()
-        except BaseException as error:  # told to the experiment, which ends
+        except BaseException as error:  # sent to the experiment, which ends
             if opened.done():
                 raise
-            told = Failed.of(error, self._where)
+            failure = Failed.of(error, self._where)
             if isinstance(error, ImportError) and not isinstance(error, ReflexionError):
-                told = Failed("ConfigurationError", told.message + _HINT, told.trace)
+                failure = Failed("ConfigurationError", failure.message + _HINT, failure.trace)
             elif isinstance(error.__cause__, ImportError):
-                told = Failed(told.name, told.message + _HINT, told.trace)
-            opened.set_result(told)
+                failure = Failed(failure.name, failure.message + _HINT, failure.trace)
+            opened.set_result(failure)
 
     async def make(self, data: bytes) -> AsyncIterator[Asked | Finished | Failed]:
-        """Make a try; yields what it says, at last that it is finished or failed."""
+        """Make a try. Yields its messages; the last one says that it finished or failed."""
         talk = Talk()
         trying = asyncio.create_task(self._try(data, talk))
         self._trying.add(trying)
         trying.add_done_callback(self._trying.discard)
-        said: Asked | Finished | Failed | None = None
-        while not isinstance(said, Finished | Failed):
-            said = await talk.said.get()
-            yield said
+        message: Asked | Finished | Failed | None = None
+        while not isinstance(message, Finished | Failed):
+            message = await talk.said.get()
+            yield message
 
     async def answer(self, number: int, reply: Reply) -> None:
-        """Hand a reply to who waits for it, if anybody does still."""
+        """Hand a reply to the try that waits for it, if it still does."""
         waiting = self.replies.get(number)
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
 
     async def stop(self) -> None:
-        """Give up what is under way, and close what the setup opened."""
+        """Cancel the current tries, and close the setup."""
         for trying in self._trying:
             trying.cancel()
         await asyncio.gather(*self._trying, return_exceptions=True)
@@ -222,7 +223,7 @@ class Worker:
         await self._open
 
     async def _try(self, data: bytes, talk: Talk) -> None:
-        """Make a try; what comes of it, an error too, is said."""
+        """Make a try and send its outcome, which may be an error."""
         _talk.set(talk)
         try:
             position, task, history, session_id = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
@@ -234,7 +235,7 @@ class Worker:
         except BaseException as error:
             talk.said.put_nowait(Failed.of(error, self._where))
             if isinstance(error, asyncio.CancelledError):
-                raise  # an exit that an agent asks for ends the experiment, and not the other tries' event loop
+                raise  # not SystemExit: an agent's exit must not end the event loop of the other tries
 
     def _model(self, key: str) -> ChatModel:
         if key not in self._models:

@@ -1,4 +1,4 @@
-"""The report of an experiment: its figures as a value, a page to read, tables and plots for a paper."""
+"""The report of an experiment: its figures, an HTML page, and tables and plots for a paper."""
 
 from jeeves_reflexion.experiments.report.analysis import Report, make_report, markdown
 from jeeves_reflexion.experiments.report.page import Written, page, write_report

@@ -1,4 +1,4 @@
-"""The figures of a report: arms held against a baseline in pairs of tasks, what that shows in words, and the tables."""
+"""The figures of a report: arms compared with a baseline on the same tasks, in words and in tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BASELINES: Final[tuple[ArmName, ...]] = ("retry", "react", "last-attempt")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """An arm held against the baseline at one trial, over the tasks of the ``seeds`` that both finished.
+    """The comparison of an arm with the baseline at one trial, over the tasks of the ``seeds`` that both finished.
 
     ``p_holm`` is the p of the sign-flip test, adjusted for all comparisons of its table (Holm 1979). ``words`` say what
     the comparison shows.
@@ -50,7 +50,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The figures of one part of the tasks (learned from, or held out) in the eyes of one judge."""
+    """The figures of one split of the tasks (learned from, or held out) by one judge."""
 
     judge: JudgedBy
     split: Split
@@ -63,7 +63,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LessonUse:
-    """A lesson: how often it was offered, and its lift as last known; None where it was never withheld by chance."""
+    """How often a lesson was offered, and its latest lift; None if it was never withheld by chance."""
 
     arm: ArmName
     text: str
@@ -72,7 +72,7 @@ class LessonUse:
 
     @property
     def lift_text(self) -> str:
-        """Its lift in score with the 95 % interval, as a page shows it."""
+        """The lift in score with its 95 % interval, as the page shows it."""
         lift = self.lift
         if lift is None or lift.value is None:
             return "unknown"
@@ -82,7 +82,7 @@ class LessonUse:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of ``results``. ``parts`` keeps judges apart, and held-out tasks apart from the others."""
+    """The figures of ``results``, with a part for each judge and each split of the tasks."""
 
     title: str
     results: Results
@@ -94,7 +94,7 @@ class Report:
 def make_report(results: Results, *, title: str = "Experiment") -> Report:
     """Return the figures of an experiment, finished or not.
 
-    Arms are held against the first of retry, react, last-attempt that was run, else the first arm.
+    The baseline is the first of retry, react and last-attempt that was run, else the first arm.
     """
     baseline = next((arm for arm in _BASELINES if arm in results.arms), results.arms[0])
     parts = (_part(results, judge, split, baseline) for judge in results.judges for split in results.splits)
@@ -114,7 +114,7 @@ def _part(results: Results, judge: JudgedBy, split: Split, baseline: ArmName) ->
 
 
 def _comparisons(results: Results, judge: JudgedBy, split: Split, baseline: ArmName) -> tuple[Compared, ...]:
-    """Hold each arm against the baseline at the second and at the last trial; arms without a seed in common are out."""
+    """Compare each arm with the baseline at the second and the last trial, if they finished a seed in common."""
     last = results.trials_of(split)
     verdicts = {
         arm: {
@@ -152,7 +152,7 @@ def _with_holm(each: Compared, p: float, n: int) -> Compared:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return p values adjusted for their number by the step-down rule of Holm (1979)."""
+    """Adjust p values for their number, by Holm's step-down rule (1979)."""
     adjusted = [1.0] * len(ps)
     highest = 0.0
     for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
@@ -162,19 +162,19 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def comparison_words(found: PairedDifference) -> str:
-    """Say what a comparison shows, by its one test; where that is nothing, which difference it would have found."""
-    told = f"{in_words(found, found.tasks)}, p = {found.p:.2g}"
+    """Say what a comparison shows; if it shows nothing, say which difference it would have found."""
+    words = f"{in_words(found, found.tasks)}, p = {found.p:.2g}"
     if found.better or found.worse:
-        return told
-    hardly = f"{told}; so few tasks would hardly show any"
+        return words
+    hardly = f"{words}; so few tasks would hardly show any"
     if found.clusters < FEWEST:
         return hardly
     if found.standard_error == 0.0:
-        return f"{told}; all tasks differ alike, which tells nothing of what could be found"
+        return f"{words}; all tasks differ alike, which does not show what could be found"
     needed = detectable(found.standard_error)
     if needed >= _HARDLY:
         return hardly
-    return f"{told}; about {100 * needed:.0f} points would be needed for 80 % power"
+    return f"{words}; about {100 * needed:.0f} points would be needed for 80 % power"
 
 
 def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:
@@ -191,7 +191,7 @@ def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:
 
 
 def _later(known: Lift | None, new: Lift | None) -> Lift | None:
-    """The one that rests on more tries, which is the later one of a ledger that grows."""
+    """Return the lift from more tries: it is the later one, because a ledger only grows."""
     if known is None or new is None:
         return known or new
     return new if new.n_with + new.n_without >= known.n_with + known.n_without else known
@@ -202,7 +202,7 @@ def _later(known: Lift | None, new: Lift | None) -> Lift | None:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of texts: the first column names the rows."""
+    """A table of texts, whose first column names the rows."""
 
     name: str
     heads: tuple[str, ...]
@@ -211,7 +211,7 @@ class Table:
 
 
 def markdown(report: Report) -> str:
-    """Return the figures as Markdown; each judge and each part of the tasks has tables of its own."""
+    """Return the figures as Markdown, with tables for each judge and each split of the tasks."""
     lines = [f"# {one_line(report.title)}", "", *facts(report)]
     for part in report.parts:
         lines += ["", f"## {heading(part)}"]
@@ -222,7 +222,7 @@ def markdown(report: Report) -> str:
 
 
 def facts(report: Report) -> list[str]:
-    """Say what was run, and what is wrong with it, a sentence each."""
+    """Return sentences that say what was run, and what went wrong."""
     results, tries = report.results, len(report.results.rows)
     amounts = [
         counted(len(results.arms), "arm"),
@@ -231,25 +231,25 @@ def facts(report: Report) -> list[str]:
         counted(len(results.tasks), "task") + " to learn from",
     ]
     amounts += [f"{counted(len(results.held_out), 'task')} held out"] * bool(results.held_out)
-    told = [f"{tries} tries: {', '.join(amounts)}."]
+    sentences = [f"{tries} tries: {', '.join(amounts)}."]
     if results.interrupted:
-        told.append(f"The run stopped before its end: {one_line(redact(results.interrupted))}")
+        sentences.append(f"The run stopped before its end: {one_line(redact(results.interrupted))}")
     if results.errors:
-        told.append(f"{results.errors} of {tries} tries ended in an error and count as not solved.")
+        sentences.append(f"{results.errors} of {tries} tries ended in an error and count as not solved.")
     if unscored := sum(not row.trial.evaluation.scored for row in results.rows):
-        told.append(f"{unscored} of {tries} tries could not be scored and count as not solved.")
-    return told
+        sentences.append(f"{unscored} of {tries} tries could not be scored and count as not solved.")
+    return sentences
 
 
 def heading(part: Part) -> str:
-    """Say what a part's figures are of."""
+    """Return the heading of a part."""
     held_out = "held out: lessons come from other tasks"
     what = "that were learned from" if part.split == "learning" else held_out
     return f"{counted(part.tasks, 'task')} {what}; {SCALES[part.judge]}"
 
 
 def tables(part: Part, report: Report) -> Iterator[Table]:
-    """Return the tables of a part; one that has nothing to say is not there."""
+    """Return the tables of a part, without empty ones."""
     yield _success(part, report.results)
     if part.compared:
         yield _compared(part, report)
@@ -274,7 +274,7 @@ def _success(part: Part, results: Results) -> Table:
 
 
 def clusters_note(results: Results, split: Split = "learning") -> str:
-    """Say what the intervals take for one."""
+    """Say what the unit of the intervals is."""
     if results.cluster == "task":
         return ", clustered by task: its seeds are not independent"
     tasks = results.tasks_of(split)
@@ -284,7 +284,7 @@ def clusters_note(results: Results, split: Split = "learning") -> str:
 def _compared(part: Part, report: Report) -> Table:
     seeds = any(each.seeds > 1 for each in part.compared)
     return Table(
-        f"Held against {report.baseline}",
+        f"Compared with {report.baseline}",
         (
             "arm",
             "trial",
@@ -317,13 +317,13 @@ def _compared(part: Part, report: Report) -> Table:
 
 
 def _spent(part: Part) -> Table:
-    told = "All tries, of unsolved tasks too; solved by the last trial, each seed counted."
-    note = f"{told} {cost_note(part.costs)}".strip()
+    scope = "All tries, of unsolved tasks too; solved by the last trial, each seed counted."
+    note = f"{scope} {cost_note(part.costs)}".strip()
     return Table("What it took", COST_HEADS, cost_rows(part.costs), note)
 
 
 def lesson_table(report: Report) -> Table | None:
-    """Return the lessons that were offered, with their lift; None where none was."""
+    """Return the table of lessons that were offered, with their lift; None if there were none."""
     if not report.lessons:
         return None
     shown, total = report.lessons[:SHOWN_LESSONS], len(report.lessons)

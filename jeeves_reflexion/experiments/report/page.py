@@ -1,7 +1,7 @@
-"""The report as one HTML file: no script, nothing from elsewhere, and a policy that has the browser refuse both.
+"""The report as one HTML file, without scripts or external resources; its policy has the browser refuse both.
 
-Texts of models and users are escaped by the templates beside this module. What can be opened are elements that browsers
-have for it, so that a keyboard and a reader of screens work.
+The templates beside this module escape the texts of models and users. Sections unfold as ``<details>`` elements, which
+work with a keyboard and a screen reader.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import Evaluation, Task
 
 SHOWN: Final = 800
-"""So many characters are shown of each text of a try."""
+"""The most characters that are shown of each text of a try."""
 
 SHOWN_PROMPT: Final = 4_000
 
@@ -60,10 +60,10 @@ class Written:
 
 
 def write_report(results: Results, folder: str | os.PathLike[str], *, title: str = "Experiment") -> Written:
-    """Write ``report.html``, ``report.md`` and the curves as SVG into a folder, which is made; return their paths.
+    """Write ``report.html``, ``report.md`` and the curves as SVG into a folder, and return their paths.
 
-    Older files of these names are replaced. Blocking, some seconds for thousands of tries: call it from a worker thread
-    where there is an event loop. Raises :class:`ExperimentError` where a file can't be written.
+    The folder is created, and older files are replaced. Blocks, for some seconds with thousands of tries: in an event
+    loop, call it from a worker thread. Raises :class:`ExperimentError` if a file can't be written.
     """
     target, report = Path(folder), make_report(results, title=title)
     drawn = {f"curves-{part.split}-{part.judge}-judged.svg": curves(part, report) for part in report.parts}
@@ -80,7 +80,7 @@ def write_report(results: Results, folder: str | os.PathLike[str], *, title: str
 
 
 def page(report: Report) -> str:
-    """Return the page of a report."""
+    """Return the report as HTML."""
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     return _rendered(
@@ -91,7 +91,7 @@ def page(report: Report) -> str:
         lessons=lesson_table(report),
         stories=_stories(report.results),
         style=Markup(style),  # noqa: S704 - a file of this package
-        # Texts of models are escaped; should one slip through all the same, the browser runs and loads nothing.
+        # Templates escape the texts of models. If one slips through, this policy keeps the browser from running it.
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
     )
 
@@ -113,7 +113,7 @@ def _templates() -> jinja2.Environment:
 
 
 def _fit(value: object) -> object:
-    """Replace characters that a page can't hold; a carriage return becomes a line feed, as a browser would read it."""
+    """Replace characters that HTML can't hold, and carriage returns by line feeds, as a browser would."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return _UNFIT.sub("\ufffd", value.replace("\r\n", "\n").replace("\r", "\n"))
@@ -133,11 +133,11 @@ def _part(part: Part, report: Report) -> dict[str, object]:
 
 
 def curves(part: Part, report: Report) -> str:
-    """Return the success of a part by trial with its intervals as an SVG image; empty where no arm finished a seed."""
+    """Return the learning curves of a part with their intervals as SVG; "" if no arm finished a seed."""
     known, arms, last = [each for each in part.success if each.points], report.results.arms, part.trials
     if not known:
         return ""
-    # Arms alike would hide each other: each is drawn a little beside its trials.
+    # Points are shifted a little sideways, arm by arm, so that equal curves don't hide each other.
     aside = min(0.04, 0.2 / len(arms)) if last > 1 else 0.3 / len(arms)
 
     def across(trial: float) -> float:
@@ -171,11 +171,11 @@ def curves(part: Part, report: Report) -> str:
                 "key": key,
             }
         )
-    told = "; ".join(f"{each.arm} {each.points[-1].share.value:.0%}" for each in known)
+    solved = "; ".join(f"{each.arm} {each.points[-1].share.value:.0%}" for each in known)
     return _rendered(
         "curve.svg",
         title="Learning curves" if last > 1 else "First tries",
-        told=f"Solved by the last trial: {told}. The table below has all figures.",
+        told=f"Solved by the last trial: {solved}. The table below has all figures.",
         width=_WIDTH,
         height=_HEIGHT + 22 * math.ceil(len(arms) / 3),
         left=_LEFT,
@@ -191,7 +191,7 @@ def curves(part: Part, report: Report) -> str:
 
 
 def _stories(results: Results) -> Iterator[dict[str, object]]:
-    """Tell of each task what every arm tried, what was recalled for it, and what was said of it."""
+    """Yield for each task what every arm tried, what it recalled, and how it was judged."""
     by_task: dict[tuple[Split, str], list[Tried]] = {}
     for row in results.rows:
         by_task.setdefault((row.split, row.task.id), []).append(row)
@@ -209,7 +209,7 @@ def _story(results: Results, task: Task, split: Split, rows: list[Tried]) -> dic
     for arm in dict.fromkeys(arm for arm, _ in played):
         passed = [each for (name, _), each in solved.items() if name == arm]
         tallies.append((arm, sum(passed), len(passed)))
-    # The end of the prompt is where it says what is asked.
+    # The question is usually the last line of the prompt.
     question = next(line for line in reversed(task.prompt.splitlines()) if line.strip())
     return {
         "question": _cut(question.strip(), 140),
@@ -229,20 +229,20 @@ def _story(results: Results, task: Task, split: Split, rows: list[Tried]) -> dic
 
 def _try(results: Results, row: Tried) -> dict[str, object]:
     trial, used = row.trial, row.usage
-    told = ["passed" if trial.passed else "failed", _score(trial.evaluation)]
-    told += [f"{len(trial.attempt.steps)} steps", f"{trial.seconds:.1f} s"]
+    head = ["passed" if trial.passed else "failed", _score(trial.evaluation)]
+    head += [f"{len(trial.attempt.steps)} steps", f"{trial.seconds:.1f} s"]
     least = "at least " if used.unreported else ""
-    told.append(f"{least}{used.tokens} tokens" if used.calls > used.unreported else "tokens unknown")
-    text = "\n\n".join(_told(results, row))
-    return {"head": f"Trial {trial.number}: {', '.join(told)}", "passed": trial.passed, "text": text}
+    head.append(f"{least}{used.tokens} tokens" if used.calls > used.unreported else "tokens unknown")
+    text = "\n\n".join(_paragraphs(results, row))
+    return {"head": f"Trial {trial.number}: {', '.join(head)}", "passed": trial.passed, "text": text}
 
 
 def _score(verdict: Evaluation) -> str:
     return "not scored" if verdict.score is None else f"score {verdict.score:.2f}"
 
 
-def _told(results: Results, row: Tried) -> Iterator[str]:
-    """Tell of a try in paragraphs: what was recalled, answered, judged and learned."""
+def _paragraphs(results: Results, row: Tried) -> Iterator[str]:
+    """Yield the story of a try: what was recalled, answered, judged and learned."""
     trial, attempt, gold = row.trial, row.trial.attempt, row.task.reference
     if trial.recall is not None and (trial.recall.offered or trial.recall.withheld):
         offered, withheld = trial.recall.offered, len(trial.recall.withheld)
@@ -250,13 +250,13 @@ def _told(results: Results, row: Tried) -> Iterator[str]:
         more = [f"and {len(offered) - 5} more"] * (len(offered) > 5)
         by_chance = f", {withheld} withheld by chance" if withheld else ""
         yield _listed(f"Lessons recalled{by_chance}", [*lessons, *more])
-    for name, said in (
+    for name, text in (
         ("Output", attempt.output),
         ("Error", attempt.error),
         ("Ended early", attempt.interrupted),
     ):
-        if said and said.strip():
-            yield f"{name}\n{_cut(said)}"
+        if text and text.strip():
+            yield f"{name}\n{_cut(text)}"
     yield _verdict(results.judged_by, trial.evaluation.public(gold))
     if row.scored is not None and len(results.judges) > 1:
         yield _verdict("oracle", row.scored.public(gold))
@@ -276,18 +276,18 @@ def _verdict(judge: JudgedBy, verdict: Evaluation) -> str:
 
 
 def _listed(head: str, texts: Iterable[Any]) -> str:
-    return "\n".join([head, *(f"- {_cut(told)}" for told in texts)])
+    return "\n".join([head, *(f"- {_cut(text)}" for text in texts)])
 
 
-@functools.lru_cache(1024)  # a lesson is told of at every try that recalled it
+@functools.lru_cache(1024)  # a lesson is shown at every try that recalled it
 def _cut(text: str, characters: int = SHOWN) -> str:
-    """Return a text without secrets, with its beginning and its end where it is too long."""
-    # Secrets are looked for in far more than is shown, since half of one is not known as one any more.
+    """Return a text without secrets; of a long text the beginning and the end."""
+    # Redact far more than is shown: half of a secret would not be recognised as one.
     return _shortened(redact(_shortened(text, 4 * characters + 4000)), characters)
 
 
 def _shortened(text: str, characters: int) -> str:
     if len(text) <= characters:
         return text
-    head, gone = characters * 2 // 3, len(text) - characters
-    return f"{text[:head]} [... {gone} characters cut ...] {text[len(text) - characters + head :]}"
+    head, cut = characters * 2 // 3, len(text) - characters
+    return f"{text[:head]} [... {cut} characters cut ...] {text[cut + head :]}"

@@ -1,4 +1,4 @@
-"""Who proposes consolidations: rules that need no model, and a language model whose every word is checked."""
+"""The consolidators: rules that need no model, and a language model whose every proposal is checked."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Known = Callable[[Lesson], Lift]
 
 
 def nothing_known(_: Lesson) -> Lift:
-    """Say that nothing is known of any lesson's effect."""
+    """Return an empty lift: nothing is known of any lesson's effect."""
     return Lift()
 
 
 class RuleConsolidator:
-    """Proposes what needs no judgement of language; the same for the same lessons.
+    """Proposes what needs no judgement of language; the same lessons get the same proposals.
 
-    Equal lessons of one scope are merged into the one with the most support, the oldest of equals; others that are near
-    one another are for a person, or a model, to look at. A lesson whose lift lies below zero with its whole interval is
-    retired.
+    Equal lessons of one scope are merged into the one with the most support, and of those into the oldest. Other near
+    lessons are listed for a person or a model to review. A lesson is retired if the whole interval of its lift is below
+    zero.
     """
 
     def __init__(self, *, known: Known = nothing_known) -> None:
@@ -45,11 +45,11 @@ class RuleConsolidator:
 
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
         """Return the merges and retirements for a cluster; a lesson gets one operation at most."""
-        operations, left, single = list[Operation](), list[Lesson](), list[Lesson]()
+        operations, left, review = list[Operation](), list[Lesson](), list[Lesson]()
         for lesson in sorted(cluster, key=_foremost):
             lift = self._known(lesson)
             if _harms(lift):
-                why = f"attempts go worse with it: {_told(lift)}"
+                why = f"attempts go worse with it: {_described(lift)}"
                 operations.append(Operation("retire", (lesson.id,), why))
             else:
                 left.append(lesson)
@@ -59,24 +59,24 @@ class RuleConsolidator:
             if equal:
                 why = f"{len(equal) + 1} lessons say the same"
                 operations.append(Operation("merge", (first.id, *(each.id for each in equal)), why))
-            single.append(first)
+            review.append(first)
             left = [other for other in others if other not in equal]
-        return Proposals(tuple(operations), review=tuple(single) if len(single) > 1 else ())
+        return Proposals(tuple(operations), review=tuple(review) if len(review) > 1 else ())
 
 
 def _are_copies(one: Lesson, other: Lesson) -> bool:
-    linked = one.id in other.contradicts or other.id in one.contradicts
-    return is_equal(one, other) and not linked
+    contradicting = one.id in other.contradicts or other.id in one.contradicts
+    return is_equal(one, other) and not contradicting
 
 
 def _with_room(first: Lesson, copies: Sequence[Lesson]) -> list[Lesson]:
-    """Return those copies that a lesson can take in and be recalled by the tasks of all."""
-    tasks, found = _task_ids(first), list[Lesson]()
+    """Return as many copies as a lesson can take in without being recalled by too many tasks."""
+    tasks, chosen = _task_ids(first), list[Lesson]()
     for copy in copies:
         if len(tasks | _task_ids(copy)) <= MOST_TASKS:
             tasks |= _task_ids(copy)
-            found.append(copy)
-    return found
+            chosen.append(copy)
+    return chosen
 
 
 def _task_ids(lesson: Lesson) -> set[JSON]:
@@ -90,10 +90,10 @@ def _foremost(lesson: Lesson) -> tuple[int, float, str]:
 class LLMConsolidator:
     """Asks a language model, which sees the lessons of a cluster as data under short ids.
 
-    A reply that is no JSON object with a list of operations is asked for once more with the problem shown, and then
-    raises :class:`UnreadableReplyError`; an entry of the list that is no operation is refused by itself, and so is one
-    that a measured effect speaks against: to retire what helps, or to merge others into what harms. Raises
-    ``ModelError`` when the model can't be reached.
+    A reply that is not a JSON object with a list of operations is asked for once more, with the problem shown; a second
+    one raises :class:`UnreadableReplyError`. Entries that are not operations are refused one by one. So are those that
+    a measured effect speaks against: retiring a lesson that helps, or merging others into one that harms. Raises
+    ``ModelError`` if the model can't be reached.
     """
 
     def __init__(
@@ -110,42 +110,39 @@ class LLMConsolidator:
         names = {name: lesson.id for name, lesson in lessons.items()}
 
         def read(completion: Completion) -> tuple[Proposals | str, str]:
-            found = parse(completion.text, names)
-            return found, found if isinstance(found, str) else ""
+            proposals = parse(completion.text, names)
+            return proposals, proposals if isinstance(proposals, str) else ""
 
         material = fence("lessons", inert("\n".join(rows)))
         messages = [Message("system", self._prompt), Message("user", material)]
-        found, _ = await ask_and_read(partial(ask, self.model), messages, read)
-        if isinstance(found, str):
-            raise UnreadableReplyError(f"the consolidation's answer was refused twice: {found}")
-        return self._borne_out(found, {lesson.id: lesson for lesson in cluster})
+        answer, _ = await ask_and_read(partial(ask, self.model), messages, read)
+        if isinstance(answer, str):
+            raise UnreadableReplyError(f"the consolidation's answer was refused twice: {answer}")
+        by_id = {lesson.id: lesson for lesson in cluster}
+        objections = [(each, self._objection(each, by_id)) for each in answer.operations]
+        refused = [Refused(str(each), why) for each, why in objections if why]
+        return Proposals(tuple(each for each, why in objections if not why), (*answer.refused, *refused))
 
-    def _borne_out(self, proposals: Proposals, lessons: Mapping[str, Lesson]) -> Proposals:
-        """Refuse those operations that what was measured speaks against."""
-        against = [self._measured_against(each, lessons) for each in proposals.operations]
-        found = list(zip(proposals.operations, against, strict=True))
-        refused = (Refused(str(each), why) for each, why in found if why)
-        return Proposals(tuple(each for each, why in found if not why), (*proposals.refused, *refused))
-
-    def _measured_against(self, operation: Operation, lessons: Mapping[str, Lesson]) -> str:
+    def _objection(self, operation: Operation, lessons: Mapping[str, Lesson]) -> str:
+        """Return why the measured effect of a lesson speaks against an operation; empty if it doesn't."""
         for lesson_id in operation.ids[:1]:  # of a merge, the one that stays
             lift = self._known(lessons[lesson_id])
             if operation.kind == "retire" and lift.low is not None and lift.low > 0:
-                return f"attempts go better with lesson {lesson_id}: {_told(lift)}"
+                return f"attempts go better with lesson {lesson_id}: {_described(lift)}"
             if operation.kind == "merge" and _harms(lift):
-                return f"attempts go worse with lesson {lesson_id}: {_told(lift)}"
+                return f"attempts go worse with lesson {lesson_id}: {_described(lift)}"
         return ""
 
     def _row(self, name: str, lesson: Lesson) -> str:
         row: dict[str, JSON] = {"id": name, "text": lesson.text, "support": lesson.support}
         lift = self._known(lesson)
         if lift.value is not None:
-            row["lift"] = _told(lift)
+            row["lift"] = _described(lift)
         return json.dumps(row, ensure_ascii=False)
 
 
 class _Proposed(pydantic.BaseModel):
-    """An operation as a model writes it down."""
+    """An operation as a model writes it."""
 
     model_config = pydantic.ConfigDict(strict=True, extra="forbid")
 
@@ -160,12 +157,15 @@ class _Proposed(pydantic.BaseModel):
 
 
 def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
-    """Read a model's reply; ``names`` maps the ids that it saw to the lessons' own. A text says what is wrong."""
-    found = reading_of(reply).objects
-    if not found:
+    """Read a model's reply, or return in words what is wrong with it.
+
+    ``names`` maps the short ids that the model saw to the ids of the lessons.
+    """
+    objects = reading_of(reply).objects
+    if not objects:
         return "it holds no JSON object"
-    listed = [one.read_as(one.value["operations"]) for one in found if "operations" in one.value]
-    stated = agreed(listed, lambda entries: json.dumps(entries, sort_keys=True))
+    lists = [one.read_as(one.value["operations"]) for one in objects if "operations" in one.value]
+    stated = agreed(lists, lambda entries: json.dumps(entries, sort_keys=True))
     entries = None if stated is None else stated.value
     if not isinstance(entries, list):
         return 'the JSON object has no list "operations", or there are several'
@@ -179,18 +179,18 @@ def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
 
 
 def _operation(entry: object, names: Mapping[str, str]) -> Operation:
-    """An entry of the list as an operation; raises :class:`ConfigurationError` where it is none."""
+    """Return an entry of the list as an operation; raises :class:`ConfigurationError` if it is not one."""
     read = checked(_Proposed, entry)
-    if strangers := [one for one in read.ids if one not in names]:
-        raise ConfigurationError(f"there is no lesson {', '.join(strangers)} among these")
+    if unknown := [one for one in read.ids if one not in names]:
+        raise ConfigurationError(f"there is no lesson {', '.join(unknown)} among these")
     return Operation(read.op, tuple(names[one] for one in read.ids), read.reason or "")
 
 
 def _harms(lift: Lift) -> bool:
-    """Whether the whole interval of a lift lies below zero."""
+    """Return whether the whole interval of a lift is below zero."""
     return lift.high is not None and lift.high < 0
 
 
-def _told(lift: Lift) -> str:
+def _described(lift: Lift) -> str:
     interval = f"{lift.value:+.2f} [{lift.low:+.2f}, {lift.high:+.2f}]"
     return f"lift {interval} from {lift.n_with} with and {lift.n_without} without"

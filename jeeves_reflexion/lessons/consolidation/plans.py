@@ -1,9 +1,10 @@
-"""Consolidation: small, checked changes over lessons that speak of the same thing, shown before they are made.
+"""Consolidation: small, checked changes to lessons about the same thing, shown before they are made.
 
 :func:`clusters` finds lessons that are near one another. A consolidator (a language model, or rules) proposes
-operations on one cluster at a time, :func:`plan` checks each and says what it makes of the lessons concerned,
-:func:`apply` makes them: each is one write with an entry in the history of every lesson that it changes, so that it can
-be rolled back. Nothing is removed or reworded: lessons are merged, noted as contradicting each other, or retired.
+operations on one cluster at a time. :func:`plan` checks each operation and works out the changed lessons.
+:func:`apply` makes the changes: each operation is one write, with an entry in the history of every lesson that it
+changes, and can be rolled back. No lesson is removed or reworded: lessons are merged, marked as contradicting each
+other, or retired.
 """
 
 from __future__ import annotations
@@ -31,18 +32,19 @@ from jeeves_reflexion.types import JSON, Lesson
 OperationKind: TypeAlias = Literal["merge", "contradict", "retire"]
 
 NEAR: Final = 0.75
-"""Lessons whose words are so near, as cosine similarity, are looked at together."""
+"""The cosine similarity of words from which lessons go into one group."""
 MOST: Final = 12
+"""The most lessons of a group."""
 _NEIGHBOURS: Final = 20
 _LONGEST_REASON: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One change, as it is proposed.
+    """One proposed change.
 
-    ``ids`` are the lessons concerned: the ones that are merged, the one that stays first; the two that contradict each
-    other; the one that is retired.
+    ``ids`` are the lessons concerned: those to merge, with the one that stays first; the two that contradict each
+    other; or the one to retire.
     """
 
     kind: OperationKind
@@ -55,7 +57,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What one lesson is before an operation and after it."""
+    """One lesson before and after an operation."""
 
     before: Lesson
     after: Lesson
@@ -63,7 +65,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An operation that will not be made, as it was proposed, and why."""
+    """A proposal that was turned down, and why."""
 
     proposal: str
     why: str
@@ -71,9 +73,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """What a consolidator proposes for one cluster, and what of its answer was no operation.
+    """What a consolidator proposes for one cluster; ``refused`` are parts of its answer that are not operations.
 
-    ``review`` are lessons that a person should look at, since they may say the same.
+    ``review`` holds lessons that may say the same, for a person to look at.
     """
 
     operations: tuple[Operation, ...] = ()
@@ -82,16 +84,16 @@ class Proposals:
 
 
 class Consolidator(Protocol):
-    """Proposes operations over lessons that speak of similar things."""
+    """Proposes operations on lessons about similar things."""
 
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
-        """Return what should be done with these lessons; nothing is a good answer."""
+        """Return what should be done with these lessons, which may be nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operation that was checked, and what it makes of each lesson."""
+    """A checked operation and its effect on each lesson."""
 
     operation: Operation
     deltas: tuple[Delta, ...]
@@ -101,8 +103,8 @@ class Step:
 class Plan:
     """What a consolidation would do; ``str()`` of it is for people.
 
-    ``review`` are groups of lessons that a person should look at. ``stopped`` is why a model could not be asked about
-    all that it was to be asked about.
+    ``review`` holds groups of lessons for a person to look at. ``stopped`` is the error that kept a model from being
+    asked about the remaining groups.
     """
 
     steps: tuple[Step, ...] = ()
@@ -125,7 +127,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of a plan: steps that were made, and those that were not, with the reason."""
+    """The steps of a plan that were made, and those that were skipped, each with the reason."""
 
     done: tuple[Step, ...] = ()
     skipped: tuple[tuple[Step, str], ...] = ()
@@ -152,25 +154,23 @@ async def clusters(repository: Repository, lessons: Iterable[Lesson]) -> list[tu
                     joined = group_of[lesson.id] | group_of[other]
                     group_of |= dict.fromkeys(joined, joined)
     groups = {id(group): sorted(group) for group in group_of.values() if len(group) > 1}
-    found = []
+    parts = []
     for ids in sorted(groups.values()):
-        # Together with those of the same task: merged, these need no more room than one of them.
+        # Lessons of one task stay together: merged, they need no more room than one of them.
         members = sorted(
             (active[each] for each in ids), key=lambda one: (one.task_excerpt, one.task_id, one.id)
         )
-        parts = [members[start : start + MOST] for start in range(0, len(members), MOST)]
-        found += [tuple(part) for part in parts if len(part) > 1]
-    return found
+        parts += [tuple(members[start : start + MOST]) for start in range(0, len(members), MOST)]
+    return [part for part in parts if len(part) > 1]
 
 
 async def plan(groups: Iterable[Sequence[Lesson]], consolidator: Consolidator) -> Plan:
-    """Ask for operations over each cluster and check them; nothing is changed.
+    """Ask for operations on each group and check them; nothing is changed.
 
-    Operations that can't or mustn't be made are refused one by one, with the reason; the others stand. A lesson is
-    changed by one operation of a plan at most. A cluster whose answer could not be read is refused as a whole, and the
-    others stand. A model that can't be asked any more, or a budget that is used up, ends the plan with what was
-    proposed until then, and is its ``stopped``; where nothing was answered at all it is raised, as is what else the
-    consolidator raises.
+    Operations that are impossible or not allowed are refused one by one, with the reason. At most one operation of a
+    plan changes a lesson. A group whose answer can't be read is refused as a whole. When the model fails or the budget
+    is used up, the plan ends with the proposals so far, and the error becomes its ``stopped``; before the first
+    answer the error is raised. Whatever else the consolidator raises is raised.
     """
     steps, refused, review = list[Step](), list[Refused](), list[tuple[Lesson, ...]]()
     changed = set[str]()
@@ -205,12 +205,11 @@ async def plan(groups: Iterable[Sequence[Lesson]], consolidator: Consolidator) -
 
 
 async def apply(planned: Plan, repository: Repository, *, by: str = "consolidation") -> Applied:
-    """Make the changes of a plan; making them twice changes nothing more.
+    """Make the changes of a plan. Applying it again changes nothing more.
 
-    A step is one write, of all its lessons or of none, and skipped where one of its lessons is no longer what it was
-    when the plan was made, or where a merge would lose a task by which a lesson is recalled. Raises
-    :class:`LessonStoreError` for a store that fails; the steps before are done then, and applying the same plan again
-    does the rest.
+    Each step is one write. A step is skipped if one of its lessons has changed since the plan was made, or if a merge
+    would be recalled by too many tasks. Raises :class:`LessonStoreError` if the store fails; the steps before are done
+    then, and applying the same plan again does the rest.
     """
     done, skipped = list[Step](), list[tuple[Step, str]]()
     async with store_errors("consolidate lessons"):
@@ -224,17 +223,17 @@ async def apply(planned: Plan, repository: Repository, *, by: str = "consolidati
 
 
 async def _make(step: Step, repository: Repository, change: Change) -> None:
-    """Make a step; raises :class:`LessonStoreError` where it can't be made."""
+    """Make one step; raises :class:`LessonStoreError` if that is impossible."""
     operation, ids = step.operation, step.operation.ids
 
     async def revise() -> tuple[list[Revision], None]:
-        there = [await _trusted(each, repository) for each in ids]
-        for each, delta in zip(there, step.deltas, strict=True):
+        stored = [await _trusted(each, repository) for each in ids]
+        for each, delta in zip(stored, step.deltas, strict=True):
             if each.lesson != delta.before:
                 raise LessonStoreError(f"lesson {each.lesson.id} was changed since the plan was made")
         if operation.kind == "merge":
             return await merge_revisions(repository, ids[0], ids[1:], None, change), None
-        return [Revision(a, delta.after, change) for a, delta in zip(there, step.deltas, strict=True)], None
+        return [Revision(a, delta.after, change) for a, delta in zip(stored, step.deltas, strict=True)], None
 
     await repository.transact(revise, "its lessons")
 
@@ -242,16 +241,16 @@ async def _make(step: Step, repository: Repository, change: Change) -> None:
 async def _trusted(lesson_id: str, repository: Repository) -> StoredLesson:
     stored = await repository.read(lesson_id)
     if stored is None:
-        raise LessonStoreError(f"lesson {lesson_id} is gone")
+        raise LessonStoreError(f"lesson {lesson_id} no longer exists")
     if not repository.reader.trusts(stored.lesson):
         raise LessonStoreError(
-            f"lesson {lesson_id} was written by somebody whom nobody accepted here: approve it first"
+            f"lesson {lesson_id} has a writer whom this store does not accept: approve it first"
         )
     return stored
 
 
 def _deltas(operation: Operation, lessons: Sequence[Lesson]) -> tuple[Delta, ...]:
-    """Return what an operation makes of its lessons; in a merge the one that stays comes first."""
+    """Return the effect of an operation on its lessons; in a merge the one that stays comes first."""
     first, *others = lessons
     match operation.kind:
         case "merge":
@@ -268,7 +267,7 @@ def _against(lesson: Lesson, other: Lesson) -> Lesson:
 
 
 def _problem(operation: Operation, known: Mapping[str, Lesson], changed: set[str]) -> str:
-    """Say why an operation can't or mustn't be made; empty if it may."""
+    """Return why an operation is impossible or not allowed; empty if it is fine."""
     kind, ids = operation.kind, operation.ids
     if unknown := [each for each in ids if each not in known]:
         return f"there is no lesson {', '.join(unknown)} among these"
@@ -277,20 +276,20 @@ def _problem(operation: Operation, known: Mapping[str, Lesson], changed: set[str
     taken = [
         f"lesson {each} is changed by an earlier operation of this plan" for each in ids if each in changed
     ]
-    wrong = {
+    merges, retires = kind == "merge", kind == "retire"
+    # What a consolidator proposes after it has read a less trusted lesson may be what that lesson wants.
+    mixed_trust = len({each.trust for each in known.values()}) > 1
+    mixed_scope = len(set(map(scope_of, lessons))) > 1
+    contradicting = any(set(each.contradicts) & set(ids) for each in lessons)
+    checks = {
         "it names a lesson twice": len(set(ids)) != len(ids),
-        "a merge takes at least two lessons": kind == "merge" and len(ids) < 2,
+        "a merge takes at least two lessons": merges and len(ids) < 2,
         "a contradiction is between two lessons": kind == "contradict" and len(ids) != 2,
-        f"to retire takes one lesson, not {len(ids)}": kind == "retire" and len(ids) != 1,
-        "a lesson is retired for a reason": kind == "retire" and not operation.reason,
-        # Words proposed in sight of a less trusted lesson may be its words.
-        "these lessons are of different trust: one of them may not change another": len(
-            {each.trust for each in known.values()}
-        )
-        > 1,
+        f"to retire takes one lesson, not {len(ids)}": retires and len(ids) != 1,
+        "a retirement needs a reason": retires and not operation.reason,
+        "these lessons are of different trust: one of them may not change another": mixed_trust,
         "these lessons are of different agents, writers or kinds of task: recalls that are narrowed to one of these "
-        "would lose the others": kind == "merge" and len(set(map(scope_of, lessons))) > 1,
-        "two of these lessons contradict each other: credit decides between them": kind == "merge"
-        and any(set(each.contradicts) & set(ids) for each in lessons),
+        "would lose the others": merges and mixed_scope,
+        "two of these lessons contradict each other: credit decides between them": merges and contradicting,
     }
-    return next(iter([*(why for why, is_so in wrong.items() if is_so), *inactive, *taken]), "")
+    return next(iter([*(why for why, wrong in checks.items() if wrong), *inactive, *taken]), "")

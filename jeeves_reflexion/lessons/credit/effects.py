@@ -1,17 +1,17 @@
-"""Did a lesson help? Its lift, from attempts that were drawn to have it against attempts that were drawn not to.
+"""Did a lesson help? Its lift compares attempts that were drawn to have it with attempts that were drawn not to.
 
-Whether a recalled lesson is offered is a coin toss (:class:`Withholding`), so the two groups differ by chance and by
-the lesson alone: tasks, their difficulty and the other lessons are shared out evenly (Fisher 1935). Without withheld
-attempts there is no comparison and no claim: lessons are recalled for hard tasks, and a correlation would blame them.
+A random draw decides whether a recalled lesson is offered (:class:`Withholding`), so the two groups differ only by
+chance and by the lesson: tasks, their difficulty and other lessons are spread evenly (Fisher 1935). Without withheld
+attempts no effect is claimed: lessons are recalled for hard tasks, so a plain correlation would blame the lessons.
 
 Three questions, three methods. *How much?* :func:`lift`: difference of means with Newcombe's interval, for one look,
 among attempts that were expected to score alike (post-stratification: Cochran 1968; Miratrix, Sekhon and Yu 2013);
-:func:`shrunken` draws it towards what lessons of this library do on the whole (empirical Bayes, Efron and Morris
-1973): lessons that are shown, ranked or praised by their estimate were selected for it, and such an estimate is too far
-from the mean (Efron 2011). *Is it harmful, whenever one looks?* :func:`judge`: an interval that holds at all times at
-once (normal-mixture confidence sequence, Robbins 1970; Waudby-Smith et al. 2021, arXiv 2103.06476), because an interval
-for one look that is looked at after every attempt excludes the truth sooner or later. *In which order?*
-:func:`utility`: the shrunken lift. Pure: no store, no clock.
+:func:`shrunken` shrinks it towards the mean of this library's lessons (empirical Bayes, Efron and Morris 1973), because
+lessons that are shown, ranked or praised by an estimate were selected by it, and such an estimate is too far from the
+mean (Efron 2011). *Is it harmful, whenever one looks?* :func:`judge`: an interval that holds at all times at once
+(normal-mixture confidence sequence, Robbins 1970; Waudby-Smith et al. 2021, arXiv 2103.06476), because an interval for
+one look, if computed after every attempt, sooner or later excludes the truth. *In which order?* :func:`utility`: the
+shrunken lift. All functions are pure: no store, no clock.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from jeeves_reflexion.types import Lift
 from jeeves_reflexion.values import checked_settings
 
 MIN_EACH: Final = 5
-"""Scored attempts that are needed with a lesson, and as many without, before anything is said of it."""
+"""Scored attempts needed with a lesson, and as many without it, before its lift is shown."""
 
 RANK_EACH: Final = 2
-"""Scored attempts that are needed of each before they move a lesson's rank, where the prior weighs against them."""
+"""Scored attempts needed with and without a lesson before they move its rank; the prior dampens so few."""
 
 RETIRE_ERROR: Final = 0.05
 """The chance that a lesson without any effect is ever retired, however often one looks."""
 
 ERROR_PART: Final = 0.6
-"""The part of the error that the bound is reckoned with: where success or failure is rare and few attempts lack the
+"""The part of the error for which the bound is computed: if success or failure is rare and few attempts lack the
 lesson, scores are too skewed for the normal approximation (docs/results/lessons_credit_power.md)."""
 
 EARLY_ATTEMPTS: Final = 10
-"""After so many scored attempts, half of them without the lesson, an early share of a half is halved."""
+"""After this many scored attempts of a lesson, an ``early`` share is halved."""
 
 HALF_LIFE_DAYS: Final = 90.0
-"""After how long without a recall what is known of a lesson weighs half."""
+"""After how many days without a recall the evidence on a lesson weighs half."""
 
 _TYPICAL_LIFT: Final = 0.2  # where the confidence sequence is tightest; it holds for any
 _MAX_SHARE: Final = 0.5
@@ -59,14 +59,14 @@ _DAY: Final = 86400.0
 _NOTHING_KNOWN: Final[Mapping[str, int]] = {}
 
 Stratum: TypeAlias = tuple[float, ...]
-"""Attempts that were drawn alike and expected to score alike: for a lesson the share withheld and :func:`fifth_of`; for
-the library also the share of whole recalls, how many lessons were at stake, how many of them no draw decided on, and
-the shares of those with one of their own."""
+"""Attempts with the same draw and about the same expected score: for a lesson, its share withheld and
+:func:`fifth_of`; for the library also the share of whole recalls, how many lessons were at stake, how many of these
+were exempt from the draw, and the shares of lessons that had their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Scored attempts with and without, of one stratum: how many, and the sum of their scores."""
+    """The scored attempts of one stratum, with and without the lesson: their number and the sum of their scores."""
 
     n_with: int = 0
     sum_with: float = 0.0
@@ -79,7 +79,7 @@ Cells: TypeAlias = Mapping[Stratum, Cell]
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is believed of a lesson before its own data: the mean lift of lessons, and how far they spread."""
+    """What is believed of a lesson before its own data: the mean lift of lessons, and their standard deviation."""
 
     mean: float = 0.0
     spread: float = 0.1
@@ -87,7 +87,7 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What to do with a lesson, and why in words."""
+    """What to do with a lesson, and the reason in words."""
 
     kind: Literal["unknown", "keep", "helps", "retire"]
     reason: str
@@ -95,11 +95,11 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Which lessons of one recall are withheld, and by which shares that was drawn.
+    """Which lessons of one recall are withheld, and with which probabilities they were drawn.
 
-    ``whole`` says that the recall was drawn to be withheld as a whole, for the lift of the library. ``shares`` are the
-    shares of lessons that were not drawn by ``share``. ``exempt`` are lessons that no draw by themselves decided on: in
-    ledgers of earlier versions, those that were shown to help.
+    ``whole`` says that the draw withheld the whole recall, which measures the lift of the library. ``shares`` has the
+    lessons whose share differs from ``share``. ``exempt`` lessons were not drawn one by one: in ledgers of earlier
+    versions, those that were shown to help.
     """
 
     share: float = 0.0
@@ -110,7 +110,7 @@ class Draw:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def share_of(self, lesson_id: str) -> float:
-        """Return the share by which a lesson was drawn."""
+        """Return the probability with which a lesson was withheld."""
         return self.shares.get(lesson_id, self.share)
 
 
@@ -122,16 +122,16 @@ NO_DRAW: Final = Draw()
 class Withholding:
     """The draw that makes recall an experiment; off with ``share=0``.
 
-    Each lesson that would be offered is withheld with probability ``share`` (0 to 0.5), by itself; and the whole recall
-    with probability ``whole_share`` (a fifth of ``share`` unless given), which is what tells the lift of the library.
-    What is withheld is not replaced by the next best: the lift is that of the lesson against its absence. The same
-    seed, key and lesson give the same draw. A lesson that is shown to help goes on being withheld, at :attr:`floor`: a
-    lift that is measured no more would stay at the height that it was selected for.
+    Each lesson that would be offered is withheld independently with probability ``share`` (0 to 0.5), and the whole
+    recall with probability ``whole_share`` (by default a fifth of ``share``), which measures the lift of the library.
+    A withheld lesson is not replaced by the next best, so its lift compares it with its absence. The same seed, key and
+    lesson give the same draw. A lesson that is shown to help is still withheld, with probability :attr:`floor`:
+    otherwise its lift would stay at the value for which it was selected.
 
-    ``early`` (``share`` unless given, and never below it) is the share for a lesson of which nothing is known. It is
-    halved after :data:`EARLY_ATTEMPTS` scored attempts, and after each time twice as many more, down to ``share``: so
-    harm is found soon, and the cost grows with the logarithm of the attempts (Auer et al. 2002, epsilon-greedy). It
-    depends on how many scores there are and never on what they are, which would bias the lift.
+    ``early`` (by default ``share``, and never below it) is the share for a lesson without data. It is halved after
+    :data:`EARLY_ATTEMPTS` scored attempts, then each time after twice as many more, down to ``share``. So harm is found
+    soon, and the cost grows with the logarithm of the attempts (Auer et al. 2002, epsilon-greedy). It depends on how
+    many scores there are, never on their values, which would bias the lift.
     """
 
     share: float = 0.0
@@ -148,17 +148,17 @@ class Withholding:
             return
         if not self.share:
             raise ConfigurationError(
-                "early comes down to share, which is 0: give a share above 0, or no early"
+                "early falls to share, which is 0: give a share above 0, or leave early out"
             )
         if self.early < self.share:
             raise ConfigurationError(
-                f"early is the larger share, that of the first recalls: {self.early} is below share {self.share}"
-                " (without early all lessons are withheld alike)"
+                f"early is the larger share, for the first recalls, but {self.early} is below share {self.share}:"
+                " raise it, or leave early out to withhold all lessons alike"
             )
 
     @property
     def on(self) -> bool:
-        """Whether anything is ever withheld."""
+        """Whether any lesson can be withheld."""
         return bool(self.share or self.whole_share)
 
     @property
@@ -167,7 +167,7 @@ class Withholding:
         return _FLOOR_PART * self.share
 
     def share_for(self, scored: int) -> float:
-        """Return the share for a lesson of which so many scored attempts are known that a draw decided."""
+        """Return the share for a lesson with this many scored attempts that a draw decided."""
         if self.early is None:
             return self.share
         halvings = int(math.log2(1 + scored / EARLY_ATTEMPTS))
@@ -205,41 +205,41 @@ class Withholding:
 
 
 def recall_key(run_id: str, attempt: int, task_id: str) -> str:
-    """Return what names one recall to the draw, whenever and wherever it is repeated."""
+    """Return the key of a recall for its draw, so that repeating the recall repeats the draw."""
     return json.dumps([run_id, attempt, task_id])
 
 
 def fifth_of(expected: float | None) -> Stratum:
-    """Return the part of a stratum that says in which fifth of [0, 1] the expected score lies; empty for none."""
+    """Return the part of a stratum that names the fifth of [0, 1] with the expected score; empty for None."""
     return () if expected is None else (float(min(int(expected * _FIFTHS), _FIFTHS - 1)),)
 
 
 def lift(cells: Cells, *, least: int = MIN_EACH) -> Lift:
-    """Return how much higher attempts score with than without, at 95 % for one look.
+    """Return how much higher attempts score with than without, with a 95 % interval for one look.
 
-    Attempts are compared within strata and the differences weighed by n1 n0 / (n1 + n0) (Mantel and Haenszel 1959), so
-    that a change of the share withheld, beside a change of the agent, is not taken for an effect, and that easy and
-    hard tasks add no noise. ``value`` is None ("not enough data") below ``least`` of each.
+    Attempts are compared within strata, weighted by n1 n0 / (n1 + n0) (Mantel and Haenszel 1959). So a change of the
+    share withheld that comes with a change of the agent is not mistaken for an effect, and easy and hard tasks add no
+    noise. ``value`` is None ("not enough data") with fewer than ``least`` of each.
     """
     n_with, n_without = _counts(cells)
     means = _means(cells, least)
     if means is None:
         return Lift(n_with=n_with, n_without=n_without)
-    found = difference_of_means(*means)
-    return Lift(found.value, found.low, found.high, n_with, n_without)
+    gain = difference_of_means(*means)
+    return Lift(gain.value, gain.low, gain.high, n_with, n_without)
 
 
 def shown(cells: Cells, known: Lift, prior: Prior) -> Lift:
-    """Return a lift as it may be shown: shrunken, and without a value below :data:`MIN_EACH` of each."""
+    """Return a lift for display: shrunken, and without a value below :data:`MIN_EACH` attempts of each."""
     enough = _compared(cells) >= MIN_EACH
     return shrunken(known, prior) if enough else Lift(n_with=known.n_with, n_without=known.n_without)
 
 
 def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICAL_LIFT) -> Judgement:
-    """Say whether a lesson is to be retired: whether its lift lies below zero by an interval that holds at every look.
+    """Say whether to retire a lesson: whether an interval that holds at every look lies below zero.
 
-    A lesson of lift zero is ever retired with probability ``error`` at most, one that helps less often; likewise for
-    being said to help. ``typical`` is the size of lift that is found soonest.
+    A lesson of lift zero is ever retired with probability at most ``error``, and a helpful one less often. The same
+    holds for calling a lesson helpful. ``typical`` is the size of lift that is found soonest.
     """
     if not (0.0 < error < 0.5 and typical > 0.0):
         raise ValueError(f"error must lie in (0, 0.5) and typical above 0, not {error} and {typical}")
@@ -251,7 +251,7 @@ def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICA
     once = difference_of_means(*means)
     z = _z_ever((once.high - once.low) / (2 * Z95), ERROR_PART * error, typical)
     ever = difference_of_means(*means, z=z)
-    # Without an interval for one look: what is retired or praised was selected, and its own would be too sure.
+    # No interval for one look is given: after selection it would be too narrow.
     found = f"observed {_points(once.value)} ({of}), at any look {_points(ever.low)} to {_points(ever.high)}"
     if ever.high < 0.0:
         return Judgement("retire", f"attempts score lower with it: {found}")
@@ -261,14 +261,14 @@ def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICA
 
 
 def standard_error(lift: Lift) -> float | None:
-    """Return the standard error that a lift's interval stands for, None without data."""
+    """Return the standard error that corresponds to a lift's interval; None without data."""
     if lift.low is None or lift.high is None:
         return None
     return (lift.high - lift.low) / (2 * Z95)
 
 
 def _middle(lift: Lift) -> tuple[float, float] | None:
-    """The middle of a lift's interval and its standard error; None without data."""
+    """Return the middle of a lift's interval and its standard error; None without data."""
     error = standard_error(lift)
     return (
         ((lift.low + lift.high) / 2, error)
@@ -278,11 +278,11 @@ def _middle(lift: Lift) -> tuple[float, float] | None:
 
 
 def shrunken(lift: Lift, prior: Prior) -> Lift:
-    """Return the lift to reckon with: the data's, drawn towards the prior's mean the more the less data there is.
+    """Return a lift shrunk towards the prior's mean; the fewer the data, the more.
 
-    The data's is the middle of the interval, which is what its width is the error of: of few scores the plain
-    difference lies farther out. Mean and 95 % interval of the posterior of a normal effect with a normal prior. They
-    hold for lessons that were selected by their data too, and whenever one looks, as far as the prior is right.
+    The result is the mean and 95 % interval of the posterior of a normal effect with a normal prior. The data enter as
+    the middle of the lift's interval, to which its width belongs; with few scores the plain difference lies farther
+    out. As far as the prior is right, the interval holds at every look, and after selection by the data.
     """
     if (found := _middle(lift)) is None:
         return lift
@@ -293,13 +293,13 @@ def shrunken(lift: Lift, prior: Prior) -> Lift:
 
 
 def utility(lift: Lift, prior: Prior) -> float:
-    """Return the lift to rank by: the :func:`shrunken` one, without data the prior's mean."""
+    """Return the lift to rank by: the :func:`shrunken` one, or the prior's mean without data."""
     value = shrunken(lift, prior).value
     return prior.mean if value is None else value
 
 
 def prior_of(lifts: Iterable[Lift]) -> Prior:
-    """Return the prior that a library's own lifts make, by moments; the default below ten of them.
+    """Estimate the prior from a library's own lifts, by moments; the default prior for fewer than ten.
 
     DerSimonian and Kacker 2007, which comes near to Paule and Mandel 1982.
     """
@@ -307,8 +307,8 @@ def prior_of(lifts: Iterable[Lift]) -> Prior:
     if len(known) < _PRIOR_FROM:
         return Prior()
     mean, variance = 0.0, 0.0
-    # The first turn is DerSimonian and Laird's. What does nothing is known best where scores are split by what was
-    # expected: weights that know nothing of the spread would take the library for such lessons alone.
+    # The first step is DerSimonian and Laird's. Lessons without effect have the smallest errors if scores are split by
+    # expectation, so weights that ignore the spread would make the whole library look like these lessons.
     for _ in range(_PRIOR_STEPS):
         weights = [1 / (error**2 + variance) for _, error in known]
         total, squares = math.fsum(weights), math.fsum(w * w for w in weights)
@@ -322,7 +322,7 @@ def prior_of(lifts: Iterable[Lift]) -> Prior:
 
 
 def freshness(idle_seconds: float) -> float:
-    """Return how much what is known of a lesson still weighs, from 1 (just recalled) towards 0."""
+    """Return the weight of the evidence on a lesson, from 1 (just recalled) towards 0."""
     return float(0.5 ** (max(idle_seconds, 0.0) / _DAY / HALF_LIFE_DAYS))
 
 
@@ -335,13 +335,13 @@ def _usable(cells: Cells) -> list[Cell]:
 
 
 def _compared(cells: Cells) -> int:
-    """How many attempts with and without there are of each, at least, in strata that have both."""
+    """Return the smaller of the numbers of attempts with and without, in strata that have both."""
     usable = _usable(cells)
     return min(sum(c.n_with for c in usable), sum(c.n_without for c in usable))
 
 
 def _means(cells: Cells, least: int = MIN_EACH) -> tuple[Mean, Mean] | None:
-    """The means without and with, of the strata that have both; None if that is not enough."""
+    """Return the means without and with, over strata that have both; None if there are too few attempts."""
     if _compared(cells) < least:
         return None
     usable = _usable(cells)
@@ -358,11 +358,11 @@ def _means(cells: Cells, least: int = MIN_EACH) -> tuple[Mean, Mean] | None:
 
 
 def _weighted(parts: Sequence[tuple[float, float, int, float]]) -> Mean:
-    """A weighted mean of means, and the number of scores that a plain mean would need to be as sure.
+    """Return a weighted mean of means, with the number of scores that would make a plain mean as precise.
 
-    A part is a weight, the sum and number of the scores of one group in one stratum, and about what both groups score
-    there. Only how scores differ within strata makes the mean unsure. In a stratum of few scores that would be nothing
-    at all, so each counts one more, of what both groups score.
+    A part is a weight, the sum and number of one group's scores in one stratum, and about the mean of both groups
+    there. Only the variance within strata makes the mean uncertain. With few scores that variance could be 0, so each
+    stratum counts one more score, at the mean of both groups.
     """
     value = math.fsum(weight * total / n for weight, total, n, _ in parts)
     n = 1 / math.fsum(weight * weight / n for weight, _, n, _ in parts)
@@ -373,16 +373,16 @@ def _weighted(parts: Sequence[tuple[float, float, int, float]]) -> Mean:
 
 
 def _variance(total: float, n: float, one_more: float) -> float:
-    """The variance of scores in [0, 1] at most, by their mean."""
+    """Return the largest variance that scores in [0, 1] with this mean can have."""
     mean = min(max((total + one_more) / (n + 1), 0.0), 1.0)
     return mean * (1 - mean)
 
 
 def _z_ever(standard_error: float, error: float, typical: float) -> float:
-    """The multiple of the standard error that a one-sided bound needs to hold at all times at once.
+    """Return how many standard errors a one-sided bound needs in order to hold at all times at once.
 
-    Robbins' normal mixture N(0, ``typical``²) over the effect; two-sided at twice the error is one-sided at the error,
-    nearly.
+    Uses Robbins' normal mixture N(0, ``typical``²) over the effect. A two-sided bound at twice the error is nearly a
+    one-sided bound at the error.
     """
     ratio = (typical / standard_error) ** 2
     return math.sqrt((1 + 1 / ratio) * (2 * math.log(1 / (2 * error)) + math.log1p(ratio)))

@@ -1,11 +1,11 @@
-"""The ledger: what was recalled for which attempt, how it went, and what that adds up to.
+"""The ledger: which lessons were recalled for which attempt, how it went, and the sums of that.
 
-Entries hold ids and numbers, no text of a lesson or task. Nothing is ever counted up in place: credit is the sum over
-an append-only log of verdicts, so that any number of processes may write, die and read at once, and each outcome
-counts once. Collections: ``recalls`` (by recall id), ``run <id>`` (which recalls a run made) and ``outcomes``
-(verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``). A recall is noted in memory and
-written with its outcome, in one transaction: it costs its attempt nothing. One without an outcome is written before
-this process asks anything of runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
+Entries hold ids and numbers, no text of a lesson or task. No counter is updated in place: credit is the sum over an
+append-only log of verdicts, so any number of processes may write, crash and read at once, and each outcome counts once.
+Collections: ``recalls`` (by recall id), ``run <id>`` (the recalls of a run) and ``outcomes`` (verdicts: an attempt's
+first by its recall id, later ones by ``<recall id>:<n>``). A recall is noted in memory and written in one transaction
+with its outcome, so the attempt does not wait for it. A recall without an outcome is written before this process reads
+runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson
 from vectorstores.base import ConflictError, InvalidChunkError, RecordStore, RecordWrite, VectorStore
 
 MAX_AGE: Final = 5.0
-"""For how many seconds credits are taken as they are, by default."""
+"""How old credits may be by default, in seconds."""
 
 _NAMING: Final[Mapping[str, Sequence[str]]] = {
     RECALLS: ("offered", "withheld", "left_out", "exempt", "shares"),
     OUTCOMES: ("with", "without", "exempt", "shares"),
 }
-"""The lists of entries that name lessons."""
+"""The fields of entries that list lessons."""
 _FORMAT: Final = 2
 _MOST_VERDICTS: Final = 1000
 _TURN: Final = 0.005
@@ -66,7 +66,7 @@ class RunRecall:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A late outcome as it was noted: for which recall and attempt, and the score that counted until then, if any."""
+    """Feedback as it was noted: its recall and attempt, and the score that counted before, if any."""
 
     recall_id: str
     attempt: int
@@ -76,11 +76,11 @@ class Feedback:
 
 
 class Ledger:
-    """Notes recalls and outcomes in a store of vectors that keeps records too, and tells each lesson's credit.
+    """Notes recalls and outcomes in a record store, and computes each lesson's credit.
 
-    Errors of the store are raised as :class:`LessonStoreError` with that error as their cause. ``settle_seconds`` is
-    how long a record may take from its first try to its commit, clocks of machines included: what is younger is read
-    again, since stores such as PostgreSQL number a record before it becomes visible.
+    An error of the store is raised as :class:`LessonStoreError`, with the original error as its cause.
+    ``settle_seconds`` is how long a record may take from its first try to its commit, differences of clocks included.
+    Younger records are read again, since stores such as PostgreSQL number a record before it becomes visible.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Ledger:
         self._credits: Credits | None = None
         self._read_at = 0.0
         self._writing = False
-        self._unwritten: dict[str, tuple[RecordWrite, ...]] = {}  # what is noted of recalls, by their ids
+        self._unwritten: dict[str, tuple[RecordWrite, ...]] = {}  # notes of recalls, by recall id
 
     # -- what happened -------------------------------------------------------------------------------------------
 
@@ -111,10 +111,10 @@ class Ledger:
         draw: Draw = NO_DRAW,
         expected: float | None = None,
     ) -> None:
-        """Note a recall, once, and in the index of its run if it has one; ``draw`` decided what was withheld.
+        """Note a recall once, and in the index of its run if it has one; ``draw`` decided what was withheld.
 
-        ``expected`` is the score that the attempt is expected to get, as far as is known before it.
-        Ids are without secrets already. What was left out says nothing of the attempt, and is not noted.
+        ``expected`` is the score that the attempt is expected to get, if known. Ids must be redacted already.
+        ``recall.left_out`` is not noted, because the attempt never depended on it.
         """
         entry: dict[str, JSON] = {
             "format": _FORMAT,
@@ -135,7 +135,7 @@ class Ledger:
         mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}
         index = (RecordWrite(_of_run(run_id), recall.id, mine),) if run_id else ()
         self._unwritten.setdefault(recall.id, (RecordWrite(RECALLS, recall.id, entry), *index))
-        # One of many that recall at once writes what waits; the others go on.
+        # Of many concurrent recalls one writes what waits; the others go on.
         if len(self._unwritten) > _MOST_UNWRITTEN and not self._writing:
             self._writing = True
             try:
@@ -145,19 +145,21 @@ class Ledger:
                 self._writing = False
 
     def _noted_with(self, recall_id: str) -> dict[str, Sequence[RecordWrite]]:
-        """What waits of a recall and of the others of its run, which stand there in their order; empty if nothing."""
+        """Return the unwritten notes of a recall and of the others of its run, in order; empty if there are none."""
         waiting = dict(self._unwritten)
         if (noted := waiting.get(recall_id)) is None:
             return {}
-        return {each: its for each, its in waiting.items() if its[-1].collection == noted[-1].collection}
+        return {
+            each: notes for each, notes in waiting.items() if notes[-1].collection == noted[-1].collection
+        }
 
     async def write_recalls(self) -> None:
-        """Write what is noted of recalls and not written yet; one that the store can't hold is told in the log."""
+        """Write all unwritten notes of recalls; one that the store can't hold is dropped with a warning."""
         waiting = dict(self._unwritten)
         try:
             await self._write(waiting)
         except InvalidChunkError:
-            # One with an id that can't be stored must not keep the others of this process from being written.
+            # A recall with an id that can't be stored must not keep the others from being written.
             for recall_id, writes in waiting.items():
                 try:
                     await self._write({recall_id: writes})
@@ -166,29 +168,29 @@ class Ledger:
                     logger.warning("a recall is not noted: %s", error)
 
     async def _write(self, noted: Mapping[str, Sequence[RecordWrite]], *more: RecordWrite) -> None:
-        """Write what is noted of recalls, and ``more``, in one transaction."""
+        """Write notes of recalls, and ``more``, in one transaction."""
         writes = [*(each for writes in noted.values() for each in writes), *more]
         if not writes:
             return
-        # Records of lessons lie beside vectors.
+        # The record store of lessons is also their vector store.
         await cast("VectorStore", self.records).add([], records=writes)
-        # Another process may have forgotten a lesson, and struck it everywhere, while it waited here to be written.
-        if noted and (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # as in few stores
+        # Another process may have forgotten a lesson, and struck it from the ledger, while these notes waited here.
+        if noted and (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # few stores have any
             for lesson_id in {str(each) for write in writes for each in _named(write)}:
                 if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
                     await self._strike(lesson_id)
-        # Last: what is cancelled before this is written, and looked at, once more.
+        # Last, so that after a cancellation the notes are written and checked again.
         for recall_id in noted:
             self._unwritten.pop(recall_id, None)
 
     async def note_outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
     ) -> bool:
-        """Note the evaluator's verdict on the attempt that a recall was for, with who says it and why, if that is told.
+        """Note the evaluator's verdict on the attempt that a recall was for; ``by`` and ``reason`` if given.
 
-        Once, whatever happens: a later call returns False and changes nothing. One that could not be scored is not
-        noted (False), and leaves room for a verdict that can. Feedback that came first stays in force.
-        Raises :class:`LessonStoreError` for a recall that is not noted here.
+        Only the first verdict is noted: a later call returns False and changes nothing. An evaluation without a score
+        is not noted either (False), and a scored one may follow. Feedback that came first stays in force.
+        Raises :class:`LessonStoreError` for an unknown recall.
         """
         async with store_errors("note an outcome"):
             noted = self._noted_with(recall_id)
@@ -200,7 +202,7 @@ class Ledger:
             verdict = self._verdict("evaluator", score, by, reason, passed=evaluation.passed)
             try:
                 return await self._append(recall_id, entry, verdict) is not None
-            except InvalidChunkError:  # it can't be stored, or another recall of its run can't
+            except InvalidChunkError:  # this recall, or another of its run, can't be stored
                 await self.write_recalls()
                 if await self.records.get(RECALLS, recall_id) is None:
                     raise
@@ -216,14 +218,14 @@ class Ledger:
         attempt: int | None = None,
         task_id: str | None = None,
     ) -> Feedback:
-        """Note what someone says later of a run: of its last attempt, or of the one named.
+        """Note a later score for a run's last attempt, or for the attempt named.
 
-        It counts instead of the evaluator's verdict on that attempt, and instead of earlier feedback; all are kept.
-        A run that did several tasks needs ``task_id``. Raises :class:`LessonStoreError` for a run, task or attempt
-        that is not known, :class:`ConfigurationError` for a score outside of [0, 1].
+        It counts instead of the evaluator's verdict and of earlier feedback; all of them are kept. A run that did
+        several tasks needs ``task_id``. Raises :class:`LessonStoreError` for an unknown run, task or attempt,
+        :class:`ConfigurationError` for a score outside [0, 1].
         """
         if not 0.0 <= score <= 1.0:
-            raise ConfigurationError(f"a score lies in [0, 1], not {score}")
+            raise ConfigurationError(f"score must lie in [0, 1], not {score}")
         run_id, task_id = redact_id(run_id), None if task_id is None else redact_id(task_id)
         async with store_errors("note feedback"):
             await self.write_recalls()
@@ -235,7 +237,7 @@ class Ledger:
         )
 
     async def run(self, run_id: str) -> tuple[RunRecall, ...]:
-        """Return the recalls of a run in the order in which they were made; none for a run that is not known."""
+        """Return the recalls of a run in order; none for an unknown run."""
         run_id = redact_id(run_id)
         async with store_errors("read a run"):
             await self.write_recalls()
@@ -247,10 +249,7 @@ class Ledger:
     # -- what it adds up to --------------------------------------------------------------------------------------
 
     async def credits(self, *, max_age: float = MAX_AGE) -> Credits:
-        """Return what is known of every lesson's effect, at most ``max_age`` seconds old (0: as of now).
-
-        Reads what is new since the last call.
-        """
+        """Return what is known of each lesson's effect, at most ``max_age`` seconds old (0: as of now)."""
         while not self._turn.acquire(blocking=False):
             if max_age > 0 and self._credits is not None:
                 return self._credits
@@ -265,7 +264,7 @@ class Ledger:
             self._turn.release()
 
     async def forget(self, lesson_id: str) -> int:
-        """Strike a lesson from every entry; returns how many there were. The attempts stay, and count for others."""
+        """Strike a lesson from all entries and return how many changed. The attempts still count for others."""
         async with store_errors("strike a lesson from the ledger"):
             await self.write_recalls()
             struck = await self._strike(lesson_id)
@@ -297,10 +296,10 @@ class Ledger:
         return Verdict(kind, score, passed=passed, at=self._clock(), by=by, reason=reason)
 
     async def _append(self, recall_id: str, recall: Entry, verdict: Verdict) -> Verdict | None:
-        """Put a verdict into the attempt's first free slot, after those that others put there at the same time.
+        """Write a verdict to the attempt's first free slot, together with the unwritten notes of its recall.
 
-        What waits of its recall goes with it. A slot is written once, and each says what counted before it: so whoever
-        adds them up needs no order. Returns None if it is the evaluator's and there is one already.
+        Each slot is written once and says what counted before it, so verdicts can be added up in any order. Returns
+        None for an evaluator's verdict if there is one already.
         """
         counting = counting_of(recall)
         before: float | None = None
@@ -334,7 +333,7 @@ def _items(found: Sequence[RecalledLesson]) -> JSON:
 
 
 def _without(value: JSON, *, lesson_id: str, parts: Sequence[str]) -> JSON | None:
-    """An entry without a lesson in its lists of these names; None where it is in none of them."""
+    """Return an entry without a lesson in its lists ``parts``; None if none of them has it."""
     if not isinstance(value, Mapping):
         return None
     lists = {part: items for part in parts if isinstance(items := value.get(part), list | tuple)}
@@ -344,7 +343,7 @@ def _without(value: JSON, *, lesson_id: str, parts: Sequence[str]) -> JSON | Non
 
 
 def _named(write: RecordWrite) -> list[JSON]:
-    """The ids of the lessons that an entry names."""
+    """Return the ids of the lessons that an entry names."""
     lists = cast("Mapping[str, Sequence[JSON]]", write.value)
     return [_id_of(item) for part in _NAMING.get(write.collection, ()) for item in lists.get(part, ())]
 
@@ -356,8 +355,8 @@ def _id_of(item: JSON) -> JSON:
 def _pick(run_id: str, recalls: Sequence[RunRecall], attempt: int | None, task_id: str | None) -> RunRecall:
     if not recalls:
         raise LessonStoreError(
-            f"there is no run {run_id!r} in this store: check the id and the namespace (a run is known by its recalls, "
-            "so one without a lesson store is not, and one under way elsewhere not before its first outcome)"
+            f"there is no run {run_id!r} in this store: check the id and the namespace (a run is known only if it has "
+            "a lesson store, and one in another process only after its first outcome)"
         )
     tasks = sorted({each.task_id for each in recalls})
     if task_id is None and len(tasks) > 1:
@@ -373,5 +372,5 @@ def _pick(run_id: str, recalls: Sequence[RunRecall], attempt: int | None, task_i
                 f"run {run_id!r} has no attempt {attempt}, but {', '.join(map(str, known))}"
             )
     last = max(each.attempt for each in mine)
-    # Of an attempt that was repeated after a crash, the later recall.
+    # If an attempt was repeated after a crash, take the later recall.
     return [each for each in mine if each.attempt == last][-1]

@@ -1,9 +1,9 @@
-"""What another way of recalling would have scored, told from the log of a store that withheld lessons at random.
+"""What another recall policy would have scored, estimated from the log of a store that withheld lessons at random.
 
-Attempts that happened to have what the other policy would have offered stand for all, each by the inverse of the chance
-that it had just that (Horvitz and Thompson 1952), self-normalised (Hajek 1971; Swaminathan and Joachims 2015). Only
-what the draw could have done can be told: fewer of the lessons that were recalled, never others. And only of the
-recalls as they came: another policy would have had other failures, and so other lessons and further attempts.
+Attempts that happened to have what the other policy would have offered represent all attempts, each weighted by the
+inverse of the probability of that (Horvitz and Thompson 1952), self-normalised (Hajek 1971; Swaminathan and Joachims
+2015). This can only estimate what the draw could have done: offer fewer of the recalled lessons, never other ones. It
+takes the recalls as they came, although another policy would have led to other failures, lessons and attempts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jeeves_reflexion.statistics import Z95, Difference
 from vectorstores.base import RecordStore
 
 LEAST_EFFECTIVE: Final = 30.0
-"""The least effective number of attempts from which anything is said."""
+"""The least effective number of attempts that an estimate needs."""
 
 PolicyOrder: TypeAlias = Literal["nearest", "newest", "oldest"]
 
@@ -30,7 +30,7 @@ PolicyOrder: TypeAlias = Literal["nearest", "newest", "oldest"]
 class Policy:
     """Which of the lessons that were recalled are kept: the first ``k`` in an order, none below the ``floor``.
 
-    Withholding goes on as it was logged. None changes nothing.
+    Withholding stays as logged. None leaves a setting as it was.
     """
 
     k: int | None = None
@@ -40,9 +40,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class LoggedLesson:
-    """A lesson that a recall found: its similarity, the share by which it was drawn, and whether it was withheld.
+    """A lesson that a recall found: its similarity, its share in the draw, and whether it was withheld.
 
-    ``created_at`` is None for one that is no longer in the store.
+    ``created_at`` is None if the lesson is no longer in the store.
     """
 
     id: str
@@ -54,7 +54,7 @@ class LoggedLesson:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRecall:
-    """A recall with the score of its attempt; ``whole`` says that one draw withheld all of it."""
+    """A recall with the score of its attempt; ``whole`` says that it was withheld as a whole."""
 
     score: float
     found: tuple[LoggedLesson, ...]
@@ -63,10 +63,10 @@ class LoggedRecall:
 
 @dataclass(frozen=True, slots=True)
 class PolicyValue:
-    """What a policy is estimated to score per attempt, what was ``observed``, and the gain with its 95 % interval.
+    """The estimated mean score of a policy, the ``observed`` mean, and the gain with its 95 % interval.
 
-    Of so many ``recalls`` it would have ``changed`` so many; the attempts that tell what these would have scored are
-    worth as many as ``effective`` (Kish 1965).
+    ``recalls`` is the number of recalls, ``changed`` of those that the policy would have changed, and ``effective`` the
+    effective sample size (Kish 1965) behind the estimate for these.
     """
 
     value: float
@@ -78,11 +78,11 @@ class PolicyValue:
 
 
 def policy_value(log: Sequence[LoggedRecall], policy: Policy) -> PolicyValue:
-    """Estimate what a policy would have scored; raises :class:`LessonStoreError` where that can't be said."""
+    """Estimate what a policy would have scored; raises :class:`LessonStoreError` if the log can't tell."""
     if not log:
         raise LessonStoreError("it can't be said: no recall in the log has a scored attempt")
     _check_reach(log, policy)
-    # A recall that one draw withheld as a whole has nothing under either policy.
+    # A recall that was withheld as a whole offers nothing under either policy.
     dropped = [[] if recall.whole else _dropped(recall, policy) for recall in log]
     never = sum(any(not each.share for each in lessons) for lessons in dropped)
     if never:
@@ -91,7 +91,7 @@ def policy_value(log: Sequence[LoggedRecall], policy: Policy) -> PolicyValue:
             " never withheld from such a recall; withhold each lesson at random first"
         )
     observed = math.fsum(recall.score for recall in log) / len(log)
-    # Which recalls change depends on what was found and not on the draw, so that the others need no weights.
+    # Whether a recall changes depends on what was found, not on the draw, so the others need no weights.
     changed = [
         (recall.score, _weight(lessons)) for recall, lessons in zip(log, dropped, strict=True) if lessons
     ]
@@ -109,9 +109,9 @@ def policy_value(log: Sequence[LoggedRecall], policy: Policy) -> PolicyValue:
     new = math.fsum(weight * score for score, weight in changed) / total
     old = math.fsum(score for score, _ in changed) / len(changed)
     part = len(changed) / len(log)
-    # What each attempt adds to the difference, by the delta method.
-    adds = [weight / total * (score - new) - (score - old) / len(changed) for score, weight in changed]
-    gain, spread = part * (new - old), part * Z95 * math.sqrt(math.fsum(each * each for each in adds))
+    # The influence of each attempt on the difference, by the delta method.
+    influences = [weight / total * (score - new) - (score - old) / len(changed) for score, weight in changed]
+    gain, spread = part * (new - old), part * Z95 * math.sqrt(math.fsum(each * each for each in influences))
     return PolicyValue(
         observed + gain,
         observed,
@@ -123,13 +123,13 @@ def policy_value(log: Sequence[LoggedRecall], policy: Policy) -> PolicyValue:
 
 
 async def read_log(records: RecordStore, created_at: Mapping[str, float]) -> list[LoggedRecall]:
-    """Read the recalls that have a scored attempt from a ledger; ``created_at`` says when lessons were written."""
+    """Read a ledger's recalls with a scored attempt; ``created_at`` has the times of the lessons, by id."""
     async with store_errors("read the ledger"):
         counts: dict[str, float] = {}
         async for record in each_record(records, OUTCOMES):
             verdict, recall_id = Verdict.read(record), record.key.partition(":")[0]
             if verdict.counts is not None:
-                # Each verdict says what it changes, so that they add up in any order.
+                # Each verdict holds the change that it makes, so their order does not matter.
                 change = verdict.counts - (verdict.before or 0.0)
                 counts[recall_id] = counts.get(recall_id, 0.0) + change
         return [
@@ -156,7 +156,7 @@ def _logged(entry: Mapping[str, Any], score: float, created_at: Mapping[str, flo
 
 
 def _check_reach(log: Sequence[LoggedRecall], policy: Policy) -> None:
-    """Raise for a policy that would have recalled what the log's did not."""
+    """Raise if a policy would have offered lessons that were not recalled."""
     most = max(len(recall.found) for recall in log)
     if policy.k is not None and policy.k < 1:
         raise ConfigurationError(f"k must be at least 1, not {policy.k}")
@@ -174,10 +174,10 @@ def _check_reach(log: Sequence[LoggedRecall], policy: Policy) -> None:
 
 
 def _dropped(recall: LoggedRecall, policy: Policy) -> list[LoggedLesson]:
-    """What the policy would have left out of a recall."""
+    """Return the lessons of a recall that the policy would have left out."""
 
     def place(lesson: LoggedLesson) -> tuple[float, str]:
-        # Equals by their ids: in the order of the log, what was offered stands before what was withheld.
+        # Ties are broken by id: the log's own order, offered before withheld, depends on the draw.
         if policy.order == "nearest":
             return -lesson.similarity, lesson.id
         if lesson.created_at is None:
@@ -194,5 +194,5 @@ def _dropped(recall: LoggedRecall, policy: Policy) -> list[LoggedLesson]:
 
 
 def _weight(dropped: Sequence[LoggedLesson]) -> float:
-    """How much likelier the policy makes what an attempt had than the log's policy did."""
+    """Return how much likelier the policy makes what an attempt had than the logged policy did."""
     return math.prod(1 / each.share if each.withheld else 0.0 for each in dropped)

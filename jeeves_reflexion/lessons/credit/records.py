@@ -1,4 +1,4 @@
-"""Records that several writers change at once: reading all of them, and changing one."""
+"""Records that several writers change at once: how to read all of them, and how to change one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def each_record(records: RecordStore, collection: str) -> AsyncIterator[Re
         for number, record in enumerate(page.records, 1):
             yield record
             if number % _IN_A_TURN == 0:
-                await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
+                await anyio.lowlevel.checkpoint()  # a store in memory never suspends by itself
         if page.next is None:
             return
         after = page.next
@@ -34,9 +34,9 @@ async def each_record(records: RecordStore, collection: str) -> AsyncIterator[Re
 async def swap(
     records: RecordStore, collection: str, key: str, change: Callable[[JSON], JSON | None]
 ) -> bool:
-    """Change a record, again and again while others change it too; returns whether it was changed.
+    """Change a record, and try again if another writer changes it meanwhile; returns whether it was changed.
 
-    ``change`` gets the value and returns the new one, None to leave it. A record that isn't there is left so.
+    ``change`` takes the value and returns the new one, or None to leave it. A missing record is left alone.
     """
     for _ in range(_TRIES):
         record = await records.get(collection, key)

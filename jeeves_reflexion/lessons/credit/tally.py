@@ -1,7 +1,7 @@
-"""What the ledger's verdicts add up to: for each lesson, scored attempts with it and without.
+"""The sums of the ledger's verdicts: for each lesson, the scored attempts with it and without.
 
-A verdict entry says by itself what it changes: who had the lesson, which score counted before and which counts now. So
-entries may be added in any order, each once, and nothing of a recall has to be kept in memory.
+Each verdict entry says what it changes: which lessons the attempt had, which score counted before and which counts now.
+So entries can be added in any order, each once, and no recall has to be kept in memory.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _Tasks: TypeAlias = tuple[str, str | None]  # all tasks of a kind, or one task
 class Tally:
     """The scored attempts of one lesson, or of the library.
 
-    ``cells`` holds those that a draw decided, by stratum: only they are compared. ``offered`` counts all that had the
-    lesson, ``last`` is when one of them recalled it, or would have (seconds since 1970, 0: never).
+    ``cells`` holds, by stratum, the attempts that a draw decided; only these are compared. ``offered`` counts all that
+    had the lesson. ``last`` is when an attempt last recalled it or was drawn not to (seconds since 1970; 0: never).
     """
 
     cells: Mapping[Stratum, Cell] = field(default_factory=dict)
@@ -61,7 +61,7 @@ NO_TALLY: Final = Tally()
 
 @dataclass(frozen=True)
 class Credits:
-    """What is known of every lesson's effect at one time; lessons without a scored attempt are not in ``tallies``."""
+    """What is known of each lesson's effect at one time; ``tallies`` lacks lessons without a scored attempt."""
 
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     library: Tally = NO_TALLY
@@ -73,27 +73,29 @@ class Credits:
         return self.tallies.get(lesson_id, NO_TALLY)
 
     def lift(self, lesson_id: str) -> Lift:
-        """Return the lift of a lesson as it may be shown, corrected for what was selected by it.
+        """Return the lift of a lesson for display, corrected for selection; see ``effects.shrunken``.
 
-        See :func:`~jeeves_reflexion.lessons.credit.effects.shrunken`; below five attempts of each it has no value.
+        It has no value with fewer than five attempts with the lesson or without.
         """
         return shown(self.tally(lesson_id).cells, self._hint(lesson_id), self.prior)
 
     def library_lift(self) -> Lift:
-        """Return the lift of recalling at all.
+        """Return the lift of recalling any lessons at all.
 
-        Recalls that offered all that they found are compared with recalls that the draw withheld as a whole, among
-        those with equally many lessons at stake; a recall of which a part was withheld is neither.
+        Recalls that offered all lessons they found are compared with recalls that the draw withheld as a whole, if
+        equally many lessons were at stake. A recall that was partly withheld counts as neither.
         """
         return lift(self.library.cells)
 
     def scored(self, lesson_id: str) -> int:
-        """Return how many scored attempts there are of a lesson that a draw decided, with it and without."""
+        """Return how many scored attempts with and without a lesson a draw decided."""
         return sum(cell.n_with + cell.n_without for cell in self.tally(lesson_id).cells.values())
 
     def expected(self, task_id: str, task_kind: str | None) -> float:
-        """Return the score to expect of an attempt at a task, by earlier ones: the mean of the task, drawn towards that
-        of its kind by the weight of one attempt, and that towards a half.
+        """Return the score to expect of an attempt at a task from earlier attempts.
+
+        It is the mean of the task, shrunk towards the mean of its kind with the weight of one attempt; that mean is
+        shrunk towards a half in the same way.
         """
         mean = 0.5
         for tasks in (("kind", task_kind), ("task", task_id)):
@@ -106,7 +108,7 @@ class Credits:
         return judge(self.tally(lesson_id).cells)
 
     def draw(self, drawing: Withholding, key: str, lesson_ids: Sequence[str]) -> Draw:
-        """Draw for one recall, less of what is known well, and least of what is shown to help."""
+        """Draw for one recall. Well-known lessons are withheld less, and those shown to help least."""
         if not drawing.on:
             return NO_DRAW
         helpful = {each for each in lesson_ids if self.judge(each).kind == "helps"}
@@ -114,20 +116,20 @@ class Credits:
         return drawing.draw(key, lesson_ids, scored=scored, helpful=helpful)
 
     def utility(self, lesson_id: str, now: float) -> float:
-        """Return what to rank a lesson by: its shrunken lift beyond what any lesson of the library is worth.
+        """Return the utility by which a lesson is ranked: its shrunken lift minus the library's mean.
 
-        The older the news, the less it weighs.
+        The longer it was not recalled, the less it weighs.
         """
         idle = self.idle(lesson_id, now)
         fresh = 1.0 if idle is None else freshness(idle)
         return (utility(self._hint(lesson_id), self.prior) - self.prior.mean) * fresh
 
     def _hint(self, lesson_id: str) -> Lift:
-        """The lift, also of fewer attempts than it is shown from."""
+        """Return the lift, even from fewer attempts than it takes to show it."""
         return lift(self.tally(lesson_id).cells, least=RANK_EACH)
 
     def own_prior(self) -> Prior:
-        """Return the prior that these lessons make; takes a while with many."""
+        """Estimate the prior from these lessons; slow with many."""
         return prior_of(map(self._hint, self.tallies))
 
     def idle(self, lesson_id: str, now: float) -> float | None:
@@ -144,7 +146,7 @@ class Tallies:
         self._scores: dict[_Tasks, tuple[int, float]] = {}
 
     def add(self, verdict: Verdict) -> None:
-        """Count a verdict, if anything counts from it on."""
+        """Count a verdict, if a score counts after it."""
         if verdict.counts is None:
             return
         n = 1 if verdict.before is None else 0
@@ -183,7 +185,7 @@ class Tallies:
 
 def _library_cell(verdict: Verdict, n: int, total: float) -> tuple[Stratum, Cell | None]:
     draw = verdict.draw
-    # Whether none of a recall is withheld depends on all of these but the fifth: within a stratum, on chance alone.
+    # Apart from the fifth, these decide how likely a recall is offered whole; within a stratum only chance is left.
     alike = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *fifth_of(verdict.expected))
     stratum = (*alike, *sorted(draw.shares.values()))
     if draw.whole:
@@ -201,12 +203,12 @@ def _sum(a: Cell, b: Cell) -> Cell:
 
 
 class VerdictReader:
-    """The sum of the verdicts as far as they were read, each once and only what is new; for one reader at a time.
+    """Reads new verdicts, each once, and adds them up; for one reader at a time.
 
-    A cursor stands behind the last page whose verdicts are all old. What comes after it is read again each time, and
-    counted if it wasn't yet. A record's number may be drawn before it is committed (PostgreSQL does so): it then
-    appears behind younger ones, but never behind the cursor, because by the time that those are old it was committed
-    or given up.
+    A cursor marks the end of the last page whose verdicts are all old. Later records are read again each time, and
+    counted if they were not yet. PostgreSQL numbers a record before its commit, so a record may appear before younger
+    ones that were read already. It never appears before the cursor: once the younger ones are old, it was committed or
+    given up.
     """
 
     def __init__(self, records: RecordStore, clock: Callable[[], float], settle_seconds: float) -> None:
@@ -217,10 +219,10 @@ class VerdictReader:
         self._settle = settle_seconds
         self._tallies = Tallies()
         self._cursor: str | None = None
-        self._counted: set[str] = set()  # keys of what was counted and stands behind the cursor
+        self._counted: set[str] = set()  # keys of the counted records after the cursor
 
     async def credits(self) -> Credits:
-        """Read what is new and return the sum."""
+        """Read new verdicts and return the sums."""
         after, settled = self._cursor, True
         while True:
             page = await self._records.scan_records(OUTCOMES, after=after, limit=_PAGE)
@@ -236,11 +238,11 @@ class VerdictReader:
                 self._counted.difference_update(record.key for record in page.records)
 
     def forget(self, lesson_id: str) -> None:
-        """Take a lesson out of the sum."""
+        """Remove a lesson from the sums."""
         self._tallies.drop(lesson_id)
 
     def _count(self, page: RecordPage) -> None:
-        # All of a page at once, so that a cancelled reader leaves none half counted.
+        # A page at once, without awaiting, so that a cancelled reader leaves no page half counted.
         for record in page.records:
             if record.key not in self._counted:
                 self._tallies.add(Verdict.read(record))

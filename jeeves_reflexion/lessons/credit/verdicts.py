@@ -15,18 +15,18 @@ RECALLS: Final = "recalls"
 OUTCOMES: Final = "outcomes"
 _TASK: Final = ("task_id", "task_kind", "expected")
 VerdictKind: TypeAlias = Literal["evaluator", "feedback"]
-_SAID: Final = ("kind", "at", "by", "reason", "before", "counts")
+_GIVEN: Final = ("kind", "at", "by", "reason", "before", "counts")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was said of one attempt: by the evaluator, or later by someone; ``by`` and ``reason`` if they are told.
+    """A verdict on one attempt: the evaluator's, or later feedback; ``by`` and ``reason`` if given.
 
-    ``score`` is what it says. ``counts`` is the score that counts for the attempt from here on, ``before`` the one that
-    did until then; None: none does. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the
-    draw withheld from it, ``stake`` how many there were of both when it was recalled, at ``recalled_at`` (since 1970).
-    ``expected`` is the score that was expected of the attempt when it was recalled; earlier versions noted none, and
-    no task.
+    ``score`` is the score given. ``counts`` is the score that counts for the attempt from now on, ``before`` the one
+    that counted until now; None if there is none. ``had`` are the lessons that the attempt was offered, ``lacked``
+    those that the draw withheld, ``stake`` the number of both at the recall, ``recalled_at`` its time (seconds since
+    1970). ``expected`` is the score that was expected of the attempt at the recall. Earlier versions noted no expected
+    score and no task.
     """
 
     kind: VerdictKind
@@ -48,11 +48,10 @@ class Verdict:
 
     @classmethod
     def read(cls, record: Record) -> Verdict:
-        """Read a verdict; raises :class:`LessonStoreError` that names one that can't be read."""
+        """Read a verdict; raises :class:`LessonStoreError` if it can't be read."""
         try:
-            entry: Mapping[str, Any] = record.value  # type: ignore[assignment] # what it is not, is told
-            known = {name: entry[name] for name in _SAID if name in entry}
-            known |= {name: entry[name] for name in _TASK if name in entry}
+            entry: Mapping[str, Any] = record.value  # type: ignore[assignment] # other types raise below
+            known = {name: entry[name] for name in (*_GIVEN, *_TASK) if name in entry}
             for name in ("before", "counts", "expected"):
                 known[name] = None if known.get(name) is None else float(known[name])
             return cls(
@@ -73,13 +72,13 @@ class Verdict:
 
 
 def in_force(verdict: Verdict, before: float | None) -> Verdict:
-    """Return the verdict as it counts after another: feedback replaces what was there, an evaluator doesn't."""
+    """Return the verdict with the score that counts after it: feedback replaces ``before``, an evaluator doesn't."""
     replaces = before is None or verdict.kind == "feedback"
     return replace(verdict, before=before, counts=verdict.score if replaces else before)
 
 
 def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return what a verdict's entry repeats of its recall, so that it can be counted by itself."""
+    """Return the fields of a recall that a verdict's entry repeats, so that it can be counted by itself."""
     had, lacked = _ids(recall["offered"]), _ids(recall["withheld"])
     return {
         "with": had,
@@ -93,14 +92,14 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
-    """Return the record of a verdict; an evaluator's says who and why only if somebody told it."""
-    said = {name: getattr(verdict, name) for name in ("score", "passed", *_SAID)}
-    silent = {"by", "reason"} if verdict.kind == "evaluator" else set()
-    return {**{name: value for name, value in said.items() if value or name not in silent}, **counting}
+    """Return the record of a verdict; an evaluator's has ``by`` and ``reason`` only if they are given."""
+    values = {name: getattr(verdict, name) for name in ("score", "passed", *_GIVEN)}
+    optional = {"by", "reason"} if verdict.kind == "evaluator" else set()
+    return {**{name: value for name, value in values.items() if value or name not in optional}, **counting}
 
 
 def written_at(record: Record) -> float:
-    """Return when a verdict was noted, by its writer's clock; 0 where it doesn't say."""
+    """Return when a verdict was noted, by its writer's clock; 0 if unknown."""
     at = record.value.get("at") if isinstance(record.value, Mapping) else None
     return float(at) if isinstance(at, int | float) else 0.0
 

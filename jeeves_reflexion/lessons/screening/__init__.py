@@ -1,1 +1,1 @@
-"""Screening: text that hides, and text that commands."""
+"""Screening: finds hidden text and text that gives orders."""

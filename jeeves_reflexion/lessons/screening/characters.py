@@ -1,8 +1,8 @@
-"""Characters that hide, reorder or disguise text, out of a lesson; code, mathematics and every script stay readable.
+"""Removes characters that hide, reorder or disguise text; code, mathematics and every script stay readable.
 
-The rule: what can't be seen goes; what only dresses up an ASCII letter becomes that letter; everything else stays.
-Compatibility normalisation of the whole text (NFKC) would break lessons: it makes ``x2`` of ``x²`` and ``1/2`` of
-``½``, so it is applied to disguised letters alone.
+The rule: invisible characters are removed, a disguised ASCII letter becomes that letter, everything else stays.
+Compatibility normalisation (NFKC) of the whole text would break lessons, since it turns ``x²`` into ``x2`` and ``½``
+into ``1/2``. So it is applied to disguised letters alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STYLED: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 
-# Drawn like an ASCII letter: of Cyrillic, of Greek, and what stands beside Latin letters.
+# Letters that look like an ASCII letter: Cyrillic, Greek, and other Latin ones.
 _CYRILLIC_ALIKE: Final = (
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u04cf\u051b\u051d"
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405"
@@ -72,17 +72,17 @@ _LATIN: Final = re.compile("[A-Za-z]")
 def clean_characters(text: str) -> str:
     """Return the text as a reader sees it, without characters that hide, reorder or disguise.
 
-    Out go zero-width, bidirectional, tag and control characters, variation selectors and fillers; a joiner stays
-    where its script or an emoji needs it. Blanks of every width become a plain blank, line separators a newline.
+    Zero-width, bidirectional, tag and control characters, variation selectors and fillers are removed; a joiner stays
+    where its script or an emoji needs it. Blanks of any width become a plain blank, line separators a newline.
     Full-width letters, words in mathematical or circled letters, Cyrillic or Greek look-alikes within a Latin word
-    and letters that are struck through become plain letters; a lone mathematical letter, ``x²`` or ``≠`` stays. Never
-    more than four combining marks on one letter. The result is in NFC, and cleaning it again changes nothing.
+    and struck-through letters become plain letters; a lone mathematical letter, ``x²`` or ``≠`` stays. A letter keeps
+    at most four combining marks. The result is in NFC, and cleaning it again changes nothing.
     """
     if text.isascii() and text.isprintable():
         return text
     text = _BREAKS.sub("\n", text)
     text = _SPACES.sub(" ", text)
-    # Cleaning exposes what was hidden between the hidden: a second pass at most, since each only takes away or folds.
+    # A pass may expose what hidden characters kept apart, so another follows; each only removes or folds characters.
     for _ in range(3):
         cleaned = _pass(text)
         if cleaned == text:
@@ -92,16 +92,16 @@ def clean_characters(text: str) -> str:
 
 
 def hidden_text(text: str) -> str:
-    """Return what is written in tag characters, which draw nothing but are read by models; flags are not text."""
+    """Return the text in tag characters, which are invisible but which models read; flags of emoji don't count."""
     runs = TAGS.findall(_FLAG.sub("", text))
     return " ".join("".join(chr(ord(c) - 0xE0000) for c in run) for run in runs)
 
 
 def inert(text: str, *, tags: bool = False) -> str:
-    """Return a text in which no marker of a chat template stays one, so that it can't pose as another speaker.
+    """Return a text with markers of chat templates escaped, so that it can't pose as another speaker.
 
-    With ``tags``, for what others wrote, no tag stays one either. The first character of each is written as an entity
-    of HTML. Doing it again changes nothing.
+    ``tags``, for texts of others, escapes tags too. The first character of each becomes an HTML entity. Escaping again
+    changes nothing.
     """
     return (_MARKER_OR_TAG if tags else _MARKER).sub(
         lambda match: "&lt;" if match[0] == "<" else f"&#{ord(match[0])};", text
@@ -109,7 +109,7 @@ def inert(text: str, *, tags: bool = False) -> str:
 
 
 def latinised(text: str) -> str:
-    """Return the text with look-alikes of Latin letters replaced, also in words that are made of nothing else."""
+    """Return the text with look-alikes of Latin letters replaced, even in words that consist of them."""
     return _WORD.sub(lambda match: _plain(match[0], whole=True), text)
 
 
@@ -142,7 +142,7 @@ def _plain(word: str, *, whole: bool) -> str:
 
 
 def _visible(text: str) -> str:
-    """Drop what draws nothing, but for the joiners and selectors that change how their neighbours are drawn."""
+    """Drop invisible characters, except joiners and selectors that change how their neighbours look."""
     padded = ["", *text, ""]
     kept: list[str] = []
     for (_, character), (_, after) in pairwise(pairwise(padded)):

@@ -1,10 +1,10 @@
-"""Screening: whether a lesson is advice on a task, or an attempt to command the agents that will read it.
+"""Screening: is a lesson advice on a task, or an attempt to command the agents that will read it?
 
-A lesson outlives the run that wrote it and is shown to other agents, so one that was planted through a web page or a
-tool's output would command them all. What is looked for is data (``screening.toml``); the text is looked at as a model
-would read it: without invisible characters, with look-alikes, leetspeak, spaced-out letters, base64, hex, rot13 and
-reversed text undone. Patterns stop known phrasings, not an author who knows them: what the screen misses is stated in
-``docs/results/lessons_screening.md``.
+A lesson outlives its run and is shown to other agents, so a lesson planted through a web page or a tool's output could
+command them all. The patterns are data (``screening.toml``). They are matched against the text as a model would read
+it: without invisible characters, and with look-alikes, leetspeak, spaced-out letters, base64, hex, rot13 and reversed
+text decoded. Patterns stop known phrasings, not an author who knows the patterns;
+``docs/results/lessons_screening.md`` says what the screen misses.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Finding:
 def screen(text: str) -> Finding | None:
     """Say what is wrong with a text that would become a lesson; ``None`` if it is advice.
 
-    Give it the text as it came, before invisible characters are cleaned away, so that hidden text is seen too; the
-    excerpt is clean and redacted. Takes time in proportion to the text's length, and never raises.
+    Pass the text as it came, before invisible characters are removed, so that hidden text is found too. The excerpt is
+    cleaned and redacted. The time is proportional to the text's length; no text raises an error.
     """
     return _screen(text, _DEPTH)
 
@@ -89,7 +89,7 @@ class _Rule:
 
 @functools.cache
 def _rules() -> tuple[tuple[_Rule, ...], Needles, re.Pattern[str]]:
-    """The rules, the words that they need, and the expression for letters that were spaced out."""
+    """Return the rules, the words that they need, and the expression for spaced-out letters."""
     data = tomllib.loads(resources.files(__package__).joinpath("screening.toml").read_text(encoding="utf-8"))
     rules = tuple(_rule(entry, data["words"]) for entry in data["rule"])
     needs = Needles({needed for rule in rules for needed in rule.needs})
@@ -152,7 +152,7 @@ def _is_meant(rule: _Rule, match: re.Match[str]) -> bool:
 
 
 def _is_reported(before: str, after: str) -> bool:
-    """Whether the sentence warns of words and the match stands in the quotation marks right after."""
+    """Whether the sentence warns of certain words and the match is within the quotation that follows."""
     opened = _SAYING.search(before)
     return (
         opened is not None
@@ -170,7 +170,7 @@ _LEET_LL = re.compile(r"11|1l|l1")  # elsewhere a one is more often an i
 _LEET_WORD = re.compile(r"(?<![\w@$!])(?=[\d@$!]{0,9}[a-z])[a-z\d@$!]{3,20}(?![\w@$])")
 _LEET_SIGN = re.compile(r"[a-z][013457@$!]{1,3}[a-z]")
 _SPACED = re.compile(r"(?:\b[^\W_][ \t.,*|/\u00b7-]{1,3}){6}|(?:[^\W_]_){6}")
-# Tags, comments and marks of emphasis that stand between letters; as "a * b" or a tag of its own they join nothing.
+# Tags, comments and marks of emphasis between letters; "a * b" and a tag beside blanks don't match.
 _MARKUP = re.compile(r"(?<=[a-z])(?:<!--[^>\n]{0,80}-->|</?[a-z]{1,10}/?>|\*{1,3}|~~|__|`|\\)(?=[a-z])")
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8}))")
 _PERCENT = re.compile(r"%[0-9a-f]{2}")
@@ -181,7 +181,7 @@ _REVERSED = re.compile("erongi|dragersid|snoitcurtsni|tpmorp|drowssap|metsys")
 
 
 def _as_read(text: str) -> str:
-    """The text as rules look at it: visible characters, small letters, no accents or disguises, one kind of quote."""
+    """Return the text for the rules: visible characters, lower case, no accents or disguises, one kind of quote."""
     if not text.isascii():
         text = latinised(unicodedata.normalize("NFKC", clean_characters(text)))
         text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
@@ -190,7 +190,7 @@ def _as_read(text: str) -> str:
 
 
 def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
-    """Other ways to read the text, each only where there are signs of it: the name of the way, and the text."""
+    """Yield other readings of the text, each only if there are signs of it: the reading's name and the text."""
     if _LEET_SIGN.search(read):
         yield "leetspeak", _LEET_WORD.sub(_unleet, read)
     if _PERCENT.search(read):
@@ -212,7 +212,7 @@ def _from_bytes(text: str) -> Iterator[tuple[str, str]]:
     for match in _BASE64.finditer(text):
         data = match[0].rstrip("=").translate(str.maketrans("-_", "+/"))
         if len(data) % 4 == 1:
-            data = data[:-1]  # no bytes end so: one letter too many must not hide the rest
+            data = data[:-1]  # no base64 has this length: one letter too many must not hide the rest
         yield from _readable("base64", base64.b64decode(data + "=" * (-len(data) % 4)))
     for match in _HEX.finditer(text):
         digits = re.sub(r"0x|[^0-9a-fA-F]", "", match[0])

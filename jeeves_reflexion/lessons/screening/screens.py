@@ -1,6 +1,6 @@
-"""Screens beyond the rules: a callable that judges a text, such as a classifier, and one that asks a language model.
+"""Screens beyond the rules: the protocol of a screen, such as a classifier, and one that asks a language model.
 
-The rules come first, cost nothing, and stay: a screen sees what they let pass, clean and without secrets.
+The rules always come first and cost nothing. A screen sees the texts that they let pass, cleaned and redacted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SHOWN = 200
 
 
 class Screen(Protocol):
-    """Says what is wrong with a text that would become a lesson, or None; a plain function is one, async or not.
+    """Says what is wrong with a text that would become a lesson, or None. A plain function will do, async or not.
 
-    One that is not async runs in a worker thread. What it raises keeps the text out.
+    A sync function runs in a worker thread. If a screen raises, the text is kept out.
     """
 
     def __call__(self, text: str, /) -> Finding | Awaitable[Finding | None] | None:
@@ -35,13 +35,13 @@ class Screen(Protocol):
 
 
 async def screened(text: str, by: Screen | None = None, *, said: str | None = None) -> Finding | None:
-    """Screen a text by the rules, then ``by`` a screen; ``said`` is the text as it came, for the rules.
+    """Screen a text by the rules, then ``by`` a screen; ``said`` is the text before cleaning, for the rules.
 
-    A screen that raises, or returns something else, is a finding: what nobody could judge is not let in.
+    If the screen raises or returns something else, that is a finding too: a text that was not judged is kept out.
     """
-    found = screen(text if said is None else said)
-    if found is not None or by is None:
-        return found
+    finding = screen(text if said is None else said)
+    if finding is not None or by is None:
+        return finding
     try:
         judged = await run(by, lambda: by(text))
     except Exception as error:  # noqa: BLE001 - whatever it is, the text stays out and its finding says why
@@ -49,9 +49,9 @@ async def screened(text: str, by: Screen | None = None, *, said: str | None = No
     if judged is None:
         return None
     if isinstance(judged, Finding):
-        said_of_it = (judged.kind, judged.why, judged.excerpt)
-        if all(isinstance(part, str) for part in said_of_it):
-            return Finding(*(abridge(redact(part), _SHOWN) for part in said_of_it))
+        parts = (judged.kind, judged.why, judged.excerpt)
+        if all(isinstance(part, str) for part in parts):
+            return Finding(*(abridge(redact(part), _SHOWN) for part in parts))
     return _unscreened(f"the screen returned {judged!r} instead of a Finding or None")
 
 
@@ -62,8 +62,8 @@ def _unscreened(why: str) -> Finding:
 class ModelScreen:
     """Asks a language model whether a text gives orders to its readers.
 
-    A reply that states no verdict, or two, is asked for once more and then raises :class:`UnreadableReplyError`.
-    Raises ``ModelError`` when the model can't be reached. ``prompt`` is a text, or the path of a file.
+    If a reply holds no verdict, or two, the model is asked once more; then :class:`UnreadableReplyError` is raised.
+    Raises ``ModelError`` if the model can't be reached. ``prompt`` is a text, or the ``Path`` of a file.
     """
 
     def __init__(self, model: ChatModel, *, prompt: str | Path | None = None) -> None:
@@ -72,7 +72,7 @@ class ModelScreen:
 
     async def __call__(self, text: str, /) -> Finding | None:
         """Return what the model finds wrong with a text, or None."""
-        text = inert(text)  # a marker of a chat template would let it answer in the model's place
+        text = inert(text)  # a marker of a chat template could make it look like the model's answer
         material = fence("text", text)
         for shown in (
             material,
@@ -87,14 +87,14 @@ class ModelScreen:
 
 
 def stated_verdict(reply: str, field: str, shown: Sequence[str]) -> tuple[bool, str] | None:
-    """Return what a reply says, yes or no, under the name of a field, and its ``why``; None for nothing, or two things.
+    """Return the one verdict in a reply, a bool under the key ``field``, with its ``why``; None for none, or several.
 
-    What it only quotes from the texts that the model was ``shown`` says nothing.
+    A verdict that is quoted from the texts that the model was ``shown`` does not count.
     """
-    found = [one for one in reading_of(reply, shown).objects if isinstance(one.value.get(field), bool)]
-    stated = agreed(found, lambda value: value[field])
+    verdicts = [one for one in reading_of(reply, shown).objects if isinstance(one.value.get(field), bool)]
+    stated = agreed(verdicts, lambda value: value[field])
     if stated is None:
         return None
     why = stated.value.get("why", "")
-    said = why if isinstance(why, str) else json.dumps(why, ensure_ascii=False)
-    return cast("bool", stated.value[field]), abridge(redact(said), _SHOWN)
+    reason = why if isinstance(why, str) else json.dumps(why, ensure_ascii=False)
+    return cast("bool", stated.value[field]), abridge(redact(reason), _SHOWN)

@@ -1,7 +1,7 @@
-"""Transcripts of attempts that were made elsewhere, learned from once each.
+"""Transcripts of attempts that were made elsewhere, to learn from once each.
 
-A file holds JSON lines of ours or conversations (:mod:`.lines`), spans of OpenTelemetry (:mod:`.spans`) or a log of
-Inspect (:mod:`.inspect_logs`). Its content says which, so one file may hold several.
+A file holds JSON lines of this package or conversations (:mod:`.lines`), OpenTelemetry spans (:mod:`.spans`) or a log
+of Inspect (:mod:`.inspect_logs`). The format is detected from the content, so one file may mix formats.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from jeeves_reflexion.loop.transcripts.spans import Spans
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Trial
 
-_LEARNED: Final = "learned"  # the collection that says which transcripts a library has learned from
+_LEARNED: Final = "learned"  # the record collection of transcripts that were learned from
 _ZIP: Final = b"PK\x03\x04"
 _WORD: Final = re.compile(r"[^ \t\r\n]")
 
 
 def read_transcripts(files: Sequence[str]) -> list[Transcript]:
-    """Return the transcripts of files, each once; ``-`` is standard input.
+    """Return the transcripts in files, each once; ``-`` is standard input.
 
-    Spans of one trace may stand in several files; their transcripts come last. Raises :class:`ConfigurationError`
-    that names file and line of the first that can't be read, and :class:`MissingDependencyError` for a log of Inspect
-    without Inspect.
+    The spans of a trace may be spread over several files; their transcripts come last. Raises
+    :class:`ConfigurationError` that names the file and line that can't be read, and :class:`MissingDependencyError` for
+    a log of Inspect if Inspect is not installed.
     """
     found, spans = dict[str, Transcript](), Spans()
     for file in files:
@@ -51,10 +51,10 @@ def read_transcripts(files: Sequence[str]) -> list[Transcript]:
 async def learn_transcripts(
     learner: Learner, store: VectorLessonStore, transcripts: Iterable[Transcript]
 ) -> AsyncIterator[tuple[Transcript, Trial | None]]:
-    """Learn from each transcript that this store has not learned from yet; None stands for one that it has.
+    """Learn from each transcript that is new to the store, and yield it with its trial; the trial of others is None.
 
-    One is noted when its lesson is stored, so a run that was stopped goes on with the next call. ``learner`` writes
-    to ``store``. Raises :class:`~jeeves_reflexion.errors.LessonStoreError`.
+    A transcript is noted once its lesson is stored, so after an interruption the next call goes on. ``learner`` must
+    write to ``store``. Raises :class:`~jeeves_reflexion.errors.LessonStoreError`.
     """
     for transcript in transcripts:
         async with store_errors("look up what was learned"):
@@ -67,7 +67,7 @@ async def learn_transcripts(
             transcript.task, transcript.attempt, transcript.evaluation, advice=advice
         )
         if trial.evaluation.scored and not trial.problems:
-            # The lesson is stored: an interrupt in between would have it learned again.
+            # The lesson is stored; a cancellation before this note would have it learned again.
             with anyio.CancelScope(shield=True):
                 async with store_errors("note what was learned"):
                     await store.records.append_once(_LEARNED, transcript.id, None)
@@ -88,7 +88,7 @@ def _read(file: str, spans: Spans) -> Iterator[Transcript]:
     for value, place in _values(text, label):
         items = value if isinstance(value, list) else [value]
         if not items or not all(isinstance(each, Mapping) for each in items):
-            raise ConfigurationError(f"{place}: it is no JSON object")
+            raise ConfigurationError(f"{place}: it is not a JSON object")
         if is_log(items[0]):
             for each in items:
                 yield from log_transcripts(json.dumps(each).encode(), place)
@@ -100,7 +100,7 @@ def _read(file: str, spans: Spans) -> Iterator[Transcript]:
 
 
 def _values(text: str, label: str) -> Iterator[tuple[Any, str]]:
-    """Yield the JSON values of a text, one after the other, whether each has a line of its own or several."""
+    """Yield the JSON values of a text in turn, each on one line or several, with its place."""
     decoder, end, line, seen = json.JSONDecoder(), 0, 1, 0
     while found := _WORD.search(text, end):
         place = found.start()
@@ -108,5 +108,5 @@ def _values(text: str, label: str) -> Iterator[tuple[Any, str]]:
         try:
             value, end = decoder.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
-            raise ConfigurationError(f"{label}, line {line}: it is no JSON: {error}") from error
+            raise ConfigurationError(f"{label}, line {line}: it is not JSON: {error}") from error
         yield value, f"{label}, line {line}"

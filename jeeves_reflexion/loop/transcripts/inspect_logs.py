@@ -1,4 +1,4 @@
-"""Logs of Inspect, read by Inspect itself: each sample is an attempt, the scores of its task are the verdict."""
+"""Logs of Inspect, read with Inspect itself: each sample is an attempt, and its scores are the verdict."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _KEYS: Final = {"version", "status", "eval"}
 
 
 def is_log(value: Mapping[str, Any]) -> bool:
-    """Whether a JSON value is a log."""
+    """Whether a JSON value is a log of Inspect."""
     return value.keys() >= _KEYS
 
 
 def log_transcripts(data: bytes, place: str) -> Iterator[Transcript]:
     """Yield the samples of a log of either format, ``.eval`` or ``.json``.
 
-    Raises :class:`MissingDependencyError` without Inspect, and :class:`ConfigurationError` for what it can't read.
+    Raises :class:`MissingDependencyError` without Inspect, and :class:`ConfigurationError` for a log it can't read.
     """
     try:
         from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional dependency
@@ -41,7 +41,7 @@ def log_transcripts(data: bytes, place: str) -> Iterator[Transcript]:
     try:
         kept = "json" if data.startswith(b"{") else "eval"
         log = read_eval_log(io.BytesIO(data), format=kept, resolve_attachments=True)
-    except Exception as error:  # what Inspect raises for a damaged log is not said anywhere
+    except Exception as error:  # Inspect does not document what it raises for a damaged log
         raise ConfigurationError(f"{place}: Inspect can't read the log: {described(error)}") from error
     for sample in log.samples or ():
         try:

@@ -1,13 +1,13 @@
-"""Attempts that were made elsewhere, as JSON lines of ours or as the messages of a conversation.
+"""Attempts that were made elsewhere, as JSON lines of this package or as the messages of a conversation.
 
-A line is an attempt of one task, in one of two forms::
+A line is one attempt at a task, in one of two forms::
 
     {"task": "...", "output": "...", "score": 0.2, "reason": "...", "steps": [{"action": "...", "observation": "..."}]}
     {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}], "score": 0.2}
 
-``score`` (0 to 1) and ``reason`` may be left out where somebody judges, ``id`` names the attempt, and ``metadata`` is
+``score`` (0 to 1) and ``reason`` may be left out if an evaluator judges. ``id`` identifies the attempt. ``metadata`` is
 kept out of prompts. A conversation's task is its first user message, its output the last assistant message, and its
-calls of tools are the steps.
+tool calls are the steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jeeves_reflexion.values import UNKNOWN_USAGE
 
 
 class Given(BaseModel):
-    """What stands in a file; null is taken for what is not there, as clients of chat models write it."""
+    """A value in a file; null counts as missing, because clients of chat models write it so."""
 
     @model_validator(mode="before")
     @classmethod
@@ -44,7 +44,7 @@ class _Step(Given):
 
 
 class CalledFunction(Given):
-    """What a model wants called."""
+    """The function that a model calls."""
 
     name: str
     arguments: str = ""
@@ -58,7 +58,7 @@ class ToolCall(Given):
 
 
 class ChatMessage(Given):
-    """A message as chat models have it."""
+    """A message in the format of chat models."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[dict[str, Any]] = ""
@@ -70,13 +70,13 @@ class ChatMessage(Given):
     def _without_calls(cls, given: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
         if isinstance(given, list) and any(part.get("type") in {"tool_use", "tool_result"} for part in given):
             raise ValueError(
-                "calls of tools are read from tool_calls and messages of the role tool, not from parts"
+                "tool calls are read from tool_calls and from messages of the role tool, not from content parts"
             )
         return given
 
     @property
     def text(self) -> str:
-        """The words of the message."""
+        """The text of the message."""
         if isinstance(self.content, list):
             return "\n".join(str(part["text"]) for part in self.content if part.get("text"))
         return self.content
@@ -101,13 +101,13 @@ class _Line(Given):
         if (self.messages and (named or self.output or self.steps)) or not (self.messages or named):
             raise ValueError("it needs either task and output, or messages")
         if self.messages and not task_of(self.messages):
-            raise ValueError("its messages hold no task: none is the user's")
+            raise ValueError("its messages hold no task: none is of the role user")
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """An attempt that was made elsewhere; ``evaluation`` is None where somebody has to judge it."""
+    """An attempt that was made elsewhere; ``evaluation`` is None if it has yet to be judged."""
 
     id: str
     task: Task
@@ -116,7 +116,7 @@ class Transcript:
 
 
 def line_transcript(value: Mapping[str, Any], place: str) -> Transcript:
-    """Return what a JSON line says. Raises :class:`ConfigurationError` that names its place."""
+    """Return the transcript in a JSON line. Raises :class:`ConfigurationError` that names its place."""
     try:
         read = _Line.model_validate(value)
     except ValidationError as error:
@@ -132,24 +132,24 @@ def line_transcript(value: Mapping[str, Any], place: str) -> Transcript:
 
 
 def transcript_id(given: str) -> str:
-    """Return the name by which a library knows that it has learned from a transcript."""
+    """Return the id under which a store notes that it has learned from a transcript."""
     return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the first thing that is wrong, and where."""
+    """Return the first problem and where it is."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def task_of(messages: Sequence[ChatMessage]) -> str:
-    """Return the first words of the user's; empty where there are none."""
+    """Return the first text of the user; empty if there is none."""
     return next((each.text for each in messages if each.role == "user" and each.text.strip()), "")
 
 
 def conversation(messages: Sequence[ChatMessage], *, failed: Collection[str] = ()) -> tuple[str, Attempt]:
-    """Return the task of a conversation and the attempt at it; ``failed`` names the calls that failed."""
+    """Return the task of a conversation and the attempt at it; ``failed`` holds the ids of failed tool calls."""
     answers = [each.text for each in messages if each.role == "assistant" and each.text.strip()]
     steps = tuple(_steps(messages, failed))
     return task_of(messages), Attempt(answers[-1] if answers else "", steps=steps, usage=UNKNOWN_USAGE)
@@ -161,7 +161,7 @@ def _steps(messages: Sequence[ChatMessage], failed: Collection[str]) -> list[Ste
         if message.role == "tool" and waiting.get(message.tool_call_id):
             place = waiting[message.tool_call_id].pop(0)
             steps[place] = replace(steps[place], observation=message.text)
-        # Some servers give the calls of every turn the same ids, or none: what is said next is of the latest.
+        # Some servers reuse ids in each turn, or give none: a result belongs to the latest call with its id.
         waiting |= {call.id: [] for call in message.tool_calls}
         for place, call in enumerate(message.tool_calls):
             waiting[call.id].append(len(steps))

@@ -1,7 +1,7 @@
-"""Spans and log records of OpenTelemetry as they stand in files, and the messages that they hold.
+"""OpenTelemetry spans and log records as they are found in files, and the messages in them.
 
-Files have the JSON of OTLP (``resourceSpans``, ``resourceLogs``) or what the SDK's console exporters print. Messages
-stand in attributes or in events, by the conventions for generative AI of today or those up to 1.36.
+Files hold OTLP as JSON (``resourceSpans``, ``resourceLogs``) or the output of the SDK's console exporters. Messages are
+in attributes or events, following the current conventions for generative AI or those up to 1.36.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jeeves_reflexion.loop.transcripts.lines import ChatMessage, Given, first_pr
 
 _DETAILS: Final = "gen_ai.client.inference.operation.details"
 _CONTENT: Final = ("gen_ai.input.messages", "gen_ai.output.messages")
-_SAID: Final = {
+_ROLES: Final = {
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
@@ -83,12 +83,12 @@ class Record(Event):
     @field_validator("trace", "span", "parent")
     @classmethod
     def _bare(cls, given: str | None) -> str | None:
-        """Return the number as OTLP writes it: the same trace may come from both kinds of files."""
+        """Return the id as OTLP writes it, since one trace may come from both kinds of files."""
         return None if given is None else given.removeprefix("0x")
 
     @property
     def operation(self) -> str:
-        """What the span is of, such as ``chat`` or ``invoke_agent``."""
+        """The operation of the span, such as ``chat`` or ``invoke_agent``."""
         return str(self.attributes.get("gen_ai.operation.name", ""))
 
     @property
@@ -100,14 +100,14 @@ class Record(Event):
 
 
 def is_telemetry(value: Mapping[str, Any]) -> bool:
-    """Whether a JSON value is a document of OTLP, or a span or a log record of the SDK."""
+    """Whether a JSON value is an OTLP document, or a span or log record of the SDK."""
     context = value.get("context")
     within = context if isinstance(context, Mapping) else value
     return any(name in value for name in _DOCUMENTS) or ("trace_id" in within and "attributes" in value)
 
 
 def records(value: Mapping[str, Any], place: str) -> Iterator[tuple[Record, bool]]:
-    """Yield spans and log records of what :func:`is_telemetry` is true of, and whether each is a span.
+    """Yield the spans and log records in a value that is telemetry, and whether each is a span.
 
     Raises :class:`ConfigurationError` that names its place.
     """
@@ -117,7 +117,7 @@ def records(value: Mapping[str, Any], place: str) -> Iterator[tuple[Record, bool
     except ValidationError as error:
         raise ConfigurationError(f"{place}: {first_problem(error)}") from error
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-        raise ConfigurationError(f"{place}: it is no span that can be read: {error!r}") from error
+        raise ConfigurationError(f"{place}: the span can't be read: {error!r}") from error
 
 
 def _flattened(value: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
@@ -134,7 +134,7 @@ def _flattened(value: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bo
 
 
 def messages_of(span: Record) -> list[ChatMessage]:
-    """Return what a span says was said, without instructions."""
+    """Return the messages in a span, without system instructions."""
     held = [span.attributes, *(event.attributes for event in span.events if event.name == _DETAILS)]
     found: list[Any] = [next((each[name] for each in held if each.get(name)), []) for name in _CONTENT]
     try:
@@ -142,8 +142,7 @@ def messages_of(span: Record) -> list[ChatMessage]:
             return [
                 message for each in found for given in _parsed(each, span) for message in _of_parts(given)
             ]
-        said = [(_SAID[event.name], event) for event in span.events if event.name in _SAID]
-        return [_of_event(role, event, span) for role, event in said]
+        return [_of_event(_ROLES[event.name], event, span) for event in span.events if event.name in _ROLES]
     except (ValidationError, AttributeError, TypeError) as error:
         raise ConfigurationError(
             f"span {span.span} of trace {span.trace}: its messages can't be read"
@@ -151,7 +150,7 @@ def messages_of(span: Record) -> list[ChatMessage]:
 
 
 def _of_parts(message: Mapping[str, Any]) -> Iterator[ChatMessage]:
-    """Yield a message of the conventions as those of chat models: each result of a tool is one of its own."""
+    """Yield a message of the conventions as messages of chat models; each tool result becomes its own message."""
     parts = message.get("parts") or ()
     for part in parts:
         if part.get("type") == "tool_call_response":
@@ -165,7 +164,7 @@ def _of_parts(message: Mapping[str, Any]) -> Iterator[ChatMessage]:
 
 
 def _of_event(role: str, event: Event, span: Record) -> ChatMessage:
-    """Return the message of an event of conventions up to 1.36."""
+    """Return the message of an event in the conventions up to 1.36."""
     given = {**event.attributes, **(event.body if isinstance(event.body, Mapping) else {})}
     inner = given.get("message")
     given |= _parsed(inner, span) if isinstance(inner, str) and inner.startswith("{") else inner or {}
@@ -197,8 +196,8 @@ def _parsed(value: object, span: Record) -> Any:  # noqa: ANN401 - JSON
         return json.loads(value)
     except ValueError as error:
         raise ConfigurationError(
-            f"span {span.span} of trace {span.trace}: its messages are no JSON; a limit on the length of attributes "
-            "cuts them off"
+            f"span {span.span} of trace {span.trace}: its messages are not JSON; perhaps a limit on the length of "
+            "attributes cut them off"
         ) from error
 
 
@@ -207,7 +206,7 @@ def _pairs(given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _value(given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """Return a value of OTLP as plain data; other data as it is."""
+    """Return an OTLP value as plain data; other data stays as it is."""
     if len(given) != 1:
         return given or None
     [(kind, value)] = given.items()

@@ -1,6 +1,6 @@
-"""Traces of OpenTelemetry, by its conventions for generative AI, as transcripts.
+"""OpenTelemetry traces, in its conventions for generative AI, as transcripts.
 
-An attempt is the outermost ``invoke_agent`` span with what lies beneath it; without one, each conversation of a trace.
+An attempt is the outermost ``invoke_agent`` span with the spans beneath it; without one, each conversation of a trace.
 A verdict is an event ``gen_ai.evaluation.result``.
 """
 
@@ -30,11 +30,11 @@ _LABELS: Final = {"pass": True, "passed": True, "fail": False, "failed": False}
 
 _Attributes: TypeAlias = Mapping[str, Any]
 _Attempts: TypeAlias = Mapping[str, Sequence[tuple[Record, list[ChatMessage]]]]
-"""By the span of the agent, or the words of the conversation: the spans with messages that belong to it."""
+"""For each agent's span, or the task of a conversation: the spans with messages that belong to it."""
 
 
 class Spans:
-    """The spans of some files, whose traces may be spread over them."""
+    """The spans of several files; a trace may be spread over them."""
 
     def __init__(self) -> None:
         self._spans = dict[tuple[str, str], Record]()
@@ -49,11 +49,11 @@ class Spans:
                 self._logs.append(record)
 
     def transcripts(self) -> Iterator[Transcript]:
-        """Yield the attempts, in the order of their beginnings.
+        """Yield the attempts in the order in which they began.
 
         Raises :class:`ConfigurationError` for spans without messages, and for messages that can't be read.
         """
-        for log in self._logs:  # where the logs alone were exported, they are all that is known of their span
+        for log in self._logs:  # if only logs were exported, make spans for them
             unknown = Record.model_validate({"trace_id": log.trace, "span_id": log.span, "at": log.at})
             self._spans.setdefault((log.trace, log.span), unknown).events.append(log)
         self._logs = []
@@ -76,13 +76,13 @@ class Spans:
                     verdict = _verdict(list(self._judging(owner, attempts, results, trace)))
                     task, attempt = conversation(messages, failed=failed[trace])
                     attempt = replace(attempt, error=self._error(trace, owner))
-                    # Named after its first call: the span of an agent may come later, for it ends last.
+                    # The id comes from the first call: the agent's own span ends last, and may be missing yet.
                     calls = (span.span for span, _ in told if span.span != owner)
                     name = transcript_id(f"{trace} {next(calls, owner)}")
                     yield Transcript(name, Task(task), attempt, verdict)
 
     def _owner(self, span: Record, messages: Sequence[ChatMessage]) -> str | None:
-        """Return whose attempt a span belongs to; None for what lies within a tool, and for judges of ours."""
+        """Return the attempt to which a span belongs; None within a tool, and for this package's evaluators."""
         path = self._path(span).values()
         if any(each.operation == "execute_tool" for each in path):
             return None
@@ -93,7 +93,7 @@ class Spans:
         return None if ours else agents[-1].span
 
     def _path(self, span: Record) -> dict[str, Record]:
-        """Return a span and those around it, the outermost last."""
+        """Return a span and its ancestors, the outermost last."""
         path = {span.span: span}
         while (outer := self._spans.get((span.trace, span.parent or ""))) and outer.span not in path:
             span = path[outer.span] = outer
@@ -103,12 +103,12 @@ class Spans:
         agent = self._spans.get((trace, owner))
         if agent is None or not agent.failed:
             return None
-        said = (
+        reasons = (
             agent.status.get("message"),
             agent.status.get("description"),
             agent.attributes.get("error.type"),
         )
-        return next((str(each) for each in said if each), "the agent failed")
+        return next((str(each) for each in reasons if each), "the agent failed")
 
     def _failed_calls(self) -> Mapping[str, set[str]]:
         """Return the ids of calls that failed, by trace."""
@@ -119,7 +119,7 @@ class Spans:
         return found
 
     def _results(self) -> Mapping[str, list[tuple[Record, _Attributes]]]:
-        """Return the verdicts by trace, and by the response that they are of."""
+        """Return the verdicts by trace, and by the response that they judge."""
         found = defaultdict[str, list[tuple[Record, _Attributes]]](list)
         for span in self._spans.values():
             for event in span.events:
@@ -135,7 +135,7 @@ class Spans:
         results: Mapping[str, list[tuple[Record, _Attributes]]],
         trace: str,
     ) -> Iterator[_Attributes]:
-        """Yield the verdicts within an attempt, on its responses, or around it where it is the only one there."""
+        """Yield the verdicts within an attempt, on its responses, or around it if it is the only attempt there."""
         spans = {span.span for span, _ in attempts[owner]} | {owner}
         agent = self._spans.get((trace, owner))
         number = None if agent is None else agent.attributes.get(_ATTEMPT)
@@ -151,9 +151,9 @@ class Spans:
 
 
 def _merged(told: Sequence[Sequence[ChatMessage]]) -> list[ChatMessage]:
-    """Return what was said in all calls of models, each message once.
+    """Return the messages of all model calls, each once.
 
-    A call has what was said before it; where a history was cut or begun anew, what is new in it counts.
+    A call repeats the messages before it. If a history was cut or restarted, its new messages are added.
     """
     merged = list[ChatMessage]()
     for messages in told:
@@ -165,9 +165,9 @@ def _merged(told: Sequence[Sequence[ChatMessage]]) -> list[ChatMessage]:
 
 
 def _verdict(results: Sequence[_Attributes]) -> Evaluation | None:
-    """Return what evaluations say together, the last one of each name; None where one can't be read as a verdict.
+    """Combine evaluations, the last one of each name; None if one of them can't be read as a verdict.
 
-    A score counts where it lies in [0, 1] and its label does not contradict it, a label where it says pass or fail.
+    A score counts if it lies in [0, 1] and its label does not contradict it, a label if it says pass or fail.
     """
     latest = list({str(each.get("gen_ai.evaluation.name", "")): each for each in results}.values())
     labels = [_LABELS.get(str(each.get("gen_ai.evaluation.score.label")).lower()) for each in latest]
@@ -178,16 +178,16 @@ def _verdict(results: Sequence[_Attributes]) -> Evaluation | None:
     if not latest or (None, None) in zip(scores, labels, strict=True):
         return None
     numbers = [each for each in scores if each is not None]
-    said = (str(each.get("gen_ai.evaluation.explanation") or "") for each in latest)
+    explanations = (str(each.get("gen_ai.evaluation.explanation") or "") for each in latest)
     return Evaluation(
         sum(numbers) / len(numbers) if len(numbers) == len(scores) else None,
         passed=None if None in labels else all(labels),
-        rationale="\n".join(filter(None, said)),
+        rationale="\n".join(filter(None, explanations)),
     )
 
 
 def _share(score: object, *, label: bool | None) -> float | None:
-    """Return a score as a share of 1; None for one of another scale, such as 1 of 5 that fails."""
+    """Return a score in [0, 1]; None for a score on another scale, such as 1 of 5 with the label fail."""
     if not isinstance(score, int | float) or not 0 <= score <= 1:
         return None
     return None if label is not None and score == (not label) else float(score)

@@ -1,4 +1,4 @@
-"""``ReflectionPattern``: its parameters turned into an inner loop, and the agent with that loop around it."""
+"""``ReflectionPattern``: turns its parameters into an inner loop, and wraps agents in it."""
 
 from __future__ import annotations
 
@@ -36,45 +36,46 @@ from jeeves_reflexion.values import check_share, check_whole
 AnyAgent: TypeAlias = Agent | Callable[..., object]
 
 DROP: Final = 0.1
-"""The quality drop that is looked into where the trigger is named without a threshold."""
+"""The quality drop that is analysed if the trigger is named without a threshold."""
 
 
 @dataclass(eq=False)
 class ReflectionPattern:
-    """Betters an agent's output by judging and revising it; one object serves many runs at once.
+    """Improves an agent's output by judging and revising it; one object serves many runs at once.
 
-    The writer's model also judges and revises. An agent without a model of ours is asked again for its revisions, by a
-    prompt that says what a model would be told.
+    The writer's model also judges and revises. An agent that shows no model of this package is asked for the revisions
+    itself, with a prompt that says what the model would be told.
 
     Args:
-        max_iterations: Revisions at most; the last one is judged too.
+        max_iterations: The most revisions; the last one is judged too.
         quality_criteria: Names, :class:`QualityCriterion` objects or both; None takes the set of the task's kind.
-        quality_threshold: The overall score, from 0 to 1, from which a draft is satisfactory.
+        quality_threshold: The lowest overall score, from 0 to 1, of a satisfactory draft.
         reflection_prompt: Replaces the judge's instructions; the form of the answer stays.
-        revision_strategy: "full_rewrite", "targeted_edit" or "incremental"; "hybrid" chooses by the scope of what is
-            wrong.
-        reflection_triggers: "completion" is always on; the others also by their options below.
+        revision_strategy: "full_rewrite", "targeted_edit" or "incremental"; "hybrid" chooses by the extent of the
+            problems.
+        reflection_triggers: "completion" is always on; the options below turn on others too.
         best_version_selection: "highest_score", "latest", "first_satisfactory" or "weighted_recency".
         structured_reflection: Whether judges are asked for JSON by a schema, or for prose.
-        model: Judges and revises where the agent shows no model of its own (``agent.model``).
-        reflection_model: Another judge: a model, or the name of one at the same endpoint.
+        model: Judges and revises in place of the agent's own model (``agent.model``).
+        reflection_model: Another judge: a model, or the name of one at the endpoint of an :class:`OpenAIModel` or
+            :class:`AnthropicModel` writer; with any other writer the name is opened by :func:`open_model`.
         preserve_all_versions: Whether the history keeps more than the best and the last draft.
         include_prior_versions: Whether the reviser sees earlier drafts.
         include_reflection_history: Whether the reviser sees earlier verdicts.
-        max_revision_tokens: Tokens of all revisions of a run; estimated where none are reported.
-        plateau_iterations: Scores without a gain that end a run.
+        max_revision_tokens: The most tokens of all revisions of a run; estimated if none are reported.
+        plateau_iterations: How many scores without a gain end a run.
         improvement_threshold: Gains below it are diminishing.
         detect_oscillation: Whether scores that go up and down end a run.
         reflection_interval: Steps between two critiques; turns its trigger on.
-        reflect_on_error: Turns its trigger on; False wins over the trigger's name.
-        reflect_on_tools: Tools whose results are looked at; turns its trigger on.
-        quality_drop_threshold: The loss of score that is looked into; turns its trigger on.
-        callbacks: What is called after each draft, verdict and revision.
+        reflect_on_error: Turns its trigger on; False overrides the trigger's name.
+        reflect_on_tools: Tools after which to reflect; turns its trigger on.
+        quality_drop_threshold: The loss of score that is analysed; turns its trigger on.
+        callbacks: Called after each draft, verdict and revision.
         external_validator: A callable of the output, or of task and attempt; its refusal is a veto without a weight.
-        timeout: Seconds for one judging, revising or callback.
+        timeout: Seconds for each evaluation, revision and callback.
 
     Raises:
-        ConfigurationError: for a value that can't be.
+        ConfigurationError: for an invalid value.
     """
 
     max_iterations: int = 3
@@ -105,7 +106,7 @@ class ReflectionPattern:
     _last: ReflectionResult | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # A wrong value is told of now, where it was written, and not in a run.
+        # A wrong value is reported here, where it was written, and not in a run.
         check_whole("max_iterations", self.max_iterations)
         check_share("quality_threshold", self.quality_threshold)
         if self.revision_strategy not in get_args(Strategy):
@@ -125,7 +126,7 @@ class ReflectionPattern:
                 f"callbacks must be ReflectionCallbacks, not {type(self.callbacks).__name__}"
             )
         self.reflection_triggers = list(dict.fromkeys(["completion", *triggers]))
-        # The parts check what is theirs.
+        # Each part checks its own values.
         self._active_triggers()
         self._limits()
         if self.quality_criteria is not None:
@@ -134,21 +135,21 @@ class ReflectionPattern:
     # -- whole runs
 
     async def execute(self, agent: AnyAgent, query: str | Task) -> ReflectionResult:
-        """Have the agent answer, and better its answer.
+        """Have the agent answer, and improve its answer.
 
-        Raises what the agent raises for the first draft. A judge or reviser that fails later ends the run with the
-        best so far (``error``, ``convergence_reason`` ``ERROR``); what was written last, and not judged, is the final
-        version.
+        Errors of the agent in the first draft are raised. A judge or reviser that fails later ends the run with the
+        best version so far (``error``, ``convergence_reason`` ``ERROR``); a last version that was not judged is the
+        final one.
         """
         task = query if isinstance(query, Task) else Task(query)
         return self.result_of(await self.refinement(as_agent(agent), task).refine(task))
 
     def wrap(self, agent: AnyAgent) -> PatternAgent:
-        """Return the agent with this pattern around it: ``await pattern.wrap(agent).run(query)``."""
+        """Return an agent that runs another one within this pattern: ``await pattern.wrap(agent).run(query)``."""
         return PatternAgent(self, as_agent(agent))
 
     def refinement(self, agent: Agent, task: Task) -> Refinement:
-        """Return the inner loop that this pattern stands for, for an agent and the criteria of a task's kind."""
+        """Return this pattern's inner loop, for an agent and the criteria of a task's kind."""
         writer = self._writer(agent)
         judge = self._judge_model(writer)
         criteria = self._criteria(task)
@@ -162,7 +163,7 @@ class ReflectionPattern:
         )
 
     def result_of(self, refined: Refined) -> ReflectionResult:
-        """Return what a run of :meth:`refinement` came to, and keep it as the last run."""
+        """Return the result of a run of :meth:`refinement`, and keep it as the last run."""
         self._last = ReflectionResult.of(refined, keep_all=self.preserve_all_versions)
         return self._last
 
@@ -175,10 +176,10 @@ class ReflectionPattern:
         *,
         task: Task | None = None,
     ) -> ReflectionEvaluation:
-        """Judge an output, without a run (the trigger "manual").
+        """Judge an output without a run (the trigger "manual").
 
-        ``task`` says what it was to do, where that matters. Needs ``model`` or ``reflection_model`` of the pattern
-        unless no criterion is judged by a model.
+        ``task`` is what the output is for, if that matters. Unless no criterion is judged by a model, the pattern needs
+        ``model`` or ``reflection_model``.
         """
         task = task or Task(_NO_TASK)
         chosen = self._criteria(task) if criteria is None else as_criteria(criteria, task.kind)
@@ -187,7 +188,7 @@ class ReflectionPattern:
         return ReflectionEvaluation.of(evaluation, satisfactory=evaluation.meets(self.quality_threshold))
 
     async def revise(self, output: str, evaluation: ReflectionEvaluation, *, task: Task | None = None) -> str:
-        """Make a better output of one that was judged, without a run. Needs ``model`` of the pattern."""
+        """Revise an output that was judged, without a run. The pattern needs ``model``."""
         if self.model is None:
             raise ConfigurationError("revise() needs a model: ReflectionPattern(model=...)")
         verdict = evaluation.as_evaluation()
@@ -199,10 +200,10 @@ class ReflectionPattern:
     # -- the last run
 
     def get_history(self) -> ReflectionHistory:
-        """Return the history of the last run of this pattern to end, wherever it was made.
+        """Return the history of the run of this pattern that ended last.
 
-        Of runs at the same time that is any one: each result carries its own ``history``. Raises
-        :class:`~jeeves_reflexion.errors.SessionError` before a run has ended.
+        If several run at once, use the ``history`` of each result instead. Raises
+        :class:`~jeeves_reflexion.errors.SessionError` if no run has ended.
         """
         if self._last is None:
             raise SessionError(
@@ -211,7 +212,7 @@ class ReflectionPattern:
         return self._last.history
 
     def get_best_version(self) -> ReflectionVersion:
-        """Return the best version of that run; see :meth:`get_history`."""
+        """Return the best version of the run that ended last; see :meth:`get_history`."""
         return self.get_history().best_version
 
     # -- the parts
@@ -289,7 +290,7 @@ class ReflectionPattern:
 
 
 class PatternAgent:
-    """Answers by :meth:`run`; as an agent it nests in :class:`~jeeves_reflexion.Reflexion` as well."""
+    """Answers by :meth:`run`, and is an agent that nests in :class:`~jeeves_reflexion.Reflexion`."""
 
     def __init__(self, pattern: ReflectionPattern, agent: Agent) -> None:
         self.pattern = pattern
@@ -301,7 +302,7 @@ class PatternAgent:
         return await self.pattern.execute(self.inner, query)
 
     def run_sync(self, query: str | Task) -> ReflectionResult:
-        """Answer a query from code that is not async; raises :class:`SessionError` in code that is."""
+        """Answer a query from sync code. Raises :class:`SessionError` in async code."""
         return run_alone(lambda: self.run(query), "agent.run(query)")
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
@@ -312,7 +313,7 @@ class PatternAgent:
 
 
 async def _loss(judge: ChatModel, task: Task, new: str, old: str) -> Evaluation:
-    """Say what a draft lost against the one before it, by comparing the two both ways round."""
+    """Return what a draft lost against the one before it, by comparing the two in both orders."""
     compared = await Comparison(judge).compare(task, new, old)
     return Evaluation(None, issues=compared.issues, usage=compared.usage)
 

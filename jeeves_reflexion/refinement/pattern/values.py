@@ -1,4 +1,4 @@
-"""What the reflection pattern hands out, made from the values of the inner loop."""
+"""The results of the reflection pattern, made from the values of the inner loop."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from jeeves_reflexion.refinement.options import Decision, Hooks
 from jeeves_reflexion.types import Evaluation, Usage
 
 ReflectionDecision = Decision
-"""What :meth:`ReflectionCallbacks.on_reflection` answers."""
+"""The answer of :meth:`ReflectionCallbacks.on_reflection`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectionEvaluation:
     """The verdict on a version.
 
-    The seed wants numbers, so an output that could not be scored has ``overall_score`` 0.0, ``confidence`` 0.0 and
-    ``scored`` False. A judge that says nothing of its confidence is taken to be sure (1.0).
+    The pattern uses plain numbers, so an output that could not be scored has ``overall_score`` 0.0, ``confidence`` 0.0
+    and ``scored`` False. The confidence of a judge that states none is 1.0.
     """
 
     overall_score: float
@@ -32,7 +32,7 @@ class ReflectionEvaluation:
 
     @classmethod
     def of(cls, evaluation: Evaluation, *, satisfactory: bool) -> ReflectionEvaluation:
-        """Make one of a house verdict."""
+        """Convert from an :class:`Evaluation`."""
         scored = evaluation.scored
         score = evaluation.score
         if score is None:
@@ -49,7 +49,7 @@ class ReflectionEvaluation:
         )
 
     def as_evaluation(self) -> Evaluation:
-        """Return the house verdict."""
+        """Convert to an :class:`Evaluation`."""
         return Evaluation(
             self.overall_score if self.scored else None,
             passed=self.satisfactory if self.scored else None,
@@ -62,9 +62,9 @@ class ReflectionEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionVersion:
-    """One version. ``iteration`` counts from 1, the first draft included; one whose judge failed is not ``scored``.
+    """One version. ``iteration`` counts from 1, the first draft included; if its judge failed it is not ``scored``.
 
-    ``strategy`` names how it was made of the version before, and why so.
+    ``strategy`` names how it was revised from the version before, and ``strategy_reason`` says why.
     """
 
     iteration: int
@@ -78,7 +78,7 @@ class ReflectionVersion:
 
     @classmethod
     def of(cls, draft: Draft) -> ReflectionVersion:
-        """Make one of a draft."""
+        """Convert from a draft."""
         revision = draft.revision
         return cls(
             iteration=draft.number,
@@ -94,10 +94,9 @@ class ReflectionVersion:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionHistory:
-    """All versions, or the best and the final one where the others are not kept.
+    """All versions, or only the best and the final one if the others are not kept.
 
-    ``total_iterations`` counts every version that was written, kept or not. ``convergence_reason`` is the reason's
-    value, as text.
+    ``total_iterations`` counts every version, kept or not. ``convergence_reason`` is the reason's value, as text.
     """
 
     versions: list[ReflectionVersion]
@@ -109,12 +108,12 @@ class ReflectionHistory:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionResult:
-    """What a run of the pattern came to.
+    """The result of a run of the pattern.
 
-    ``success``: the best version is satisfactory, or the user accepted it, and nothing failed. ``iterations_used``
-    counts the revisions, so it never exceeds ``max_iterations``. ``token_usage`` is that of every call, those of a
-    judge or a reviser that then failed included. ``execution_time`` is in seconds. ``flags`` say what is doubtful about
-    the judge, ``problems`` and ``error`` what went wrong on the way.
+    ``success`` means that the best version is satisfactory, or was accepted by the user, and nothing failed.
+    ``iterations_used`` counts the revisions, so it never exceeds ``max_iterations``. ``token_usage`` includes every
+    call, even those of a judge or a reviser that then failed. ``execution_time`` is in seconds. ``flags`` are doubts
+    about the judge; ``problems`` and ``error`` say what went wrong.
     """
 
     success: bool
@@ -132,7 +131,7 @@ class ReflectionResult:
 
     @classmethod
     def of(cls, refined: Refined, *, keep_all: bool) -> ReflectionResult:
-        """Make one of what the inner loop returned."""
+        """Convert from the result of the inner loop."""
         versions = {draft.number: ReflectionVersion.of(draft) for draft in refined.drafts}
         best, final = versions[refined.best.number], versions[refined.final.number]
         kept = list(versions.values()) if keep_all else _once([best, final])
@@ -158,10 +157,10 @@ def _once(versions: Sequence[ReflectionVersion]) -> list[ReflectionVersion]:
 
 
 class ReflectionCallbacks(Hooks):
-    """Told of a run while it happens; override what you need.
+    """Callbacks during a run; override what you need.
 
-    Iterations count from 1, the first draft included; revisions are generations too. One that raises is reported (in
-    the log, as an event and in ``ReflectionResult.problems``), and the run goes on.
+    Iterations count from 1, the first draft included; revisions are generations too. A callback that raises is reported
+    (in the log, as an event and in ``ReflectionResult.problems``), and the run goes on.
     """
 
     async def on_reflection(self, evaluation: ReflectionEvaluation, iteration: int) -> ReflectionDecision:
@@ -169,6 +168,6 @@ class ReflectionCallbacks(Hooks):
         return ReflectionDecision.AUTO
 
     async def on_judged(self, draft: Draft) -> Decision:
-        """Called by the loop after each verdict: override :meth:`on_reflection`."""
+        """Called by the loop after each verdict. Override :meth:`on_reflection` instead."""
         verdict = ReflectionEvaluation.of(draft.evaluation, satisfactory=draft.satisfactory)
         return await self.on_reflection(verdict, draft.number)

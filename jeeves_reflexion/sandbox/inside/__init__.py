@@ -1,6 +1,6 @@
-"""The side of the sandbox that runs in the new process.
+"""The part of the sandbox that runs in the new processes.
 
-Standard library only, and imported there as a package of its own (without ``jeeves_reflexion``), so that nothing of
-the host is loaded where the code runs. ``supervisor`` starts, watches and ends the process in
-which the code runs; ``walls`` and ``seccomp`` shut it in.
+It uses the standard library only and is imported there as the package ``inside``, without ``jeeves_reflexion``, so that
+nothing of the host is loaded where the code runs. ``supervisor`` starts, watches and ends the code's process; ``walls``
+and ``seccomp`` isolate it.
 """

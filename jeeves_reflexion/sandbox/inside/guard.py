@@ -1,8 +1,8 @@
-"""The process between the supervisor and the code: when the supervisor is gone, for whatever reason, it ends the code.
+"""The guard: a process between the supervisor and the code, which ends the code when the supervisor is gone.
 
-It holds one end of a pipe whose other end the supervisor holds and never writes to. The kernel closes that when the
-supervisor ends, and the guard then ends all that the code started and removes its scratch folder. Should the guard
-itself be killed, the kernel ends the code (``PR_SET_PDEATHSIG``, or the end of its process namespace).
+The guard reads from a pipe that the supervisor keeps open and never writes to. When the supervisor ends for any reason,
+the kernel closes the pipe, and the guard ends everything that the code started and removes its scratch folder. If the
+guard itself is killed, the kernel ends the code (``PR_SET_PDEATHSIG``, or the end of its process namespace).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _MOMENT = 0.5
 
 
 def watch(config: dict[str, Any], code: int, life: int, status: int) -> NoReturn:
-    """Wait until the supervisor lets go of ``life``, tell it how the code ended, and clean up. Never returns."""
+    """Wait until the supervisor closes ``life``, reporting how the code ended, and clean up. Never returns."""
     try:
         _wait(config, code, life, status)
-    except BaseException:  # noqa: BLE001  a guard that fails ends the code like one that is told to
+    except BaseException:  # noqa: BLE001  a guard that fails ends the code too
         sys.excepthook(*sys.exc_info())
     try:
         if config["way"] == "namespaces":
             _end_namespace()
         else:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # none of the group is left
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty
                 os.killpg(code, signal.SIGKILL)
             end_descendants()
-            # where it lies in a folder that this user may not change, the supervisor removes it
+            # if this user may not change its parent folder, the supervisor removes it
             with contextlib.suppress(PermissionError):
                 scratch.remove(config["scratch"])
-    except BaseException:  # noqa: BLE001  what is left, the next run removes
+    except BaseException:  # noqa: BLE001  the next run removes what is left
         sys.excepthook(*sys.exc_info())
     os._exit(0)
 
@@ -64,7 +64,7 @@ def _wait(config: dict[str, Any], code: int, life: int, status: int) -> None:
 
 
 def _reaped(code: int, status: int) -> bool:
-    """Collect what ended; whether the code's own process is among it."""
+    """Reap ended processes; return whether the code's own process is among them."""
     ended = False
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -78,15 +78,15 @@ def _reaped(code: int, status: int) -> bool:
 
 
 def _processes(config: dict[str, Any], code: int) -> list[int]:
-    """The processes that may hold files: the code can start none, but with Prolog it has one child."""
+    """Return the processes that may hold files open: the code's own, and for Prolog its one child."""
     if sys.platform != "linux":
         return []
     return [code, *_children(code)] if config["language"] == "prolog" else [code]
 
 
 def _end_namespace() -> None:
-    """End all others of this process namespace and wait for them: the kernel would too, but after closing our pipes."""
-    if os.getpid() != 1:  # never may -1 be the processes of the host
+    """End all others of this namespace and wait for them. The kernel would do so too, but after closing our pipes."""
+    if os.getpid() != 1:  # outside of a namespace, -1 would mean the processes of the host
         raise OSError("the guard is not the first process of a namespace")
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
@@ -96,9 +96,9 @@ def _end_namespace() -> None:
 
 
 def end_descendants() -> None:
-    """End what this process started, and what was orphaned and came to it, until there is no more.
+    """End the children of this process, and orphans that it inherited, until there are none.
 
-    New ones may appear meanwhile; after half a second it gives up.
+    New ones may appear meanwhile; it gives up after half a second.
     """
     until = time.monotonic() + _MOMENT
     while time.monotonic() < until:

@@ -84,7 +84,7 @@ call_goal(Goal, Result, Outcome) :-
 
 no_json(Result, _{error: _{kind: value, type: type_error, message: Message, line: null}}) :-
     text(Result, Text),
-    string_concat("result is no JSON: ", Text, Message).
+    string_concat("result is not JSON: ", Text, Message).
 
 % Atoms and strings are text, but for true, false and null; json([k=v]) and dicts are objects.
 plain(Value, _, _) :- var(Value), !, fail.

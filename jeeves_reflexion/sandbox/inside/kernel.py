@@ -1,4 +1,4 @@
-"""The calls of Linux that the standard library lacks. ctypes only; each raises ``OSError`` that names the call."""
+"""Linux system calls that the standard library lacks, by ctypes. Each raises ``OSError`` that names the call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def call(name: str, *arguments: object, told: str = "") -> int:
-    """Call a function of libc; -1 becomes an ``OSError`` that names it, or what it was told to do."""
+    """Call a function of libc. If it returns -1, raise ``OSError`` that names it, or its task ``told``."""
     if _libc is None:
         raise OSError(f"{name}: this is not Linux")
     result: int = getattr(_libc, name)(*arguments)
@@ -44,7 +44,7 @@ def call(name: str, *arguments: object, told: str = "") -> int:
 
 
 def system_call(name: str, number: int, *arguments: object) -> int:
-    """Make a system call that libc has no function for."""
+    """Make a system call for which libc has no function."""
     return call("syscall", ctypes.c_long(number), *arguments, told=name)
 
 
@@ -61,7 +61,7 @@ def end_with(parent: int) -> None:
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
-        os._exit(1)  # it went before that
+        os._exit(1)  # the parent has ended already
 
 
 def unshare(flags: int) -> None:
@@ -77,7 +77,7 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def make_root(folder: str) -> None:
-    """Make ``folder`` (a mount point) the root of this process and let go of the old one."""
+    """Make ``folder`` (a mount point) the root of this process, and detach the old root."""
     os.chdir(folder)
     system_call("pivot_root", _PIVOT_ROOT[MACHINE], b".", b".")
     call("umount2", b".", ctypes.c_int(_MNT_DETACH))
@@ -85,7 +85,7 @@ def make_root(folder: str) -> None:
 
 
 def drop_bounding_set() -> None:
-    """Give up the right to ever get a capability back. For a process that may not, there is nothing to give up."""
+    """Give up the right to regain capabilities. A process that is not allowed to has no such right to give up."""
     for capability in range(_LAST_CAPABILITY + 1):
         try:
             prctl(PR_CAPBSET_DROP, capability)
@@ -94,7 +94,7 @@ def drop_bounding_set() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability that this process has."""
+    """Give up all capabilities of this process."""
     try:
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     except OSError as error:
@@ -108,7 +108,7 @@ NOBODY = 65534
 
 
 def knows_user(uid: int) -> bool:
-    """Whether there is such a user in this user namespace, to become."""
+    """Return whether this user namespace has a user, whom a process could become."""
     with open("/proc/self/uid_map", encoding="ascii") as file:  # noqa: PTH123
         ranges = [[int(number) for number in line.split()] for line in file]
     return any(first <= uid < first + count for first, _, count in ranges)

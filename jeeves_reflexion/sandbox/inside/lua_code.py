@@ -1,4 +1,4 @@
-"""Running Lua through ``lupa``, with every way out of Lua taken away before the code is loaded."""
+"""Runs Lua code with ``lupa``, after removing every way out of Lua."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _module: Any = None
 
 
 def prepare(folder: str) -> None:
-    """Load ``lupa`` from its folder (what lies beside it can't be seen). Raises ``OSError`` when that fails."""
+    """Load ``lupa`` from its folder, since the folder around it can't be read. Raises ``OSError`` if that fails."""
     global _module  # noqa: PLW0603
     spec = util.spec_from_file_location("lupa", f"{folder}/__init__.py", submodule_search_locations=[folder])
     if spec is None or spec.loader is None:
@@ -53,7 +53,7 @@ def prepare(folder: str) -> None:
 
 
 def run(request: dict[str, Any], result: int) -> NoReturn:
-    """Run the code of the request, write its value or error to ``result`` and end the process."""
+    """Run the code of a request, write its value or error to ``result``, and end the process."""
     try:
         answer = b'{"value": ' + messages.encode(_evaluate(request), messages.RESULT) + b"}"
     except ValueError as error:
@@ -68,23 +68,23 @@ def run(request: dict[str, Any], result: int) -> NoReturn:
 
 
 def _error(kind: str, name: str, message: str) -> bytes:
-    found = _LINE.search(message)
-    said = message.encode("utf-8", "replace").decode()
-    traceback = said[-2 * _MESSAGE :] if "stack traceback" in said else ""
-    said = _LINE.sub("", said.partition("\nstack traceback")[0], count=1)[:_MESSAGE]
-    line = int(found.group(1)) if found else None
-    return messages.failure(kind=kind, type=name, message=said, line=line, traceback=traceback)
+    match = _LINE.search(message)
+    text = message.encode("utf-8", "replace").decode()
+    traceback = text[-2 * _MESSAGE :] if "stack traceback" in text else ""
+    text = _LINE.sub("", text.partition("\nstack traceback")[0], count=1)[:_MESSAGE]
+    line = int(match.group(1)) if match else None
+    return messages.failure(kind=kind, type=name, message=text, line=line, traceback=traceback)
 
 
 def _refuse(_object: object, _name: object, _setting: bool) -> str:  # noqa: FBT001
-    raise AttributeError("Lua code reaches no Python")
+    raise AttributeError("Lua code can't reach Python objects")
 
 
 def _evaluate(request: dict[str, Any]) -> object:
     lua = _module.LuaRuntime(
         unpack_returned_tuples=False, register_eval=False, register_builtins=False, attribute_filter=_refuse
     )
-    # tables that have no reference left may go, and their marks with them
+    # weak keys, so that a mark does not keep its table in memory
     weak = lua.eval("function() return setmetatable({}, {__mode = 'k'}) end")
     null, arrays, objects = (
         lua.eval("setmetatable({}, {__tostring = function() return 'null' end})"),
@@ -108,7 +108,7 @@ def _evaluate(request: dict[str, Any]) -> object:
 
 
 class _Conversion:
-    """Tables of Lua and values of JSON, with marks for what a table alone does not say."""
+    """Converts between Lua tables and JSON values; marks say whether a table is an array or an object."""
 
     def __init__(self, lua: Any, null: Any, arrays: Any, objects: Any) -> None:  # noqa: ANN401  lupa has no types
         self._table = lua.table
@@ -138,7 +138,7 @@ class _Conversion:
         if kind is None:
             return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         if kind != "table":
-            raise ValueError(f"the value is no JSON: a {kind} of Lua")
+            raise ValueError(f"the value is not JSON: a {kind} of Lua")
         if self._same(value, self._null):
             return None
         items = list(value.items())
@@ -150,6 +150,6 @@ class _Conversion:
             return [self.to_json(value[index], depth + 1) for index in range(1, size + 1)]
         if not all(isinstance(key, str) for key, _ in items):
             raise ValueError(
-                "the value is no JSON: a table of Lua whose keys are neither 1, 2, 3, ... nor all text"
+                "the value is not JSON: a table of Lua whose keys are neither 1, 2, 3, ... nor all text"
             )
         return {key: self.to_json(item, depth + 1) for key, item in items}

@@ -1,4 +1,4 @@
-"""What crosses between the processes: eight bytes of length, then bytes or JSON; values cross as JSON, nothing else."""
+"""Messages between the processes: a length of eight bytes, then bytes or JSON. Values are sent as JSON only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any
 LENGTH = struct.Struct(">Q")
 _DEEPEST = 200
 RESULT = "result"
-"""The name of the variable whose value a program comes to."""
-_write, _dumps = os.write, json.dumps  # kept: code in the same process may replace them
+"""The name of the variable that holds the value of a program."""
+_write, _dumps = (
+    os.write,
+    json.dumps,
+)  # references of our own: code in the same process may replace the originals
 
 
 def packed(data: bytes) -> bytes:
@@ -33,7 +36,7 @@ def send_json(descriptor: int, value: object) -> None:
 
 
 def receive(descriptor: int) -> bytes | None:
-    """Read one message; ``None`` when the other end closed before it was whole."""
+    """Read one message; None if the other end closed before it was complete."""
     head = _exactly(descriptor, LENGTH.size)
     return None if head is None else _exactly(descriptor, LENGTH.unpack(head)[0])
 
@@ -45,7 +48,7 @@ def receive_json(descriptor: int) -> dict[str, Any] | None:
 
 
 def receive_request(result: int, descriptor: int) -> dict[str, Any]:
-    """Read what is to be run, in the code's process; ends it where nothing comes, or no memory is left for it."""
+    """Read the request in the code's process. Ends the process if there is none, or no memory for it."""
     try:
         request = receive_json(descriptor)
     except MemoryError:
@@ -67,36 +70,36 @@ def _exactly(descriptor: int, size: int) -> bytes | None:
 
 
 def tell(status: int, message: dict[str, object]) -> None:
-    """Say something to the supervisor, if it is there: one line, short enough to arrive in one piece."""
+    """Send a message to the supervisor, if it is there: one line, short enough to be written atomically."""
     with contextlib.suppress(BrokenPipeError):
         send(status, json.dumps(message)[:3000].encode() + b"\n")
 
 
 def tell_problem(status: int, error: BaseException) -> None:
-    """Say why the code can't be run: the host raises it."""
+    """Tell the supervisor why the code can't be run; the host raises it."""
     tell(status, {"problem": str(error) or type(error).__name__})
 
 
 def failure(**problem: object) -> bytes:
-    """Return the message that the code made no value: its ``kind`` (a limit, ``value`` or ``raised``), and more."""
+    """Return the message for a failure of the code, with its ``kind`` (a limit, ``value`` or ``raised``) and more."""
     return b'{"error": ' + encode(problem, "error") + b"}"
 
 
 def encode(value: object, name: str) -> bytes:
-    """Return ``value`` as JSON; tuples become lists. Raises ``ValueError`` where it is no JSON."""
+    """Return ``value`` as JSON; tuples become lists. Raises ``ValueError`` if that is not possible."""
     try:
         data = _dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{name} is no JSON: text with half of a surrogate pair") from None
+        raise ValueError(f"{name} is not JSON: text with half of a surrogate pair") from None
     except RecursionError:
-        raise ValueError(f"{name} is no JSON: it is nested too deeply") from None
+        raise ValueError(f"{name} is not JSON: it is nested too deeply") from None
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is no JSON: {error}") from None
+        raise ValueError(f"{name} is not JSON: {error}") from None
     level: list[Any] = [value]
     for _ in range(_DEEPEST):
         for key in (key for each in level if isinstance(each, dict) for key in each):
             if not isinstance(key, str):
-                raise ValueError(f"{name} is no JSON: its key {key!r:.100} is no text")  # noqa: TRY004
+                raise ValueError(f"{name} is not JSON: its key {key!r:.100} is not a text")  # noqa: TRY004
         holders = [each for each in level if isinstance(each, dict | list | tuple)]
         if not holders:
             return data
@@ -105,10 +108,10 @@ def encode(value: object, name: str) -> bytes:
 
 
 def decode(data: bytes) -> object:
-    """Read JSON that may come from anybody. Raises ``ValueError``."""
+    """Read untrusted JSON. Raises ``ValueError``."""
     try:
         value: object = json.loads(data.decode())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    encode(value, "the value")  # no NaN, and no halves of surrogate pairs that were written as escapes
+    encode(value, "the value")  # refuses NaN, and halves of surrogate pairs written as escapes
     return value

@@ -1,4 +1,4 @@
-"""Running Prolog through ``swipl``: loaded and called under its ``library(sandbox)``, in a process under our limits."""
+"""Runs Prolog code with ``swipl``, under its ``library(sandbox)`` and in a process with our limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RESULT_FILE = "result.json"
 
 
 def serve(config: dict[str, Any], result: int, request: int, status: int) -> NoReturn:
-    """Start the process that becomes ``swipl``, give it the request's files when both are ready, pass on its result."""
+    """Start the process that becomes ``swipl``, give it the files of the request, and pass on its result."""
     go_read, go_write = os.pipe()
     own = os.getpid()
     child = os.fork()
@@ -22,7 +22,7 @@ def serve(config: dict[str, Any], result: int, request: int, status: int) -> NoR
         os.close(go_write)
         _become_swipl(config, own, go_read, (result, request, status))
     os.close(go_read)
-    # this process reads what the code left: it may open no more than the code
+    # this process reads files that the code left, so it gets the same restrictions
     walls.shut_in(config, programs=False)
     os.write(go_write, b"1")
     os.close(status)
@@ -51,10 +51,10 @@ def serve(config: dict[str, Any], result: int, request: int, status: int) -> NoR
 
 
 def _read(name: str, most: int) -> bytes:
-    """Read a file that the code may have replaced by anything: only a regular file, never through a link."""
+    """Read a file that the code may have replaced: only if it is a regular file, and never through a link."""
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
-        raise OSError(f"{name} is no file")
+        raise OSError(f"{name} is not a file")
     with open(file, "rb") as opened:  # noqa: PTH123
         return opened.read(most)
 
@@ -69,9 +69,9 @@ def _become_swipl(config: dict[str, Any], parent: int, go: int, others: tuple[in
     try:
         kernel.end_with(parent)
         if not os.read(go, 1):
-            os._exit(1)  # our parent could not be shut in, and says so
+            os._exit(1)  # our parent could not be isolated, and reports it
         walls.shut_in(config, programs=True)
-    except BaseException as error:  # noqa: BLE001  told to the host, which raises it
+    except BaseException as error:  # noqa: BLE001  the host raises it
         messages.tell_problem(status, error)
         os._exit(1)
     messages.tell(status, {"ready": True})
@@ -87,8 +87,8 @@ def _become_swipl(config: dict[str, Any], parent: int, go: int, others: tuple[in
     try:
         os.execve(program, arguments, dict(os.environ))  # noqa: S606
     except OSError as error:
-        said = f"swipl did not start: {error}"
-        _write(_RESULT_FILE, messages.failure(kind="raised", type="OSError", message=said).decode())
+        message = f"swipl did not start: {error}"
+        _write(_RESULT_FILE, messages.failure(kind="raised", type="OSError", message=message).decode())
         os._exit(1)
 
 

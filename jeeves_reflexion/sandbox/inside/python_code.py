@@ -1,4 +1,4 @@
-"""Running Python: as a module, or as the body of a function when it has a ``return`` at top level."""
+"""Runs Python code: as a module, or as the body of a function if it has a ``return`` at top level."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import messages
 
 if TYPE_CHECKING:
-    import ast  # where it is used: it takes half the start of a small process
+    import ast  # imported where it is used, because it takes half the start of a small process
 
 _FILE = "<code>"
 _GENERATOR_OR_COROUTINE = 0x20 | 0x80 | 0x200
@@ -22,21 +22,23 @@ _TRACEBACK = 4_000
 
 
 def run(request: dict[str, Any], result: int) -> NoReturn:
-    """Run the code of the request, write its value or error to ``result`` and end the process."""
-    # kept here, since the code may replace them where they come from
+    """Run the code of a request, write its value or error to ``result``, and end the process."""
+    # local references, because the code may replace the originals
     send, leave, own_pid, process_id = messages.send, os._exit, os.getpid, os.getpid()
     problem: dict[str, Any] | None = None
     try:
         answer = _evaluate(request)
-    except BaseException as error:  # noqa: BLE001  everything that code raises is its result
+    except BaseException as error:  # noqa: BLE001  whatever the code raises is its result
         problem = _described(error, request["code"])
         answer = b""
     if own_pid() != process_id:
-        leave(0)  # a process that the code forked ran on to here
+        leave(0)  # this is a process that the code forked
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):  # the code closed or replaced it
+        with contextlib.suppress(BaseException):  # the code may have closed or replaced it
             stream.flush()
-    with contextlib.suppress(BaseException):  # the code closed the pipe: the host says that nothing came
+    with contextlib.suppress(
+        BaseException
+    ):  # if the code closed the pipe, the host reports that there is no result
         if problem is not None:
             answer = messages.failure(**problem)
         send(result, answer)
@@ -58,11 +60,11 @@ def _evaluate(request: dict[str, Any]) -> bytes:
 
 
 class _NoJSONError(Exception):
-    """The value can't cross."""
+    """The value is not JSON."""
 
 
 def execute(source: str, names: dict[str, Any]) -> object:
-    """Run ``source`` with ``names`` as its globals; return what a ``return`` at top level returned, else ``None``."""
+    """Run ``source`` with ``names`` as its globals; return what a ``return`` at top level returned, else None."""
     source, code = _dedented(source), None
     try:
         code = compile(source, _FILE, "exec", dont_inherit=True)
@@ -70,7 +72,7 @@ def execute(source: str, names: dict[str, Any]) -> object:
         if "'return' outside function" not in str(error):
             raise
     if code is not None:
-        exec(code, names)  # noqa: S102  the one place for it
+        exec(code, names)  # noqa: S102  the sandbox is made for this
         return None
     exec(_as_function(source), names)  # noqa: S102
     return names.pop(_FUNCTION)()
@@ -80,7 +82,7 @@ _FUNCTION = "__run__"
 
 
 def _as_function(source: str) -> types.CodeType:
-    """Compile the source as the body of a function whose names are globals all the same."""
+    """Compile the source as the body of a function whose variables are still globals."""
     import ast  # noqa: PLC0415
 
     tree = ast.parse(source, _FILE)
@@ -100,7 +102,7 @@ def _as_function(source: str) -> types.CodeType:
 
 
 def _bare(statement: ast.stmt) -> ast.stmt:
-    """Take the annotations off variables of the top level: a global may have none inside a function."""
+    """Remove the annotations of top-level variables: inside a function, a global must not have one."""
     import ast  # noqa: PLC0415
 
     class Bare(ast.NodeTransformer):
@@ -120,7 +122,7 @@ def _bare(statement: ast.stmt) -> ast.stmt:
 
 
 def _dedented(source: str) -> str:
-    """Take away the indentation that all lines share, as when code is cut out of an indented block."""
+    """Remove the indentation that all lines share, as in code cut from an indented block."""
     margin = source[: len(source) - len(source.lstrip())]
     return textwrap.dedent(source) if margin.endswith((" ", "\t")) else source
 
@@ -130,12 +132,12 @@ def _described(error: BaseException, source: str) -> dict[str, Any]:
     if kind == "raised":
         try:
             trace = _traceback(error, source)
-        except BaseException as other:  # noqa: BLE001  no memory or stack left, or a class of the code that can't be printed
+        except BaseException as other:  # noqa: BLE001  out of memory or stack, or an exception that can't be printed
             trace = f"(no traceback can be made: {type(other).__name__})"
     return {
         "kind": kind,
         "type": type(error).__name__,
-        "message": _said(error),
+        "message": _message(error),
         "line": _line(error),
         "traceback": trace,
     }
@@ -151,12 +153,12 @@ def _kind(error: BaseException) -> str:
     return "raised"
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     try:
-        said = str(error.code) if isinstance(error, SystemExit) else str(error)
-    except BaseException:  # noqa: BLE001  the exception is the code's own class
-        said = "(its text can't be made)"
-    return said[:_MESSAGE].encode("utf-8", "replace").decode()
+        message = str(error.code) if isinstance(error, SystemExit) else str(error)
+    except BaseException:  # noqa: BLE001  the code may define the exception's class
+        message = "(the exception's text can't be made)"
+    return message[:_MESSAGE].encode("utf-8", "replace").decode()
 
 
 def _line(error: BaseException) -> int | None:
@@ -177,6 +179,6 @@ def _traceback(error: BaseException, source: str) -> str:
     linecache.cache[_FILE] = (len(source), None, _dedented(source).splitlines(keepends=True), _FILE)
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != _FILE:
-        trace = trace.tb_next  # our own frames are of no use to the reader
+        trace = trace.tb_next  # leave out our own frames
     text = "".join(traceback.format_exception(error.with_traceback(trace)))
     return text[-_TRACEBACK:].encode("utf-8", "replace").decode()

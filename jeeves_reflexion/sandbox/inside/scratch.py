@@ -1,4 +1,4 @@
-"""Scratch folders on the host's disk, where the code has no root of its own: made, measured and removed."""
+"""Makes, measures and removes scratch folders on the host's disk, for code without a root file system of its own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NAME = re.compile(r"jeeves-sandbox-[0-9a-f]{16}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 100
 _LOOKS = 20
-_GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)  # what is removed while it is looked at
+_GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)  # raised for files removed meanwhile
 
 
 def make(parent: str) -> tuple[str, int]:
-    """Return a new folder in ``parent`` and the open lock that says it is in use; folders left by others go first.
+    """Remove abandoned scratch folders from ``parent``, make a new one, and return its path and its open lock.
 
-    The lock ends with the last process that has it open, however that ends.
+    The lock ends with the last process that has it open.
     """
     _sweep(parent)
     while True:
@@ -33,7 +33,7 @@ def make(parent: str) -> tuple[str, int]:
             if os.path.samestat(os.stat(path), os.fstat(lock)):  # noqa: PTH116
                 return path, lock
         except (BlockingIOError, FileNotFoundError):
-            continue  # another run took it for one that was left, before it was locked
+            continue  # another run took it for an abandoned one, before it was locked
 
 
 def _take(lock: int) -> None:
@@ -42,11 +42,11 @@ def _take(lock: int) -> None:
     except BlockingIOError:
         raise
     except OSError:
-        return  # a file system without locks: the next run can take none either, and so removes nothing
+        return  # a file system without locks: other runs get none either, and so remove nothing
 
 
 def _sweep(parent: str) -> None:
-    """Remove the scratch folders of this user that nobody has locked: those of hosts that were killed."""
+    """Remove this user's scratch folders without a lock, which killed hosts left."""
     user = os.geteuid()
     with os.scandir(parent) as entries:
         names = [entry.name for entry in entries if _NAME.fullmatch(entry.name)]
@@ -55,29 +55,29 @@ def _sweep(parent: str) -> None:
         try:
             lock = os.open(path, _FOLDER)
         except OSError:
-            continue  # another user's, or gone meanwhile
+            continue  # it belongs to another user, or is gone
         try:
             if user in {0, os.fstat(lock).st_uid}:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove(path)
         except OSError:
-            continue  # in use; or being removed by another run at this moment
+            continue  # it is in use, or another run is removing it
         finally:
             os.close(lock)
 
 
 def full(path: str, file_bytes: int, processes: Iterable[int]) -> bool:
-    """Whether more lies in a scratch folder than may, with the deleted files that ``processes`` hold open.
+    """Return whether a scratch folder exceeds its limit, counting deleted files that ``processes`` hold open.
 
-    A folder that can't be looked into (for want of rights, or since it is moved each time), or that is nested deeper
-    than 100, is full as well.
+    A folder that can't be measured (without permission, or because it is moved each time) counts as full, and so does
+    one that is nested deeper than 100 levels.
     """
     for _ in range(_LOOKS):
         left = [file_bytes - sum(_deleted(processes).values()), walls.INODES]
         try:
             _walk(os.open(path, _FOLDER), left, 0)
         except (FileNotFoundError, NotADirectoryError):
-            continue  # a folder was removed meanwhile, or moved
+            continue  # a folder was removed or moved meanwhile
         except OSError:
             return True
         return min(left) < 0
@@ -85,9 +85,10 @@ def full(path: str, file_bytes: int, processes: Iterable[int]) -> bool:
 
 
 def _walk(folder: int, left: list[int], depth: int) -> None:
-    """Take from ``left`` (bytes, entries) what lies in an open folder, until nothing is left, and close it.
+    """Subtract the contents of an open folder from ``left`` (bytes, entries), and close the folder.
 
-    From folder to folder by open descriptors: what the code moves above them meanwhile hides nothing.
+    It stops when nothing is left. It goes from folder to folder by descriptors, so that the code can't hide anything by
+    moving folders.
     """
     try:
         with os.scandir(folder) as entries:
@@ -105,9 +106,9 @@ def _walk(folder: int, left: list[int], depth: int) -> None:
 
 
 def _deleted(processes: Iterable[int]) -> dict[tuple[int, int], int]:
-    """The sizes of files that have no name any more, and only live on in the processes that hold them open.
+    """Return the sizes of files that were deleted but are still held open by processes.
 
-    Of a process that is just ending, the kernel refuses them; the code's own can't hide them (see the filter).
+    The kernel does not show those of a process that is ending. The code can't hide its own (see the filter).
     """
     sizes = {}
     for process in processes:
@@ -122,9 +123,9 @@ def _deleted(processes: Iterable[int]) -> dict[tuple[int, int], int]:
 
 
 def remove(path: str) -> None:
-    """Remove a folder with everything in it, however deep: a subfolder is moved to its top before it is emptied.
+    """Remove a folder with everything in it, however deep: each subfolder is moved to the top before it is emptied.
 
-    Nothing is done by a path that leads through what the code made, so no link of its can lead elsewhere.
+    No path leads through anything that the code made, so its links can't lead elsewhere.
     """
     top = _opened(path, None)
     try:
@@ -158,7 +159,7 @@ def _emptied(folder: int, top: int) -> list[str]:
 
 
 def _opened(name: str, parent: int | None) -> int:
-    """Open a folder, never through a link; one that its owner may not list or change gets these rights first."""
+    """Open a folder, never through a link, after giving its owner the rights to list and change it."""
     handle = os.open(name, getattr(os, "O_PATH", 0) | _FOLDER, dir_fd=parent)
     try:
         if os.fstat(handle).st_mode & 0o700 != 0o700:

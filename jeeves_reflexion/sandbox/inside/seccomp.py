@@ -1,9 +1,8 @@
-"""A filter over the system calls of the code: what a computation never needs is refused.
+"""A seccomp filter that refuses system calls which a computation never needs.
 
-It is a list of what is denied, not of what is allowed: the namespaces (or Landlock) are the wall, this takes away the
-tools with which walls have been broken before, and what no namespace covers (new sockets of any family, vsock among
-them; key rings; memory that the kernel holds for a process and no limit counts). Written as BPF by hand, so that it
-needs no package.
+It lists what is denied, not what is allowed: namespaces (or Landlock) are the wall. The filter takes away the calls
+with which such walls have been broken, and covers what no namespace does: new sockets of any family (such as vsock),
+key rings, and kernel memory that no limit counts. It is written in BPF by hand, so that it needs no package.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from . import kernel
 
 _ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# name: (x86_64, aarch64); -1 where the architecture has none
+# name: (x86_64, aarch64); -1 if the architecture does not have it
 _NUMBERS = {
     "fork": (57, -1), "vfork": (58, -1), "clone": (56, 220), "clone3": (435, 435), "execve": (59, 221),
     "execveat": (322, 281), "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "prlimit64": (302, 261),
@@ -63,7 +62,7 @@ _METADATA = frozenset({
     "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr",
     "fremovexattr", "removexattrat", "inotify_init", "inotify_init1", "file_setattr",
 })  # fmt: skip
-"""Ways to change or watch files by name that Landlock does not cover; with a root of its own the code may use them."""
+"""Calls that change or watch files by name and that Landlock does not cover. Code with its own root may use them."""
 
 _EPERM, _ENOSYS, _EOPNOTSUPP = 1, 38, 95
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
@@ -74,10 +73,8 @@ _CLONE_NEW = 0x7E020000
 _SET_OWNER = (8, 10, 15)  # fcntl F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
 _SET_PIPE_SIZE = 1031  # fcntl F_SETPIPE_SZ: memory that no limit counts
 _AF_UNIX, _SOCK_STREAM, _SOCK_FLAGS = 1, 1, (0, 0o4000, 0o2000000, 0o2004000)
-_OF_ITS_END = (
-    1,
-    4,
-)  # prctl PR_SET_PDEATHSIG and PR_SET_DUMPABLE: what ends it with its guard and shows its files
+# They end the code with its guard, and show the guard its files.
+_OWN_END = (kernel.PR_SET_PDEATHSIG, kernel.PR_SET_DUMPABLE)
 _OWNER_IOCTLS = (0x8901, 0x8902, 0x5412, 0x541C)  # FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX
 
 _Instruction = tuple[int, int, int, int]
@@ -86,18 +83,18 @@ _SET_NO_FILTER_FLAGS = 2
 
 
 def available() -> bool:
-    """Whether the filter is written for this architecture."""
+    """Return whether there is a filter for this architecture."""
     return kernel.MACHINE in _ARCHITECTURE
 
 
 def install(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> None:
-    """Put the filter on this process and on all that it starts; it can't be taken off again.
+    """Install the filter for this process and all that it starts. It can't be removed again.
 
-    ``programs`` allows ``execve``; ``own_pid`` restricts signals and limits to that process (for want of a process
-    namespace); ``root_of_its_own`` says that only scratch is writable anyway.
+    ``programs`` allows ``execve``. ``own_pid`` restricts signals and limits to that process, if there is no process
+    namespace. ``root_of_its_own`` says that the code can write to its scratch folder only.
     """
     if not available():
-        raise OSError(f"seccomp: no filter is written for {kernel.MACHINE or 'this system'}")
+        raise OSError(f"seccomp: there is no filter for {kernel.MACHINE or 'this system'}")
     program = _program(programs=programs, own_pid=own_pid, root_of_its_own=root_of_its_own)
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -113,16 +110,15 @@ def _program(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> l
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
     ]
-    if kernel.MACHINE == "x86_64":  # the x32 calls have numbers of their own, from here on
+    if kernel.MACHINE == "x86_64":  # the x32 calls have numbers from here on
         program += [(_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _KILL)]
     denied = [
         name for name in _NUMBERS if name not in _SPECIAL and not (root_of_its_own and name in _METADATA)
     ]
     for name in denied:
         program += _on(name, [_refuse(_EPERM)])
-    program += _on(
-        "clone3", [_refuse(_ENOSYS)]
-    )  # its flags are out of a filter's sight; libc falls back to clone
+    # A filter can't see the flags of clone3; without it, libc falls back to clone.
+    program += _on("clone3", [_refuse(_ENOSYS)])
     threads_alone = [
         (_ANY_BIT, 0, 1, _CLONE_NEW),
         _refuse(_EPERM),
@@ -133,10 +129,12 @@ def _program(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> l
     if not programs:
         program += [*_on("execve", [_refuse(_EPERM)]), *_on("execveat", [_refuse(_EPERM)])]
     program += _on("fcntl", _unless(1, (*_SET_OWNER, _SET_PIPE_SIZE)))
-    program += _on("ioctl", _unless(1, _OWNER_IOCTLS)) + _on("prctl", _unless(0, _OF_ITS_END))
+    program += _on("ioctl", _unless(1, _OWNER_IOCTLS)) + _on("prctl", _unless(0, _OWN_END))
     program += _on("socketpair", _pair())
     if not root_of_its_own:
-        program += _on("fallocate", [_refuse(_EOPNOTSUPP)])  # libc writes instead, which takes its time
+        program += _on(
+            "fallocate", [_refuse(_EOPNOTSUPP)]
+        )  # libc then writes, which is slow enough to measure
     if own_pid is not None:
         for name in ("kill", "tgkill"):
             program += _on(name, _only(0, (own_pid,)))
@@ -155,7 +153,7 @@ def _refuse(error: int) -> _Instruction:
 
 
 def _pair() -> list[_Instruction]:
-    """Stream pairs alone: a datagram pair can send to any socket of the host, and pass it descriptors."""
+    """Allow stream pairs only: a datagram pair can send to any socket of the host, and pass it descriptors."""
     kinds = [_SOCK_STREAM | flag for flag in _SOCK_FLAGS]
     return [_argument(0), (_EQUAL, 1, 0, _AF_UNIX), _refuse(_EPERM), *_only(1, kinds)]
 

@@ -1,7 +1,7 @@
-"""The process that the host starts: it starts the code's process, watches it, ends it and reports, once.
+"""The supervisor: the process that the host starts. It starts, watches and ends the code's process, and reports, once.
 
-Between host and supervisor: the configuration, the request, and one report. The end of standard input means that the
-host is gone (or wants an end), and ends everything at once.
+The host sends the configuration and the request, and gets one report. When standard input ends, the host is gone (or
+wants to stop), and the supervisor ends everything at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import guard, kernel, lua_code, messages, prolog_code, python_code, scrat
 
 _HOST_IN, _HOST_OUT = 0, 1
 _RESULT, _REQUEST, _STATUS = 3, 4, 5
-"""Where the code's process finds its pipes, after the three standard ones; a channel follows."""
+"""The descriptors of the code's process after the three standard ones; those of a channel follow."""
 _FIRST_OWN_UID, _OWN_UIDS = 1_500_000_000, 500_000_000
 _CLEANING_SECONDS = 5.0
 _PART = 1 << 16
@@ -41,7 +41,9 @@ def main() -> None:
 
 def _serve(config: dict[str, Any], request: bytes) -> None:
     if config["way"] != "namespaces":
-        config["scratch"], _lock = scratch.make(config["temporary"])  # the lock ends with us and the guard
+        config["scratch"], _lock = scratch.make(
+            config["temporary"]
+        )  # the lock ends with this process and the guard
     ours, theirs = _pipes()
     theirs += config["channel"]
     guarded, life = os.pipe()
@@ -56,13 +58,13 @@ def _serve(config: dict[str, Any], request: bytes) -> None:
     finally:
         watch.end()
         if config["way"] != "namespaces":
-            guard.end_descendants()  # what came to us, should the guard have been killed
-            with contextlib.suppress(FileNotFoundError):  # the guard removed it, but where it had no right to
+            guard.end_descendants()  # processes that we inherit if the guard was killed
+            with contextlib.suppress(FileNotFoundError):  # the guard has removed it, if it had the right to
                 scratch.remove(config["scratch"])
 
 
 def _library_folders() -> list[str]:
-    """Return where the shared libraries that this interpreter loaded lie: what it imports may load others."""
+    """Return the folders of the shared libraries that this interpreter has loaded: imports may load others there."""
     with open("/proc/self/maps", encoding="utf-8") as file:  # noqa: PTH123
         mapped = {line.split(maxsplit=5)[5].strip() for line in file if line.count(" ") > 4 and "/" in line}
     folders = {os.path.dirname(path) for path in mapped if ".so" in os.path.basename(path)}  # noqa: PTH119, PTH120
@@ -70,9 +72,9 @@ def _library_folders() -> list[str]:
 
 
 def _pipes() -> tuple[dict[str, int], list[int]]:
-    """Return our ends by name, and the code's in the order of their places: 0 to 5."""
+    """Return our ends by name, and the code's ends in the order of their descriptors, 0 to 5."""
     pairs = {name: os.pipe() for name in ("stdout", "stderr", "result", "request", "status")}
-    pairs["request"] = pairs["request"][::-1]  # the one that we write to
+    pairs["request"] = pairs["request"][::-1]  # this is the one pipe that we write to
     null = os.open(os.devnull, os.O_RDWR)
     return {name: pair[0] for name, pair in pairs.items()}, [null, *(pair[1] for pair in pairs.values())]
 
@@ -81,13 +83,12 @@ def _pipes() -> tuple[dict[str, int], list[int]]:
 
 
 def _start(config: dict[str, Any], ends: list[int], life: int, others: list[int]) -> int:
-    """Fork the guard (which starts the code's own process), outside of the host's namespaces."""
+    """Fork the guard, which starts the code's process, outside of the host's namespaces."""
     if sys.platform == "linux":
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        # Be the first to be killed when the machine runs out of memory: a courtesy, not a guarantee.
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123
-            file.write(
-                "1000"
-            )  # the first to go when the machine is out of memory: a courtesy, and no guarantee
+            file.write("1000")
     if config["way"] == "namespaces":
         if config["root"]:
             kernel.unshare(kernel.CLONE_NEWPID)
@@ -114,29 +115,29 @@ def _own_user_namespace() -> None:
 
 
 def _first_process(config: dict[str, Any], ends: list[int], life: int) -> NoReturn:
-    """Set the stage, start the code's process and guard it; in its own process namespace this is the first process."""
+    """Prepare the environment, start the code's process and guard it; the first process of a process namespace."""
     status = ends[_STATUS]
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.setsid()  # a signal to one's own group passes the wall of a process namespace
+        os.setsid()  # a signal to the own process group would leave a process namespace
         _set_stage(config)
         if sys.platform == "linux":
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-            # somebody may have stopped us when the supervisor is gone; a change of user takes this off, so after it
+            # wakes us if we are stopped when the supervisor ends; a change of user would reset this
             kernel.prctl(kernel.PR_SET_PDEATHSIG, int(signal.SIGCONT))
             if config["way"] != "namespaces":
-                # after a change of user, else not even the same user may see what files the code holds open
+                # a change of user resets this too, and without it we could not see which files the code holds open
                 kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         own = os.getpid()
         code = os.fork()
-    except BaseException as error:  # noqa: BLE001  told to the host, which raises it
+    except BaseException as error:  # noqa: BLE001  the host raises it
         messages.tell_problem(status, error)
         os._exit(1)
     if not code:
         try:
             _be_the_code(config, ends, own)
         finally:
-            os._exit(1)  # never back into what the guard does
+            os._exit(1)  # this process must never continue as the guard
     for end in ends:
         if end != status:
             os.close(end)
@@ -165,11 +166,11 @@ def _set_stage(config: dict[str, Any]) -> None:
         kernel.drop_capabilities()
 
 
-# -- the code's own process: it shuts itself in, says that it is ready, and takes one request
+# -- the code's process: it isolates itself, says that it is ready, and takes one request
 
 
 def _be_the_code(config: dict[str, Any], ends: list[int], guard: int) -> NoReturn:
-    """Be the code's process, a child of ``guard``. Never returns."""
+    """Run as the code's process, a child of ``guard``. Never returns."""
     try:
         os.setpgid(0, 0)
         kernel.end_with(guard)
@@ -180,7 +181,7 @@ def _be_the_code(config: dict[str, Any], ends: list[int], guard: int) -> NoRetur
         walls.shut_in(config, programs=False)
         if config["language"] == "lua":
             lua_code.prepare(config["program"])
-    except BaseException as error:  # noqa: BLE001  told to the host, which raises it
+    except BaseException as error:  # noqa: BLE001  the host raises it
         messages.tell_problem(_STATUS, error)
         os._exit(1)
     messages.tell(_STATUS, {"ready": True})
@@ -192,11 +193,11 @@ def _be_the_code(config: dict[str, Any], ends: list[int], guard: int) -> NoRetur
 
 
 def _settle(ends: list[int]) -> None:
-    """Have the pipes at fixed places and nothing else open."""
-    # all copies above the places first, so that no place is overwritten while it is still needed
+    """Move the pipes to fixed descriptors and close all others."""
+    # first copy all of them above the fixed descriptors, so that none is overwritten while it is needed
     above = [fcntl.fcntl(end, fcntl.F_DUPFD, len(ends)) for end in ends]
-    for place, end in enumerate(above):
-        os.dup2(end, place)
+    for descriptor, end in enumerate(above):
+        os.dup2(end, descriptor)
     os.closerange(len(ends), 1024)
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
@@ -215,7 +216,7 @@ def _furnish(config: dict[str, Any]) -> None:
 
 
 class _Watch:
-    """Our view of the code's processes: what they print, when they end, and how to end them (by the guard)."""
+    """Watches the code's processes: what they print, and when they end. It ends them by way of the guard."""
 
     def __init__(self, limits: dict[str, Any], guard: int, life: int, ends: dict[str, int]) -> None:
         self._limits = limits
@@ -229,9 +230,9 @@ class _Watch:
         self._limit: str | None = None
 
     def run(self, request: bytes) -> list[bytes] | None:
-        """Hand over the request when the code's process is shut in, watch until the end, and return the report.
+        """Send the request once the code's process is isolated, watch until the end, and return the report.
 
-        ``None`` when the host is gone.
+        Returns None if the host is gone.
         """
         self._listen({"ready", "problem", "ended"})
         if _HOST_IN not in self._watched:
@@ -240,7 +241,7 @@ class _Watch:
             problem = self._told.get("problem", "the process of the code ended before it was ready")
             return [json.dumps({"problem": problem}).encode()]
         begun = time.monotonic()
-        with contextlib.suppress(BrokenPipeError):  # it ended already; how, it says below
+        with contextlib.suppress(BrokenPipeError):  # the process has ended; its status is read below
             messages.send(self._ends["request"], messages.packed(request))
         os.close(self._ends["request"])
         self._listen({"full", "ended"}, begun + self._limits["seconds"])
@@ -253,28 +254,28 @@ class _Watch:
         return [json.dumps(head).encode(), *map(bytes, self._read.values())]
 
     def end(self) -> None:
-        """End all processes of the code, and wait until they are gone."""
+        """End all processes of the code and wait until they are gone."""
         if not self._guard:
             return
         os.close(self._life)
         status, until = self._ends["status"], time.monotonic() + _CLEANING_SECONDS
         while select.select([status], [], [], max(0, until - time.monotonic()))[0]:
             if not self._hear():
-                break  # the guard is the last that holds the other end
+                break  # the guard was the last to hold the other end
         else:
             os.kill(self._guard, signal.SIGKILL)
         os.waitpid(self._guard, 0)
         self._guard = 0
 
     def _listen(self, words: set[str], deadline: float | None = None) -> None:
-        """Read until one of these words of the other processes, a limit, or the end of time or of the host."""
+        """Read until a process sends one of these words, a limit or the deadline is reached, or the host is gone."""
         while not words & self._told.keys() and self._ends["status"] in self._watched:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 self._limit = "seconds"
                 return
             for end in select.select(list(self._watched), [], [], left)[0]:
-                if end == _HOST_IN:  # it says no more: it is gone
+                if end == _HOST_IN:  # the host sends nothing more, so this is its end
                     self._watched.discard(end)
                     return
                 going_on = self._hear() if end == self._ends["status"] else self._take(end)
@@ -286,7 +287,7 @@ class _Watch:
             self._limit = "file_bytes"
 
     def _hear(self) -> bool:
-        """Read what guard and code say of themselves, in lines; whether they may say more."""
+        """Read messages of the guard and the code; return whether more may come."""
         part = os.read(self._ends["status"], _PART)
         *lines, self._line = (self._line + part).split(b"\n")
         for line in lines:
@@ -294,7 +295,7 @@ class _Watch:
         return bool(part)
 
     def _take(self, end: int) -> bool:
-        """Keep what the code wrote, and see whether it is more than it may; whether there may be more."""
+        """Read what the code wrote, and check the limit; return whether more may come."""
         part = os.read(end, _PART)
         self._read[end] += part
         result, out, error = map(len, self._read.values())
@@ -303,7 +304,7 @@ class _Watch:
         return bool(part)
 
     def _drain(self) -> None:
-        """Read what is still in the pipes, now that nobody can write to them any more."""
+        """Read the rest of the pipes, after all writers have ended."""
         for end in self._read:
             while self._limit is None and select.select([end], [], [], 0)[0] and self._take(end):
                 pass

@@ -1,7 +1,7 @@
-"""The walls around the code: a root of its own in namespaces, or files shut off by Landlock; limits and system calls.
+"""Isolates the code: in namespaces with a root of their own, or by Landlock; with resource limits and a seccomp filter.
 
-The root is a small file system in memory with the interpreter's folders in it, read-only. Landlock (Linux 5.13) is for
-machines that grant no namespaces, such as Docker's defaults.
+The root is a small file system in memory, with the interpreter's folders mounted read-only. Landlock (Linux 5.13) is
+for machines that do not allow namespaces, such as containers with Docker's defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LINKS = ("/lib", "/lib32", "/lib64", "/libx32")
 _MASKED = ("site-packages", "dist-packages")
 INODES = 4096
 
-# what statvfs says of a mount: what mount must be told again, since a user namespace may not loosen it
+# flags from statvfs and for mount: a remount must repeat them, since a user namespace may not drop them
 _KEPT = {
     os.ST_NOSUID: kernel.MS_NOSUID,
     os.ST_NODEV: kernel.MS_NODEV,
@@ -47,11 +47,11 @@ def leave() -> None:
 
 
 def enter_root(readable: Iterable[str], *, file_bytes: int, owner: int) -> None:
-    """Make the small root, go into it and let go of the host's. Afterwards only ``/scratch`` can be written to."""
+    """Make the small root, enter it, and detach the host's root. Afterwards only ``/scratch`` is writable."""
     asked = [*readable, *_DEVICES]
     sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in _outermost(asked)}
     os.umask(0o022)
-    base = "/tmp"  # noqa: S108  any folder that exists everywhere; it is covered in this mount namespace alone
+    base = "/tmp"  # noqa: S108  a folder that exists everywhere; the mount covers it in this namespace only
     quiet = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("tmpfs", base, "tmpfs", quiet | kernel.MS_NOEXEC, "size=1m,mode=755")
     masks = [mask for path, source in sources.items() for mask in _show(base, path, source)]
@@ -72,7 +72,7 @@ def enter_root(readable: Iterable[str], *, file_bytes: int, owner: int) -> None:
 
 
 def _link(base: str, paths: Iterable[str]) -> None:
-    """Have paths that lead through links on the host lead to the same place here."""
+    """Recreate links of the host, so that paths through them lead to the same place in the new root."""
     for link in _LINKS:
         if os.path.islink(link) and not os.path.lexists(base + link):  # noqa: PTH114
             os.symlink(os.readlink(link), base + link)  # noqa: PTH115, PTH211
@@ -85,7 +85,7 @@ def _link(base: str, paths: Iterable[str]) -> None:
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Leave out what lies in another of the paths, unless it is covered there."""
+    """Return the paths that are not inside another of the paths, or that are covered there."""
     chosen: list[str] = []
     for path in sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}, key=len):  # noqa: PTH110
         if not any(path.startswith(f"{outer}/") and not _covered(path[len(outer) :]) for outer in chosen):
@@ -98,7 +98,7 @@ def _covered(path: str) -> bool:
 
 
 def _show(base: str, path: str, source: int) -> list[str]:
-    """Show a folder or file of the host at its own path; return the folders of packages that were covered in it."""
+    """Mount a folder or file of the host at the same path; return the package folders that were covered in it."""
     target = base + path
     folder = stat.S_ISDIR(os.fstat(source).st_mode)
     os.makedirs(target if folder else os.path.dirname(target), mode=0o755, exist_ok=True)  # noqa: PTH103, PTH120
@@ -106,7 +106,7 @@ def _show(base: str, path: str, source: int) -> list[str]:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
     flags = os.fstatvfs(source).f_flag
     kept = sum(told for said, told in _KEPT.items() if flags & said)
-    # without MS_REC: what is mounted further down is not shown
+    # without MS_REC, so that mounts further down are not shown
     kernel.mount(f"/proc/self/fd/{source}", target, "", kernel.MS_BIND)
     os.close(source)
     hard = kernel.MS_RDONLY | kernel.MS_NOSUID | (0 if path in _DEVICES else kernel.MS_NODEV)
@@ -139,7 +139,7 @@ _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | (1 << 14)
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock's interface; 0 where there is none."""
+    """Return the version of Landlock's interface, or 0 if the kernel does not have it."""
     try:
         return kernel.system_call(
             "landlock", _CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_LANDLOCK_VERSION)
@@ -149,13 +149,13 @@ def landlock_version() -> int:
 
 
 def _restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Let this process open nothing but what is beneath ``readable`` (to read) and ``writable``. For good.
+    """Let this process open only files below ``readable`` (to read) and ``writable``. This can't be undone.
 
-    Names, sizes and dates of other files can still be asked for by their path; that is not Landlock's to forbid.
+    It may still ask for the size and dates of other files by path: Landlock does not forbid that.
     """
     known = landlock_version()
     if not known:
-        raise OSError("landlock: this kernel has none, or it is off")
+        raise OSError("landlock: this kernel does not have it, or it is disabled")
     every = _ALL[max(number for number in _ALL if number <= known)]
     attributes = ctypes.create_string_buffer(struct.pack("Q", every), 8)
     ruleset = kernel.system_call(
@@ -188,7 +188,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     os.close(parent)
 
 
-# -- everything that the code shall not have
+# -- everything that the code must not have
 
 _THREADS = 32
 _OPEN_FILES = 64
@@ -196,7 +196,7 @@ _STACK = 8 * 1024 * 1024
 
 
 def shut_in(config: dict[str, Any], *, programs: bool) -> None:
-    """Give up everything that the code shall not have. Raises when one of it can't be given up."""
+    """Give up everything that the code must not have. Raises ``OSError`` if something can't be given up."""
     limits = config["resources"]
     os.umask(0o077)
     if sys.platform == "linux":
@@ -239,4 +239,4 @@ def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:
             resource.setrlimit(kind, (int(soft), int(hard)))
         except (ValueError, OSError):
             if sys.platform == "linux":
-                raise  # elsewhere some are known and not settable
+                raise  # on other systems some limits are known but can't be set

@@ -19,9 +19,11 @@ from click.testing import CliRunner
 from benchmarks.alfworld.agent import GameAgent, lessons_in
 from benchmarks.alfworld.command import alfworld
 from benchmarks.alfworld.dialect import dialect_of
-from benchmarks.alfworld.experiment import Setting, run, spread
+from benchmarks.alfworld.experiment import run
+from benchmarks.alfworld.games import spread
 from benchmarks.alfworld.model_player import first_line
 from benchmarks.alfworld.pool import EnginePool
+from benchmarks.alfworld.setting import Setting
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.cli.program import program
 from jeeves_reflexion.experiments import ARMS, Plan, arm_of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.alfworld.experiment import Finished, Setting
+from benchmarks.alfworld.experiment import Finished
 from benchmarks.alfworld.report import summary
+from benchmarks.alfworld.setting import Setting
 from jeeves_reflexion import (
     Attempt,
     Evaluation,

@@ -48,7 +48,7 @@ def test_entities_are_resolved(questions):
         (json.dumps({"_id": "a", "question": "Who?"}), "answer: .*the official test file has no answers"),
         (json.dumps({**GOOD, "question": " "}), "question: String should match"),
         (json.dumps({**GOOD, "context": [["T", "text"]]}), "context.0.1: Input should be a valid array"),
-        ("\n".join([json.dumps(GOOD)] * 2), "line 2: there is a question of the id 'a' already"),
+        ("\n".join([json.dumps(GOOD)] * 2), "line 2: another question has the id 'a' already"),
     ],
 )
 def test_a_file_that_cant_be_used_is_refused_with_the_place(tmp_path, content, said):

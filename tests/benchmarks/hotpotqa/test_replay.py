@@ -204,7 +204,7 @@ def test_a_reflection_that_the_store_refuses_is_said(tmp_path):
     played = replayed(tmp_path, question(0, *trials, n=2))
     assert (played.mismatches, played.lessons) == ([], 1)
     (note,) = played.notes
-    assert "trial 1 of q0: a reflection was not let in" in note
+    assert "trial 1 of q0: a reflection was refused" in note
 
 
 def test_reflections_of_many_sentences_reach_the_next_attempts_as_in_the_log(tmp_path):
@@ -270,7 +270,7 @@ def test_a_log_that_the_loop_does_not_come_to_is_a_mismatch(tmp_path, trials, ch
     result = CliRunner().invoke(main, [str(path)])
     assert result.exit_code == 1
     assert all(each in result.stdout for each in said)
-    assert "not the log's" in result.stderr
+    assert "differs from the log's" in result.stderr
 
 
 def _without(field):
@@ -343,7 +343,7 @@ def test_the_command_prints_the_tables_and_writes_the_page(tmp_path):
     figures = json.loads((tmp_path / "out" / "hotpotqa_replay.json").read_text())
     assert "| 2 | 1 / 1 | 1 / 1 | 0 / 0 | 0 / 0 | 0 / 0 | 1 / 1 |" in result.stdout
     assert (
-        "Every verdict, answer and number of steps is the log's, and so is every halt that the steps show"
+        "Every verdict, answer and number of steps equals the log's, and so does every halt that the steps show"
         in page
     )
     assert figures["made"]["ours"] == figures["made"]["logged"]

@@ -35,7 +35,7 @@ def test_humaneval_plain_and_compressed_are_the_same(tiny, write):
         ),
         (
             '{"task_id": "Tiny/double", "prompt": "x", "entry_point": "b", "test": "pass"}',
-            "line 3: there is a problem",
+            "line 3: another problem has the id",
         ),
     ],
 )

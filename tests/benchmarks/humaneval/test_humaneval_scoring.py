@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("shut_in")]
         ("    return open('/etc/passwd')\n", "failed", "Error"),
         ("    return [0] * 10**10\n", "failed", "MemoryError"),
         ("    return 2 * n\nresult = {'passed': True}\nassert False\n", "failed", "AssertionError"),
-        ("    return '\ud800'\n", "failed", "no text"),
+        ("    return '\ud800'\n", "failed", "not valid text"),
     ],
 )
 async def test_verdicts(tiny, solution, status, reason):
@@ -135,11 +135,9 @@ def test_what_crosses_is_what_was_sent(value):
 
 async def test_many_are_scored_in_order(tiny):
     samples = [Sample("Tiny/double", f"    return {n} * n\n", n == 2, n) for n in range(4)]
-    seen = []
-    scored = await score(load_problems(tiny), samples, HiddenTests(), progress=lambda *at: seen.append(at))
+    scored = await score(load_problems(tiny), samples, HiddenTests())
     assert [one.verdict.passed for one in scored] == [False, False, True, False]
     assert all(one.agrees for one in scored)
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert not Scored(Sample("a", "", True, 1), Verdict("failed")).agrees
     assert Scored(Sample("a", "", None, 1), Verdict("failed")).agrees is None
     with pytest.raises(ConfigurationError, match=r"line 9.*'Tiny/none'"):

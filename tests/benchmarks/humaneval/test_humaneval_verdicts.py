@@ -61,6 +61,8 @@ def test_own_tests_are_held_against_wrong_and_right_programs(write, tmp_path):
     asked = ["judge", "--data", write("data.jsonl", *rows), "--right", right, "--mutants", "99", "--out", out]
     done = CliRunner().invoke(main, [str(each) for each in asked])
     assert done.exit_code == 0, done.output
+    page = (out / "humaneval_verdicts.md").read_text()
+    assert "judge --data data.jsonl --right more.jsonl --mutants 99 --seed 0`" in page
     groups = json.loads((out / "humaneval_verdicts.json").read_text())["groups"]
     told, arithmetic = groups["mutants"], groups["mutants, arithmetic"]
     assert told["untested_wrong"] == told["false_positive"] + told["true_negative"] > 6

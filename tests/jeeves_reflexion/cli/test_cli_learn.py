@@ -89,7 +89,7 @@ def test_an_attempt_without_a_verdict_is_told_and_tried_again(learn, server):
         ({**PLAIN, "score": 7}, "score: "),
         ({**PLAIN, "score": "high"}, "score: "),
         ({**PLAIN, "verdict": 1}, "verdict: "),
-        ({"messages": [{"role": "assistant", "content": "x"}]}, "none is the user's"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "none is of the role user"),
         (
             {"messages": [{"role": "user", "content": "x"}], "output": "y"},
             "either task and output, or messages",

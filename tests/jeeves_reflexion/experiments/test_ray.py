@@ -208,7 +208,9 @@ async def test_what_goes_wrong_in_a_worker_is_said_as_it_would_be_here(node, tmp
 
 async def test_a_process_that_is_not_there_in_time_is_told(node, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_executor, "START_SECONDS", 0.01)
-    with pytest.raises(ExperimentError, match="no worker process was there after 0 s: is there a free proc"):
+    with pytest.raises(
+        ExperimentError, match="no worker process started within 0 s: does the cluster have a free proc"
+    ):
         await played_with(treasure.SmallSetup("hanging"), tmp_path)
 
 

@@ -99,7 +99,7 @@ def test_why_a_process_died_is_said_in_a_line():
     )
     assert last_words(oom) == "its node ran out of memory, and Ray ended it"
     assert last_words("The actor died.\n\n  It was killed by SIGKILL.\n") == "It was killed by SIGKILL."
-    assert last_words(" ") == "Ray does not say why"
+    assert last_words(" ") == "Ray gives no reason"
 
 
 def test_lessons_must_be_where_workers_see_them():

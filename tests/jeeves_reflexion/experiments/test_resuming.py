@@ -341,7 +341,7 @@ def parts_gone(run, lessons):
         "journal": ((run / "journal.jsonl").unlink, "journal.jsonl is missing"),
         "emptied journal": (
             lambda: os.truncate(run / "journal.jsonl", 0),
-            "the contents of journal.jsonl is missing",
+            "the content of journal.jsonl is missing",
         ),
         "config": ((run / "config.json").unlink, "config.json is missing"),
         "all but the configuration": (

@@ -48,7 +48,7 @@ def test_what_stands_around_the_block_stays_byte_for_byte(before, behind):
     ],
 )
 def test_marks_that_are_damaged_or_doubled_are_an_error(text):
-    with pytest.raises(ConfigurationError, match="mend them, or remove them all"):
+    with pytest.raises(ConfigurationError, match="repair them, or remove them all"):
         with_block(f"# Mine\n{text}\n".encode(), BLOCK)
 
 
@@ -108,7 +108,7 @@ def test_the_command_keeps_the_block_of_a_file(tmp_path):
     assert cli("export", "--to", str(file))[1]["changed"] is False
     file.write_bytes(data + END.encode())
     code, told = cli("export", "--to", str(file))
-    assert (code, "mend them" in told) == (3, True)
+    assert (code, "repair them" in told) == (3, True)
     assert file.read_bytes() == data + END.encode()
     assert cli("export")[0] == 2
     assert cli("export", "--to", str(file), "lessons.jsonl")[0] == 2

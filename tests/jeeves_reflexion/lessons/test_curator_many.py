@@ -73,9 +73,9 @@ async def test_nothing_is_done_where_it_can_not_be_done_to_all(make):
         curator = Curator(lessons.repository)
         with pytest.raises(UnknownLessonError, match="there is no lesson 'nobody'"):
             await curator.decide("retire", [*ids, "nobody"], reason="old")
-        with pytest.raises(LessonStoreError, match="is active; to reject one, it must be proposed"):
+        with pytest.raises(LessonStoreError, match="is active; to reject it, it must be proposed"):
             await curator.decide("reject", ids)
-        with pytest.raises(ConfigurationError, match="for a reason"):
+        with pytest.raises(ConfigurationError, match="pass the reason"):
             await curator.decide("retire", ids)
         assert await states(lessons) == ["active"] * 3
         assert await curator.decide("retire", [], reason="old") == []

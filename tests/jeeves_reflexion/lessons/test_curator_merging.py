@@ -137,7 +137,7 @@ async def test_a_retired_lesson_speaks_for_none(make):
         curator = Curator(lessons.repository)
         mug, potato, _ = await learn(lessons)
         await curator.retire(mug, reason="there is no sink")
-        with pytest.raises(LessonStoreError, match="is retired, and can't speak for others"):
+        with pytest.raises(LessonStoreError, match="is retired, and other lessons can't be merged into it"):
             await curator.merge(mug, [potato])
         assert (await lessons.get(potato)).state == "active"
 
@@ -202,7 +202,7 @@ async def test_a_lesson_whose_speaker_was_forgotten_can_be_merged_into_another(m
     curator = Curator(lessons.repository)
     await curator.merge(speaker, [other])
     await lessons.forget(speaker)
-    with pytest.raises(LessonStoreError, match="is retired, and can't speak for others"):
+    with pytest.raises(LessonStoreError, match="is retired, and other lessons can't be merged into it"):
         await curator.merge(other, [third])
     assert (await curator.merge(third, [other])).support == 2
     assert (await lessons.get(other)).metadata["merged_into"] == third

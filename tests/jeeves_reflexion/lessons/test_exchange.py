@@ -99,10 +99,10 @@ def spoiled(**changes):
 @table(
     ("line", "said"),
     [
-        ("{", "no JSON"),
-        ("[1]", "no JSON object"),
-        ("[" * 100_000, "no JSON"),
-        ('{"format": NaN}', "NaN is no JSON number"),
+        ("{", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ("[" * 100_000, "not JSON"),
+        ('{"format": NaN}', "NaN is not a JSON number"),
         ("{}", "its format is None"),
         (spoiled(format="other"), "its format is 'other'"),
         (spoiled(version=2), "version 1: update it"),
@@ -238,7 +238,16 @@ async def test_what_somebody_changed_since_the_plan_is_left_as_it_is(lessons):
 async def test_a_lesson_of_our_own_is_never_reworded(lessons):
     await lessons.repository.put(await clean(ONE, ["a"]), Change("learn"))
     (line,) = (await plan_import(lessons, [Line(1, replace(ONE, text="Shut the drawer."), ("a",))])).refused
-    assert line.reason == "a lesson with its id is own and says otherwise"
+    assert line.reason == "a lesson with its id is own and has other content"
+
+
+async def test_new_words_whose_tasks_have_no_room_are_refused(lessons):
+    nine = tuple(f"task {number}" for number in range(9))
+    await make_import(lessons, await plan_import(lessons, [Line(1, ONE, nine)]), Change("import"))
+    words = replace(ONE, text="Shut the drawer.")
+    (line,) = (await plan_import(lessons, [Line(1, words, ("another",))])).refused
+    assert "recalled by 10 tasks" in line.reason
+    assert (await plan_import(lessons, [Line(1, words, nine[:1])])).refused == ()
 
 
 async def test_an_id_that_holds_a_secret_is_refused(lessons):
@@ -290,7 +299,7 @@ async def test_bytes_that_are_no_text_are_the_error_of_their_line(tmp_path):
     path = tmp_path / "lessons.jsonl"
     good = to_line(ONE, ["a"]).encode()
     path.write_bytes(b"\xef\xbb\xbf" + good + b"\r\n" + good.replace(b"drawer", b"dr\xffwer") + b"\n")
-    with pytest.raises(ConfigurationError, match=r"lessons\.jsonl: 1 of the lines.*line 2: it is no UTF-8"):
+    with pytest.raises(ConfigurationError, match=r"lessons\.jsonl: 1 of the lines.*line 2: it is not UTF-8"):
         import_file(path)
 
 

@@ -345,7 +345,7 @@ async def test_a_chunk_of_another_program_is_told_and_never_recalled(make, metad
     async with make(min_similarity=-1.0) as lessons:
         await lessons.store.add([Chunk("no lesson", metadata=metadata)])
         assert (await lessons.recall(CLEAN, k=1)).offered == ()
-        assert [record.levelname for record in caplog.records if "is no lesson" in record.message] == [
+        assert [record.levelname for record in caplog.records if "is not a lesson" in record.message] == [
             "WARNING"
         ]
 

@@ -236,7 +236,7 @@ def test_wrong_names_are_errors(wrong):
     ],
 )
 def test_no_name_looks_like_another(name):
-    with pytest.raises(ConfigurationError, match="as it is seen"):
+    with pytest.raises(ConfigurationError, match="hidden or disguised"):
         LessonSettings(principal=name)
 
 

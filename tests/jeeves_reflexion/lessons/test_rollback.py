@@ -161,7 +161,7 @@ async def test_each_operation_is_taken_back_by_the_number_before_it(lessons, mon
         assert await fails_whole_or_not_at_all(lessons, monkeypatch, back) == 1
         assert await everything(lessons) == before
         if kind == "merge":
-            with pytest.raises(LessonStoreError, match="on their own now: merge them again"):
+            with pytest.raises(LessonStoreError, match="separate now: merge them again"):
                 await curator.rollback(changed.id, to=made[-1].number)
         else:  # and made again, by going back to it
             await curator.rollback(changed.id, to=made[-1].number)
@@ -174,12 +174,12 @@ async def test_a_lesson_is_not_rolled_back_into_another_that_does_not_speak_for_
         mug, potato, _ = await learn(lessons, *TAUGHT)
         await curator.merge(mug.id, [potato.id])
         for act in (curator.rollback, curator.preview):
-            with pytest.raises(LessonStoreError, match=f"was merged into '{mug.id}'.*rolling that one back"):
+            with pytest.raises(LessonStoreError, match=f"was merged into '{mug.id}'.*roll that one back"):
                 await act(potato.id, to=1)
-        with pytest.raises(LessonStoreError, match=f"was merged into '{mug.id}'.*rolling that one back"):
+        with pytest.raises(LessonStoreError, match=f"was merged into '{mug.id}'.*roll that one back"):
             await curator.restore(potato.id)
         await curator.rollback(mug.id, to=1)
-        with pytest.raises(LessonStoreError, match="on their own now: merge them again"):
+        with pytest.raises(LessonStoreError, match="separate now: merge them again"):
             await curator.rollback(potato.id, to=2)
         await curator.merge(mug.id, [potato.id])
         await lessons.forget(mug.id)  # nobody speaks for it any more

@@ -318,4 +318,4 @@ async def test_a_lesson_that_gives_orders_gets_into_no_block_of_this_run_or_of_l
     assert agent.blocks == [""] * 4
     if kind != "the user's":
         assert await memory.read(BLOCK) == ""
-        assert "not taken" in str(result.trials[0].problems)
+        assert "the line was refused" in str(result.trials[0].problems)

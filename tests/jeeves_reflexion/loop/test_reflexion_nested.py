@@ -78,7 +78,7 @@ async def test_the_outers_budget_holds_within(most):
 
 async def test_a_budget_of_the_inner_is_refused():
     _, outside = pair(Player("a"), inner={"options": LoopOptions(budget=Budget(max_tokens=9))})
-    with pytest.raises(ConfigurationError, match="give it to the outer"):
+    with pytest.raises(ConfigurationError, match="give the budget to the outer"):
         await outside.run("find the key")
 
 

@@ -112,6 +112,11 @@ def test_x15_agents_that_are_cut_stay_apart(one, other):
         assert agent_slug(f"{long} {one}") != agent_slug(f"{long} {other}")
 
 
+async def test_a_time_in_milliseconds_is_an_error_that_says_so(journal):
+    with pytest.raises(ConfigurationError, match="seconds since 1970"):
+        await journal.record(Task("x"), failed(), provenance=source("a", 1.7e12))
+
+
 async def test_x14_the_short_title_is_the_reflections_own_and_not_its_tasks(journal):
     prompt = "You are a careful agent. Answer the question below. Question {}: who won?"
     rules = ("Always look at the date first.", "Never guess a name.", "Сначала проверь дату.")

@@ -240,9 +240,9 @@ GOOD = to_markdown(entry())
     [
         ("", 1, "should read '# Reflection: YYYY-MM-DD"),
         ("hello", 1, "should read '# Reflection: YYYY-MM-DD"),
-        (GOOD.replace("2026-03-01", "2026-13-01"), 1, "no date"),
-        (GOOD.replace("2026-03-01", "yesterday"), 1, "no date"),
-        (GOOD.replace("## What went wrong?", "## What was wrong?"), 7, "no heading of a form"),
+        (GOOD.replace("2026-03-01", "2026-13-01"), 1, "not a date"),
+        (GOOD.replace("2026-03-01", "yesterday"), 1, "not a date"),
+        (GOOD.replace("## What went wrong?", "## What was wrong?"), 7, "not a heading of a form"),
         (
             GOOD.replace("## What went wrong?", "What went wrong?"),
             23,

@@ -420,6 +420,18 @@ async def test_x28_edits_by_hand_are_taken_over_when_the_library_is_opened(journ
             assert await chunks(again) == 5
 
 
+async def test_x28_a_file_that_a_person_copied_to_another_agent_is_a_reflection_of_its_own(journal, index):
+    async with index:
+        library = ReflectionLibrary(journal, index)
+        await put(library, 10)
+        (one,) = (await journal.list()).stored
+        copy = journal.folder / "another" / one.path.name
+        copy.parent.mkdir()
+        copy.write_bytes(one.path.read_bytes())
+        assert await library.sync() == ()
+        assert len({each.id for each in (await journal.list()).stored}) == await chunks(library) == 2
+
+
 async def test_x28_a_folder_that_is_elsewhere_today_costs_no_vector(tmp_path, journal, index):
     async with index:
         await put(ReflectionLibrary(journal, index), 10)

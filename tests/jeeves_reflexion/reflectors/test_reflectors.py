@@ -65,6 +65,8 @@ async def test_it_is_shown_the_trajectory_and_the_verdict():
         ('"Open every drawer [step 2]."', (2,)),
         ("Open every drawer. (Step 5)", (5,)),
         ("Open every drawer. [steps 0, 4-99, 7 - 6]", (4, 5)),  # there were no more
+        ("Open every drawer [steps 1 and 3\u20134].", (1, 3, 4)),
+        (f"Open every drawer. [step {'9' * 5000}]", ()),
         ("Open every drawer.", ()),
     ],
 )

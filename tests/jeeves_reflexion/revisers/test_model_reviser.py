@@ -64,7 +64,7 @@ def cut(text):
 
 def test_c09_an_invalid_strategy_is_rejected():
     with pytest.raises(
-        ConfigurationError, match=r"'rewrite' is no revision strategy: take one of full_rewrite"
+        ConfigurationError, match=r"'rewrite' is not a revision strategy: use one of full_rewrite"
     ):
         ModelReviser(ScriptedModel([]), strategy="rewrite")
     assert ModelReviser(ScriptedModel([])).strategy == "hybrid"
@@ -242,7 +242,7 @@ async def test_edits_that_apply_in_part_are_kept_and_the_rest_told():
     assert len(model.calls) == 1
     (problem,) = revision.problems
     assert problem.startswith(
-        "the edit of 'It has two cranes.' was not applied: its search text does not stand in"
+        "the edit of 'It has two cranes.' was not applied: its search text does not occur in"
     )
 
 
@@ -253,7 +253,7 @@ async def test_when_no_edit_applies_the_model_is_asked_once_more_with_the_proble
     *_, said, problem = model.calls[1].messages
     assert (said.role, said.content) == ("assistant", WRONG)
     assert (
-        "- the edit of 'It has two cranes.' was not applied: its search text does not stand"
+        "- the edit of 'It has two cranes.' was not applied: its search text does not occur"
         in problem.content
     )
     assert problem.content.endswith("<<<<<<< SEARCH\n...\n=======\n...\n>>>>>>> REPLACE")

@@ -134,5 +134,5 @@ def test_blocks_quoted_in_prose_as_an_example_change_nothing_else():
     edited = apply_edits(text, parse_edits(reply).edits)
     assert edited.text == "alpha\nnew\n"
     assert list(edited.refused) == [
-        "the edit of 'old' was not applied: its search text does not stand in the text: quote the text exactly"
+        "the edit of 'old' was not applied: its search text does not occur in the text: quote the text exactly"
     ]

@@ -33,11 +33,16 @@ def test_several_edits_apply_to_the_text_as_it_was_in_any_order():
     assert edited("a\nb\nc\n", ("c", "a"), ("a", "b"), ("b", "c")) == "b\nc\na\n"
 
 
+@table(("text", "result"), [("a\nb", "x"), ("a\nb\n", "x\n")])
+def test_lines_that_replace_the_whole_text_have_no_blank_line_before_them(text, result):
+    assert edited(text, (text, ""), ("", "x")) == result
+
+
 def test_the_search_text_must_stand_once():
     assert "several places" in reason("one two one", "one", "1")
     assert "several places" in reason("aaa", "aa", "b")  # overlapping places are two places
     assert "several places" in reason("a\na\na", "a\na", "b")
-    assert "does not stand" in reason("one", "two", "2")
+    assert "does not occur" in reason("one", "two", "2")
 
 
 def test_a_whole_line_counts_where_the_same_words_also_stand_within_others():

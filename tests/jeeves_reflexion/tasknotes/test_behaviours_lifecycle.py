@@ -238,5 +238,5 @@ async def test_what_was_taken_back_is_neither_taken_again_nor_announced(heard):
     await reflect(store, heard, config)
     await store.rollback(task_identity(TASK), to=0)
     assert (await reflect(store, heard, config), len(heard.reflected)) == (None, 1)
-    assert "not taken" in heard.warnings[-1]
+    assert "not used" in heard.warnings[-1]
     assert await kept(store) is None

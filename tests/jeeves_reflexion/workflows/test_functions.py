@@ -225,7 +225,7 @@ async def test_a_hanging_step_has_failed_and_the_loop_goes_on():
         ({"on_failure": "shrug"}, "on_failure: must be one of return_best, return_last, raise"),
         ({"evaluator": {"type": "shema", "schema": {}}}, "did you mean 'schema'"),
         ({"evaluator": {"schema": {}}}, "type is missing"),
-        ({"evaluator": {"type": "schema", "schema": {"type": 3}}}, "no valid JSON Schema"),
+        ({"evaluator": {"type": "schema", "schema": {"type": 3}}}, "not a valid JSON Schema"),
         ({"evaluator": {"type": "custom", "run": "x", "langage": "lua"}}, "did you mean 'language'"),
         ({"evaluator": {"type": "llm", "prompt": "p", "schema": {}}}, "unknown key 'schema'"),
         ({"generator": {}}, "either action"),
@@ -392,7 +392,7 @@ async def test_others_run_while_mappings_are_read(monkeypatch):
     schema = {"$schema": old, "enum": [{"n": n} for n in range(8_000)]}
     async with anyio.create_task_group() as group:
         group.start_soon(count)
-        with pytest.raises(ConfigurationError, match="takes longer than"):
+        with pytest.raises(ConfigurationError, match="took longer than"):
             await reflection_loop({}, generator=script(1), evaluator={"type": "schema", "schema": schema})
         group.cancel_scope.cancel()
     assert turns > 1

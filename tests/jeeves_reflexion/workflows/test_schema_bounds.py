@@ -69,7 +69,7 @@ async def test_a_judgement_without_end_is_a_verdict_and_the_event_loop_goes_on(h
         tasks.cancel_scope.cancel()
     assert found["valid"] is False
     (error,) = found["errors"]
-    assert error["message"] == "judging by the schema takes longer than 0.5 s: it was stopped"
+    assert error["message"] == "judging by the schema took longer than 0.5 s and was stopped"
     assert turns > 1
     monkeypatch.setattr(schemas, "MAX_SECONDS", 60)  # the next one is judged as ever
     again = await reflection_evaluate({}, evaluator={"type": "schema", "schema": {"type": "array"}}, data=[1])
@@ -81,7 +81,7 @@ def test_a_schema_that_takes_for_ever_to_check_is_no_workflow():
     old = "http://json-schema.org/draft-04/schema#"  # where the values of an enum must differ
     schema = {"$schema": old, "enum": [{"n": n} for n in range(8_000)]}
     node = {"name": "a", "uses": "reflection.evaluate", "with": {"data": 1, "schema": schema}}
-    with pytest.raises(ConfigurationError, match="takes longer than"):
+    with pytest.raises(ConfigurationError, match="took longer than"):
         Workflow.from_text(json.dumps({"nodes": [node]}))
 
 
@@ -97,9 +97,9 @@ def test_the_verdict_is_that_of_the_check():
 
 
 def test_a_bad_schema_is_the_same_error(tmp_path):
-    with pytest.raises(ConfigurationError, match="no valid JSON Schema at type"):
+    with pytest.raises(ConfigurationError, match="not a valid JSON Schema at type"):
         schemas.judged({"type": 5}, None, 1)
-    with pytest.raises(ConfigurationError, match="is no JSON"):
+    with pytest.raises(ConfigurationError, match="is not JSON"):
         schemas.judged({"const": {1, 2}}, None, 1)
     with pytest.raises(ConfigurationError, match="give base_folder"):
         schemas.judged({"$ref": "a.json"}, None, 1)
@@ -183,7 +183,7 @@ def test_no_scalar_raises_anything_else(text):
 
 def test_json_holds_no_such_number_or_text_either():
     for text in ("9" * 20_000, "9" * 4_000, "1e999", "NaN", '"\\ud800"'):
-        with pytest.raises(WorkflowFileError, match="it is no JSON"):
+        with pytest.raises(WorkflowFileError, match="it is not JSON"):
             read_json(f'{{"a": {text}}}', "file")
 
 

@@ -122,15 +122,15 @@ def test_the_draft_is_the_one_that_the_schema_names():
 @table(
     ("schema", "said"),
     [
-        ({"type": "objekt"}, "no valid JSON Schema at type"),
-        ({"properties": {"a": {"minimum": "3"}}}, "no valid JSON Schema at properties.a.minimum"),
-        ({"pattern": "("}, "no valid JSON Schema at pattern"),
-        ({"$schema": "https://example.com/own"}, "no known draft"),
-        ({"$schema": 5}, "no known draft"),
+        ({"type": "objekt"}, "not a valid JSON Schema at type"),
+        ({"properties": {"a": {"minimum": "3"}}}, "not a valid JSON Schema at properties.a.minimum"),
+        ({"pattern": "("}, "not a valid JSON Schema at pattern"),
+        ({"$schema": "https://example.com/own"}, "not a known draft"),
+        ({"$schema": 5}, "not a known draft"),
         (["type"], "must be a mapping"),
         ({"$ref": "#/$defs/none"}, "'#/$defs/none' leads nowhere"),
         ({"properties": {"enum": {"$ref": "#/none"}}}, "leads nowhere"),
-        ({"$ref": "https://example.com/s.json"}, "no URLs"),
+        ({"$ref": "https://example.com/s.json"}, "not a URL"),
     ],
 )
 def test_a_bad_schema_is_a_configuration_error_before_anything_is_judged(schema, said):

@@ -75,7 +75,7 @@ async def test_what_a_template_comes_to(source, value):
         ("{% if state.nope %}x{% endif %}", "no attribute 'nope'"),
         ("{{ state.nope | tojson }} z", "no attribute 'nope'"),
         ("{{ 1 / 0 }}", "division by zero"),
-        ("{{ {1: 2} }}", "the key 1 is no text"),
+        ("{{ {1: 2} }}", "the key 1 is not a text"),
     ],
 )
 async def test_what_is_not_there_is_an_error_that_says_where(source, said):

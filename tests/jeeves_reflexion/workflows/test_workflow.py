@@ -163,7 +163,7 @@ async def test_a_node_whose_action_returns_no_json_is_named():
     workflow = nodes("  - {name: odd, uses: my.own, output: it}")
     workflow.register_action("my.own", lambda state, parameters: object())
     with pytest.raises(
-        WorkflowError, match=r"line 2: node 'odd': the action my.own returned what is no JSON"
+        WorkflowError, match=r"line 2: node 'odd': the action my.own returned a value that is not JSON"
     ):
         await workflow.run()
 
@@ -321,7 +321,7 @@ def test_an_output_is_not_named_as_what_the_loop_sets():
 
 async def test_a_result_that_is_no_object_needs_a_name(here):
     with pytest.raises(
-        WorkflowError, match=r"line 2: node 'a': the result is no object .* name it with `output:`"
+        WorkflowError, match=r"line 2: node 'a': the result is not an object .* name it with `output:`"
     ):
         await nodes("  - {name: a, run: return 5}").run(sandbox=here)
     assert await nodes("  - {name: a, run: return 5, output: five}").run(sandbox=here) == {"five": 5}

@@ -75,7 +75,7 @@ async def test_what_may_not_be_done_is_refused_one_by_one_and_the_rest_stands(ma
             Operation("merge", (second.id, "opposite")): "contradict each other",
             Operation("contradict", (first.id,)): "between two",
             Operation("retire", (first.id, second.id), "x"): "takes one lesson, not 2",
-            Operation("retire", (first.id,)): "for a reason",
+            Operation("retire", (first.id,)): "needs a reason",
             Operation("retire", ("retired",), "x"): "is retired",
         }
         fine = Operation("retire", (third.id,), "old")
@@ -139,7 +139,7 @@ async def test_a_lesson_that_somebody_changed_or_removed_meanwhile_is_left_alone
         assert applied.done == ()
         assert [why for _, why in applied.skipped] == [
             f"lesson {second.id} was changed since the plan was made",
-            f"lesson {third.id} is gone",
+            f"lesson {third.id} no longer exists",
         ]
         assert await everything(lessons) == before
 

@@ -100,5 +100,5 @@ async def test_a_run_of_several_tasks_needs_the_task(ledger):
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
 async def test_a_score_that_is_none_is_refused(ledger, score):
-    with pytest.raises(ConfigurationError, match="a score lies in"):
+    with pytest.raises(ConfigurationError, match="score must lie in"):
         await ledger.note_feedback("run", score, by="user")
