@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from jeeves_reflexion import models
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.models.anthropic import AnthropicModel
-from jeeves_reflexion.models.openai import OpenAIModel
 from jeeves_reflexion.protocols import ChatModel
+
+if TYPE_CHECKING:  # loaded when first used: the HTTP client takes as long as all the rest
+    from jeeves_reflexion.models import AnthropicModel, OpenAIModel
 
 
 def open_model(
@@ -30,5 +34,5 @@ def kind_and_name(spec: str) -> tuple[type[AnthropicModel | OpenAIModel], str]:
     """Return the class of the model called ``NAME``, ``openai:NAME`` or ``anthropic:NAME``, and its plain name."""
     spec = spec.strip()
     if spec.startswith("anthropic:"):
-        return AnthropicModel, spec.removeprefix("anthropic:").strip()
-    return OpenAIModel, spec.removeprefix("openai:").strip()
+        return models.AnthropicModel, spec.removeprefix("anthropic:").strip()
+    return models.OpenAIModel, spec.removeprefix("openai:").strip()

@@ -61,14 +61,14 @@ def test_equal_arms_are_called_different_as_often_as_the_level_says():
     """Tasks of very different hardness, whose seeds hang together: pooled rows would be sure far too often."""
     rng = np.random.default_rng(3)
     called = 0
-    for _ in range(300):
+    for _ in range(150):
         hardness = rng.beta(0.3, 0.3, size=(2, 30))
         first, second = (
             {str(n): [float(x) for x in rng.random(3) < share] for n, share in enumerate(each)}
             for each in hardness
         )
         called += paired_difference(first, second).p < 0.05
-    assert wilson(called, 300).low <= 0.05 <= wilson(called, 300).high + 0.02
+    assert wilson(called, 150).low <= 0.05 <= wilson(called, 150).high + 0.02
 
 
 def test_a_task_counts_once_however_many_seeds_it_has():
@@ -84,13 +84,13 @@ def test_a_task_counts_once_however_many_seeds_it_has():
 def test_the_interval_holds_the_true_difference_about_as_often_as_it_says():
     rng = np.random.default_rng(1)
     held = 0
-    for _ in range(200):
+    for _ in range(100):
         hardness = rng.random(60)
         first = {str(n): [float(x)] for n, x in enumerate(rng.random(60) < hardness * 0.6)}
         second = {str(n): [float(x)] for n, x in enumerate(rng.random(60) < hardness * 0.6 + 0.2)}
         found = paired_difference(first, second)
         held += found.low <= 0.2 <= found.high
-    assert wilson(held, 200).low > 0.85
+    assert wilson(held, 100).low > 0.85
 
 
 def scores(*values):
@@ -166,7 +166,7 @@ def test_seeds_that_agree_narrow_an_interval():
 def test_the_interval_of_few_tasks_holds_the_truth_at_least_as_often_as_it_says(n, gain):
     rng = np.random.default_rng(n)
     held = 0
-    for _ in range(300):
+    for _ in range(150):
         lost, gained = rng.random(n) < 0.05, rng.random(n) < gain + 0.05
         both = lost & gained
         first = scores(*(lost & ~both))
@@ -174,7 +174,7 @@ def test_the_interval_of_few_tasks_holds_the_truth_at_least_as_often_as_it_says(
         found = paired_difference(first, second)
         truth = (gain + 0.05) * 0.95 - 0.05 * (1 - gain - 0.05)
         held += found.low <= truth <= found.high
-    assert wilson(held, 300).high >= 0.95
+    assert wilson(held, 150).high >= 0.95
 
 
 @table(("n", "solved", "k"), [(5, 2, 1), (5, 2, 3), (6, 0, 2), (6, 6, 4), (4, 3, 4)])
@@ -223,11 +223,11 @@ def test_what_could_be_found_goes_by_the_standard_error_of_the_pairs():
 def test_a_difference_of_that_size_is_found_four_times_in_five():
     rng = np.random.default_rng(5)
     found = 0
-    for _ in range(200):
+    for _ in range(100):
         base = 0.4 + 0.1 * rng.random(60)
         second = np.clip(base + rng.normal(0.058, 0.16, 60), 0, 1)
         found += paired_difference(scores(*base), scores(*second)).p < 0.05
     needed = detectable(0.16 / 60**0.5)
     assert needed == pytest.approx(0.058, abs=0.001)
-    assert wilson(found, 200).low < 0.85
-    assert wilson(found, 200).high > 0.7
+    assert wilson(found, 100).low < 0.85
+    assert wilson(found, 100).high > 0.7

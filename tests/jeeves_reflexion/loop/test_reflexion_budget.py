@@ -150,6 +150,14 @@ async def test_no_attempt_is_begun_beyond_the_budget():
     assert (result.stop_reason, result.score, len(result.trials)) == ("budget", 0.5, 1)
 
 
+async def hang_for_ever(argument):
+    await anyio.sleep_forever()
+
+
+async def reflect_for_ever(task, trials):
+    await anyio.sleep_forever()
+
+
 HANGS = {
     "recall": "attempt_started",
     "memory": "attempt_started",
@@ -165,12 +173,10 @@ HANGS = {
 async def test_the_deadline_cancels_a_call_that_hangs(place, before, clock):
     over, ended = threading.Event(), []
 
-    def hang(*arguments):
-        if place.endswith("thread"):
-            ended.append(over.wait(30))
-            return None
-        return anyio.sleep_forever()
+    def hang_in_a_thread(argument):
+        ended.append(over.wait(30))
 
+    hang = hang_in_a_thread if place.endswith("thread") else hang_for_ever
     lessons = VectorLessonStore(InMemoryVectorStore(HashingEmbedder(), namespace="tests"))
     if place == "recall":
         lessons.recall = lambda task, **_: anyio.sleep_forever()
@@ -179,9 +185,9 @@ async def test_the_deadline_cancels_a_call_that_hangs(place, before, clock):
         memory["memory"].read = lambda name: anyio.sleep_forever()
     loop = limited(
         Budget(max_seconds=60),
-        (lambda prompt: hang()) if place.startswith("agent") else lambda prompt: "a",
-        (lambda output: hang()) if place.startswith("evaluator") else lambda output: 0.0,
-        reflector=(lambda task, trials: hang()) if place == "reflector" else Writer(),
+        hang if place.startswith("agent") else lambda prompt: "a",
+        hang if place.startswith("evaluator") else lambda output: 0.0,
+        reflector=reflect_for_ever if place == "reflector" else Writer(),
         **memory,
     )
     result = await clock.run(loop, before)
@@ -195,7 +201,7 @@ async def test_the_deadline_cancels_a_call_that_hangs(place, before, clock):
 
 async def test_an_attempt_cut_by_the_deadline_is_neither_judged_nor_learned_from(clock):
     grader, writer = Grader(1.0), Writer()
-    loop = limited(Budget(max_seconds=60), lambda prompt: anyio.sleep_forever(), grader, reflector=writer)
+    loop = limited(Budget(max_seconds=60), hang_for_ever, grader, reflector=writer)
     result = await clock.run(loop, "attempt_started")
     assert result.trials[0].attempt.interrupted == "budget"
     assert (grader.attempts, writer.seen, result.passed) == ([], [], False)
