@@ -29,7 +29,7 @@ from jeeves_reflexion.experiments import (
     run_experiment,
 )
 from jeeves_reflexion.experiments.comparisons import PairedDifference, paired_difference
-from jeeves_reflexion.experiments.results import Split
+from jeeves_reflexion.experiments.plan import Split
 from jeeves_reflexion.statistics import Share, clustered_share
 from jeeves_reflexion.types import JSON
 from vectorstores import InMemoryVectorStore

@@ -75,7 +75,7 @@ def _story(results: Results) -> list[str]:
     pairs: list[tuple[Tried, Tried]] = []
     for row in (row for row in results.rows if row.arm in _MEMORIES):
         key = (row.arm, row.seed, row.task.id)
-        if row.trial.passed and key in last and row.trial.recall and row.trial.recall.offered:
+        if row.passed and key in last and row.recalled:
             pairs.append((last[key], row))
         last[key] = row
     if not pairs:

@@ -21,7 +21,7 @@ from jeeves_reflexion.cli.bench_options import cores, numbers
 from jeeves_reflexion.cli.options import COUNT, embedder
 from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, run_experiment
 from jeeves_reflexion.experiments.comparisons import paired_difference
-from jeeves_reflexion.experiments.results import Split
+from jeeves_reflexion.experiments.plan import Split
 from jeeves_reflexion.lessons.settings import Order, Picking
 
 from ..options import embedder_called

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from jeeves_reflexion.experiments import ArmName, JudgedBy, Results, cost_table
-from jeeves_reflexion.experiments.results import NOT_FINISHED, Split
+from jeeves_reflexion.experiments.plan import Split
+from jeeves_reflexion.experiments.results import NOT_FINISHED
 from jeeves_reflexion.statistics import Difference
 from vectorstores import JSON
 

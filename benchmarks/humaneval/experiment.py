@@ -84,9 +84,9 @@ def confusion(results: Results, arm: ArmName) -> Confusion:
     rows = [row for row in results.rows if row.arm == arm and row.split == "learning"]
     pairs = []
     for row in {(row.seed, row.task.id): row for row in rows}.values():
-        if row.scored is not None:
-            own = None if row.trial.evaluation.score is None else row.trial.passed
-            pairs.append(Pair(row.task.id, own, bool(row.scored.passed)))
+        if row.right is not None:
+            own = None if row.trial.evaluation.score is None else row.passed
+            pairs.append(Pair(row.task.id, own, row.right))
     return Confusion(tuple(pairs))
 
 

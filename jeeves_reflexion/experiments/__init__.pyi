@@ -18,6 +18,7 @@ from jeeves_reflexion.experiments.plan import Estimate as Estimate
 from jeeves_reflexion.experiments.plan import Expected as Expected
 from jeeves_reflexion.experiments.plan import JudgedBy as JudgedBy
 from jeeves_reflexion.experiments.plan import Plan as Plan
+from jeeves_reflexion.experiments.plan import Split as Split
 from jeeves_reflexion.experiments.plan import estimate as estimate
 from jeeves_reflexion.experiments.plan import split as split
 from jeeves_reflexion.experiments.progress import PlainProgress as PlainProgress
@@ -26,7 +27,6 @@ from jeeves_reflexion.experiments.results import Cost as Cost
 from jeeves_reflexion.experiments.results import Curve as Curve
 from jeeves_reflexion.experiments.results import Point as Point
 from jeeves_reflexion.experiments.results import Results as Results
-from jeeves_reflexion.experiments.results import Split as Split
 from jeeves_reflexion.experiments.results import Tried as Tried
 from jeeves_reflexion.experiments.runlog import RunLog as RunLog
 from jeeves_reflexion.experiments.runner import run_experiment as run_experiment

@@ -14,10 +14,11 @@ import anyio
 from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
 from jeeves_reflexion.experiments.arms import Arm, beneath, first_written
 from jeeves_reflexion.experiments.executors import Executor, Job, RunBudget
-from jeeves_reflexion.experiments.journal import Entry, Past, Position, stored_line, try_line, void_line
-from jeeves_reflexion.experiments.plan import digest_of, name_of
+from jeeves_reflexion.experiments.journal import Entry, Line, Position, stored_line, try_line, void_line
+from jeeves_reflexion.experiments.past import Past
+from jeeves_reflexion.experiments.plan import Split, digest_of, name_of
 from jeeves_reflexion.experiments.progress import Watcher
-from jeeves_reflexion.experiments.results import Results, Split, Tried
+from jeeves_reflexion.experiments.results import Results, Tried
 from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
@@ -48,11 +49,16 @@ class Run:
     workers: int
     executor: Executor
     scorer: Evaluator | None
+    lessons: dict[str, Lesson] = field(default_factory=dict)
+    """The lessons recalled in the current arm and seed by id, shared by its tries."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """One trial of one arm and seed: ``todo`` has its tasks in order, ``done`` the finished tries by task id."""
+    """One trial of one arm and seed: ``todo`` has its tasks in order.
+
+    ``done`` has the finished tries by task id, with their texts, and ``rows`` what the results keep of them.
+    """
 
     run: Run
     arm: Arm
@@ -63,6 +69,7 @@ class Batch:
     histories: Mapping[str, Sequence[Trial]]
     split: Split = "learning"
     done: dict[str, Entry] = field(default_factory=dict)
+    rows: dict[str, Tried] = field(default_factory=dict)
 
     async def play(self) -> None:
         """Make the tries that are not in the journal, and store the lessons.
@@ -70,17 +77,14 @@ class Batch:
         An error or a cancellation is noted in the log with its position, and is raised again.
         """
         run = self.run
-        for task in self.todo:
-            if (entry := run.past.tries.get(self._position(task))) is not None:
-                self.done[task.id] = entry
-                run.watcher.tried(self._row(task))
         try:
             try:
+                await self._take_past()
                 await self._try_all()
                 await self._check_begun()
                 await self._store()
             finally:  # if the batch is cut short, its lessons wait, and its cost counts
-                run.results.rows += [self._row(task) for task in self._finished()]
+                run.results.rows += [self.rows[task.id] for task in self._finished()]
         except BaseException as error:
             first = _first(error)
             await self._note_stop(first)
@@ -91,6 +95,15 @@ class Batch:
             raise first from error
 
     # -- tries
+
+    async def _take_past(self) -> None:
+        """Take the tries that the journal has out of ``past``."""
+        for task in self.todo:
+            if (row := self.run.past.tries.pop(self._position(task), None)) is not None:
+                row.task, self.rows[task.id] = task, row
+                entry = await anyio.to_thread.run_sync(row.read)
+                self.done[task.id] = entry.held(self.run.lessons)
+                self.run.watcher.tried(row)
 
     async def _try_all(self) -> None:
         """Try the remaining tasks. Raises :class:`SpendingLimitError` if the limit leaves some of them."""
@@ -124,9 +137,13 @@ class Batch:
             return
         where = position.as_json()
         with anyio.CancelScope(shield=True):
-            await run.log.keep(try_line(position, made.entry), [{**event, **where} for event in made.events])
-            self.done[task.id] = made.entry.held(run.past.lessons)  # the journal has all of it
-        run.watcher.tried(self._row(task))
+            line = await run.log.keep(
+                try_line(position, made.entry), [{**event, **where} for event in made.events]
+            )
+            self.done[task.id] = entry = made.entry.held(run.lessons)  # the journal has all of it
+            row = Tried(self.arm.name, self.seed, task, entry.trial, self.split, entry.scored, line=line)
+            self.rows[task.id] = row
+        run.watcher.tried(row)
 
     async def _check_begun(self) -> None:
         """Stop the run if no task of the batch could be begun: further tries would cost money for no result.
@@ -159,11 +176,9 @@ class Batch:
             for task in self._finished():
                 entry = self.done[task.id]
                 try:
-                    trial = await self._stored(task, entry.trial)
+                    self.done[task.id] = replace(entry, trial=await self._stored(task, entry.trial))
                 except LessonStoreError as error:
                     failure = failure or error
-                    trial = replace(entry.trial, problems=(*entry.trial.problems, str(error)))
-                self.done[task.id] = replace(entry, trial=trial)
         if failure is not None:
             raise failure
 
@@ -171,20 +186,17 @@ class Batch:
         """Store the lesson of a try unless it is stored already, and note it in the journal."""
         if not trial.pending:
             return trial
-        position, run, store = self._position(task), self.run, beneath(self.loop.lessons)
-        if position in run.past.stored:
-            lesson_id, refused = run.past.stored[position]
-            lesson = await store.get(lesson_id) if store is not None and lesson_id else None
-        else:
-            lesson, refused = await self._written_before(task, trial), ""
-            if lesson is None:
-                session = replace(self.loop.session(), id=self._session_id(task))
-                try:
-                    lesson = (await self.loop.commit(task, trial, session)).lesson
-                except LessonRefusedError as error:
-                    refused = str(error)
-            # Not synced: if a crash loses this line, _written_before finds the lesson.
-            await run.log.keep(stored_line(position, lesson.id if lesson else None, refused), sync=False)
+        lesson, refused = await self._written_before(task, trial), ""
+        if lesson is None:
+            session = replace(self.loop.session(), id=self._session_id(task))
+            try:
+                lesson = (await self.loop.commit(task, trial, session)).lesson
+            except LessonRefusedError as error:
+                refused = str(error)
+        # Not synced: if a crash loses this line, _written_before finds the lesson.
+        stored = await self.run.log.keep(stored_line(self._position(task), lesson, refused), sync=False)
+        if isinstance(line := self.rows[task.id].source, Line):
+            line.stored = stored.start
         problems = (*trial.problems, refused) if refused else trial.problems
         return replace(trial, lesson=lesson, pending=False, problems=problems)
 
@@ -215,10 +227,6 @@ class Batch:
     def _left(self) -> list[Task]:
         return [task for task in self.todo if task.id not in self.done]
 
-    def _row(self, task: Task) -> Tried:
-        entry = self.done[task.id]
-        return Tried(self.arm.name, self.seed, task, entry.trial, self.split, entry.scored)
-
     def _position(self, task: Task) -> Position:
         return Position(self.arm.name, self.seed, self.split, name_of(task), self.number)
 
@@ -245,11 +253,11 @@ async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
             " name another folder"
         )
     mine = [position for position in past.stored if (position.arm, position.seed) == (arm.name, seed)]
-    ids = [lesson_id for position in mine if (lesson_id := past.stored[position][0])]
+    ids = [lesson_id for position in mine if (lesson_id := past.stored[position])]
     in_block = loop.lessons is None  # a new loop starts with an empty block of memory
     if in_block or (store is not None and ids and not any([await store.get(each) for each in ids])):
         for position in mine:
-            del past.stored[position]
+            past.forget_stored(position)
 
 
 def _first(error: BaseException) -> BaseException:

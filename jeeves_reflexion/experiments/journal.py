@@ -9,7 +9,7 @@ import functools
 import json
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -17,10 +17,10 @@ import pydantic
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.events import jsonable
-from jeeves_reflexion.experiments.results import Split
+from jeeves_reflexion.experiments.plan import Split
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.redaction import redact_json
-from jeeves_reflexion.types import JSON, NO_USAGE, Evaluation, Lesson, RecalledLesson, Trial, Usage
+from jeeves_reflexion.types import JSON, Evaluation, Lesson, RecalledLesson, Trial
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Position:
 
     def as_json(self) -> dict[str, JSON]:
         """Return the position as fields of a line."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Entry:
     def held(self, lessons: dict[str, Lesson]) -> Entry:
         """Return the try as it is held in memory: without the candidates left out, and with ``lessons`` shared.
 
-        An experiment holds all of its tries, and these make up most of a try.
+        An experiment holds the tries of the current arm and seed, and these make up most of a try.
         """
         recall = self.trial.recall
         if recall is None:
@@ -81,21 +81,30 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Past:
-    """The contents of a journal: the finished tries and the stored lessons, by position.
+class Line:
+    """Where a journal holds a try: the first byte of its line, and of the line of its stored lesson if there is one."""
 
-    A stored lesson is given by its id, or None if it has none, and by the reason if it was refused.
-    """
+    journal: Path
+    start: int
+    stored: int | None = None
 
-    tries: dict[Position, Entry] = field(default_factory=dict)
-    stored: dict[Position, tuple[str | None, str]] = field(default_factory=dict)
-    lessons: dict[str, Lesson] = field(default_factory=dict)
-    """The recalled lessons by id, shared by all tries."""
-
-    @property
-    def spent(self) -> Usage:
-        """The usage of the finished tries."""
-        return sum((usage for entry in self.tries.values() for usage in entry.trial.usage.values()), NO_USAGE)
+    def read(self) -> Entry:
+        """Read the try, with its lesson as it was stored. Raises :class:`ExperimentError`. Blocks."""
+        try:
+            with self.journal.open("rb") as file:
+                file.seek(self.start)
+                entry = Entry.of(json.loads(file.readline()))
+                if self.stored is None:
+                    return entry
+                file.seek(self.stored)
+                row = json.loads(file.readline())
+                lesson = rebuilt(Lesson, row["lesson"]) if row.get("lesson") else None
+                problems = (*entry.trial.problems, row["refused"]) if row["refused"] else entry.trial.problems
+        except (OSError, *UNREADABLE) as error:
+            raise ExperimentError(
+                f"a try can't be read from {self.journal} at byte {self.start}: {error!r}"
+            ) from error
+        return replace(entry, trial=replace(entry.trial, lesson=lesson, pending=False, problems=problems))
 
 
 def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
@@ -103,9 +112,16 @@ def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
     return {"kind": "try", **position.as_json(), **entry.as_json()}
 
 
-def stored_line(position: Position, lesson_id: str | None, refused: str) -> dict[str, JSON]:
+def stored_line(position: Position, lesson: Lesson | None, refused: str) -> dict[str, JSON]:
     """Return the line of a stored or refused lesson."""
-    return {"kind": "stored", **position.as_json(), "lesson_id": lesson_id, "refused": refused}
+    lesson_id = lesson.id if lesson else None
+    return {
+        "kind": "stored",
+        **position.as_json(),
+        "lesson_id": lesson_id,
+        "refused": refused,
+        "lesson": jsonable(lesson),
+    }
 
 
 def void_line(positions: Sequence[Position]) -> dict[str, JSON]:
@@ -118,15 +134,19 @@ def lines_of(rows: Iterable[Mapping[str, JSON]]) -> str:
     return "".join(json.dumps(redact_json(dict(row)), ensure_ascii=False) + "\n" for row in rows)
 
 
-def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True) -> None:
-    """Append rows as lines, without secrets; with ``sync`` they are on disk on return. Raises ``OSError``."""
-    text = lines_of(rows)
+def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True) -> int:
+    """Append rows as lines, without secrets, and return the place of their first byte.
+
+    With ``sync`` they are on disk on return. Raises ``OSError``.
+    """
+    data = lines_of(rows).encode("utf-8", "replace")
     new = not path.exists()
     try:
         with open(path, "ab", opener=functools.partial(os.open, mode=0o600)) as file:
-            file.write(text.encode("utf-8", "replace"))
+            file.write(data)
+            file.flush()
+            start = file.tell() - len(data)  # only now: other threads append too
             if sync:
-                file.flush()
                 os.fsync(file.fileno())
     except OSError:
         if path.is_file():
@@ -134,6 +154,7 @@ def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True)
         raise
     if new and sync:
         sync_folder(path.parent)
+    return start
 
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -149,34 +170,6 @@ def mend(path: Path) -> None:
         if whole < file.tell():
             file.truncate(whole)
             os.fsync(file.fileno())
-
-
-def read(path: Path) -> Past:
-    """Read a journal. Raises :class:`ExperimentError` with the number of the first line that can't be read."""
-    past, number = Past(), 1
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                _take(past, json.loads(line))
-                number += 1
-    except OSError as error:
-        raise ExperimentError(f"the journal {path} can't be read: {error}") from error
-    except UNREADABLE as error:
-        raise ExperimentError(
-            f"the journal {path} can't be read: line {number}: {type(error).__name__}: {error}"
-        ) from error
-    return past
-
-
-def _take(past: Past, row: dict[str, Any]) -> None:
-    match row["kind"]:
-        case "try":
-            past.tries[position_of(row)] = Entry.of(row).held(past.lessons)
-        case "stored":
-            past.stored[position_of(row)] = row["lesson_id"], row["refused"]
-        case "void":
-            for position in map(position_of, row["places"]):
-                past.tries.pop(position, None)
 
 
 def position_of(row: Mapping[str, Any]) -> Position:

@@ -22,6 +22,9 @@ Cluster: TypeAlias = Literal["task", "opening"]
 """The unit of the intervals: a task with its seeds, or all tasks whose prompts share their first paragraph, such as
 games of one room."""
 
+Split: TypeAlias = Literal["learning", "held-out"]
+"""Whether lessons are learned from a task, or it is held out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -41,13 +41,13 @@ class PlainProgress(Watcher):
         """Count a try."""
         if row.split == "learning":
             self.attempted += 1
-            self.solved += row.trial.passed
-            self.lessons += row.trial.reflection is not None
-            self.recalled += len(row.trial.recall.offered) if row.trial.recall else 0
+            self.solved += row.passed
+            self.lessons += row.lesson is not None
+            self.recalled += row.recalled
             if self._stream.isatty():
                 counts = f"{self.attempted} of {self.todo} tried, {self.solved} solved"
                 print(
-                    f"{self.where}  trial {row.trial.number}: {counts}",
+                    f"{self.where}  trial {row.number}: {counts}",
                     end="\r",
                     file=self._stream,
                     flush=True,
@@ -56,7 +56,7 @@ class PlainProgress(Watcher):
     def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """Write the line."""
         rows = (row for row in results.rows if (row.arm, row.seed, row.split) == (arm, seed, "learning"))
-        solved = sum(row.trial.passed for row in rows)
+        solved = sum(row.passed for row in rows)
         self.said(
             f"{self.where}  trial {trial}: {self.solved} of {self.todo} solved, {solved}/{len(results.tasks)} so far,"
             f" {counted(self.lessons, 'lesson')} written, {self.recalled} recalled"

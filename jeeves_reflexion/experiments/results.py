@@ -4,42 +4,85 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
-from jeeves_reflexion.experiments.plan import Cluster, JudgedBy
+from jeeves_reflexion.experiments.journal import Entry, Line
+from jeeves_reflexion.experiments.plan import Cluster, JudgedBy, Split
 from jeeves_reflexion.statistics import Share, clustered_share
 from jeeves_reflexion.types import JSON, NO_USAGE, Evaluation, Task, Trial, Usage
-
-Split: TypeAlias = Literal["learning", "held-out"]
 
 NOT_FINISHED: Final = "not finished"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Tried:
-    """One try of one task, by an arm with a seed.
+    """One try of one task, by an arm with a seed: what tables need of it.
 
-    ``split`` says whether lessons were learned from the task. ``scored`` is the verdict of a scorer that knows the gold
-    answer and that the loop never hears; None without a scorer.
+    ``split`` says whether lessons were learned from the task, ``right`` whether a scorer passed the try (None without
+    a scorer), ``recalled`` how many lessons were offered. ``lesson`` is the text that was written, ``usage`` that of
+    all roles. Of a try with a ``line`` in a journal, only this is held in memory: the rest is read when asked for.
     """
 
     arm: ArmName
     seed: int
     task: Task
-    trial: Trial
-    split: Split = "learning"
-    scored: Evaluation | None = None
+    split: Split
+    number: int
+    passed: bool
+    right: bool | None
+    unscored: bool
+    error: bool
+    recalled: int
+    lesson: str | None
+    seconds: float
+    usage: Usage
+    source: Entry | Line = field(repr=False)
+
+    def __init__(
+        self,
+        arm: ArmName,
+        seed: int,
+        task: Task,
+        trial: Trial,
+        split: Split = "learning",
+        scored: Evaluation | None = None,
+        *,
+        line: Line | None = None,
+    ) -> None:
+        self.arm, self.seed, self.task, self.split = arm, seed, task, split
+        self.number, self.passed, self.seconds = trial.number, trial.passed, trial.seconds
+        self.right = None if scored is None else bool(scored.passed)
+        self.unscored = not trial.evaluation.scored
+        self.error = trial.attempt.error is not None
+        self.recalled = len(trial.recall.offered) if trial.recall else 0
+        self.lesson = trial.reflection.lesson if trial.reflection else None
+        self.usage = sum(trial.usage.values(), NO_USAGE)
+        self.source = line or Entry(trial, scored)
 
     @property
-    def usage(self) -> Usage:
-        """The usage of all roles together."""
-        return sum(self.trial.usage.values(), NO_USAGE)
+    def trial(self) -> Trial:
+        """The whole trial, read from the journal in the run's folder at each access.
+
+        It is without secrets, the attempt's ``value`` and the candidates that its recall left out, which are not
+        written there. Raises :class:`ExperimentError` if it can't be read.
+        """
+        return self.read().trial
+
+    @property
+    def scored(self) -> Evaluation | None:
+        """The verdict of a scorer that knows the gold answer and that the loop never hears; read like ``trial``."""
+        return self.read().scored
+
+    def read(self) -> Entry:
+        """Return the trial with the verdict of the scorer. Raises :class:`ExperimentError`. Blocks."""
+        return self.source if isinstance(self.source, Entry) else self.source.read()
 
     def as_json(self) -> dict[str, JSON]:
         """Return the row as JSON, without prompt or trajectory."""
-        trial = self.trial
+        entry = self.read()
+        trial, scored = entry.trial, entry.scored
         usage: dict[str, JSON] = {
             role: {"calls": u.calls, "input_tokens": u.input_tokens, "output_tokens": u.output_tokens}
             for role, u in trial.usage.items()
@@ -62,8 +105,8 @@ class Tried:
             "usage": usage,
             "cost_usd": self.usage.cost_usd,
         }
-        if self.scored is not None:
-            row["scored"] = {"passed": bool(self.scored.passed), "score": self.scored.score}
+        if scored is not None:
+            row["scored"] = {"passed": bool(scored.passed), "score": scored.score}
         return row
 
 
@@ -162,7 +205,7 @@ class Results:
     @property
     def errors(self) -> int:
         """The number of tries that ended in an error; they count as not solved."""
-        return sum(row.trial.attempt.error is not None for row in self.rows)
+        return sum(row.error for row in self.rows)
 
     def cluster_of(self, task: Task) -> str:
         """Return the name of the cluster that a task belongs to."""
@@ -191,17 +234,15 @@ class Results:
 
         def whole(by_task: dict[str, list[Tried]]) -> bool:
             rows = [by_task.get(task.id, []) for task in tasks]
-            return bool(rows) and all(
-                each and (len(each) >= planned or each[-1].trial.passed) for each in rows
-            )
+            return bool(rows) and all(each and (len(each) >= planned or each[-1].passed) for each in rows)
 
         return {seed: by_task for seed, by_task in self.played(arm, split).items() if whole(by_task)}
 
     def passed(self, row: Tried, judge: JudgedBy) -> bool:
         """Return whether a judge passed a try."""
         if judge == self.judged_by:
-            return row.trial.passed
-        return row.scored is not None and bool(row.scored.passed)
+            return row.passed
+        return bool(row.right)
 
     def solved(self, tries: Sequence[Tried], judge: JudgedBy) -> list[bool]:
         """Return for each trial whether a task counts as solved by then: whether its last try so far passed."""
@@ -248,12 +289,13 @@ class Results:
         rows = [row for row in self.rows if row.arm == arm and split in {None, row.split}]
         last = {(row.seed, row.split, row.task.id): row for row in rows}
         solved = sum(self.passed(row, judge) for row in last.values())
-        return Cost(total(rows), sum(row.trial.seconds for row in rows), len(rows), solved)
+        return Cost(total(rows), sum(row.seconds for row in rows), len(rows), solved)
 
     def lessons(self, arm: ArmName) -> list[str]:
         """Return the texts of the lessons that an arm wrote, in order, each once."""
-        texts = (row.trial.reflection.lesson for row in self.rows if row.arm == arm and row.trial.reflection)
-        return list(dict.fromkeys(texts))
+        return list(
+            dict.fromkeys(row.lesson for row in self.rows if row.arm == arm and row.lesson is not None)
+        )
 
     def table(self) -> str:
         """Return the learning curves as a Markdown table: the share of tasks solved so far, with 95 % intervals."""

@@ -28,6 +28,8 @@ import filelock
 
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError
 from jeeves_reflexion.experiments import journal
+from jeeves_reflexion.experiments.journal import Line
+from jeeves_reflexion.experiments.past import Past
 from jeeves_reflexion.files import replace_file
 from jeeves_reflexion.models.recorded import RecordedModel
 from jeeves_reflexion.protocols import ChatModel
@@ -102,9 +104,7 @@ class RunLog:
         """
         await anyio.to_thread.run_sync(partial(self._open, _as_written(config), resume=resume))
 
-    async def begin(
-        self, design: Mapping[str, JSON], earlier: Mapping[str, JSON] | None = None
-    ) -> journal.Past:
+    async def begin(self, design: Mapping[str, JSON], earlier: Mapping[str, JSON] | None = None) -> Past:
         """Write the design, or compare it with that of the resumed run; return what is done already.
 
         ``earlier`` is the same design as an earlier version wrote it.
@@ -122,15 +122,15 @@ class RunLog:
 
     async def keep(
         self, row: Mapping[str, JSON], events: Sequence[Mapping[str, JSON]] = (), *, sync: bool = True
-    ) -> None:
-        """Append events, then one line to the journal; with ``sync`` the line is on disk on return."""
+    ) -> Line:
+        """Append events, then one line to the journal, and return its place; with ``sync`` it is on disk by then."""
 
-        def write() -> None:
+        def write() -> Line:
             if events:
                 self._append(self.events, events)
-            self._append(self.journal, [row], sync=sync)
+            return Line(self.journal, self._append(self.journal, [row], sync=sync))
 
-        await anyio.to_thread.run_sync(write)
+        return await anyio.to_thread.run_sync(write)
 
     async def save(self, name: str, text: str) -> None:
         """Write a text file in the folder, replacing an older one."""
@@ -189,7 +189,7 @@ class RunLog:
         self._check_same({name: value for name, value in found.items() if name not in _OURS}, asked)
         self.resumed = True
 
-    def _begin(self, asked: dict[str, Any], earlier: dict[str, Any]) -> journal.Past:
+    def _begin(self, asked: dict[str, Any], earlier: dict[str, Any]) -> Past:
         known = self.config.get("design")
         with _writing(self.folder):
             if known is None:
@@ -197,11 +197,13 @@ class RunLog:
                 self._write_config()
             elif differences(known, earlier):
                 self._check_same(known, asked)
+            past = Past(self.journal)
             if not self.resumed:
-                return journal.Past()
+                return past
             for path in (self.journal, self.events):
                 journal.mend(path)
-        return journal.read(self.journal)
+        past.refresh()
+        return past
 
     def _check_same(self, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         if found := differences(then, now):
@@ -224,9 +226,9 @@ class RunLog:
         text = json.dumps(self.config, indent=2, ensure_ascii=False) + "\n"
         replace_file(self.folder / "config.json", text)
 
-    def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = False) -> None:
+    def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = False) -> int:
         with _writing(path):
-            journal.append(path, rows, sync=sync)
+            return journal.append(path, rows, sync=sync)
 
 
 def versions() -> dict[str, JSON]:

@@ -15,15 +15,15 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import Arm, arm_of, as_arm, reading_only
 from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, forget_lost
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory, RunBudget
-from jeeves_reflexion.experiments.journal import Past
+from jeeves_reflexion.experiments.past import Past
 from jeeves_reflexion.experiments.plan import Plan, design_of, split
 from jeeves_reflexion.experiments.progress import Watcher
-from jeeves_reflexion.experiments.results import Results
+from jeeves_reflexion.experiments.results import Results, total
 from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.experiments.summary import figures
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
-from jeeves_reflexion.types import Task
+from jeeves_reflexion.types import Task, Trial
 
 
 async def run_experiment(
@@ -76,11 +76,12 @@ async def run_experiment(
     try:
         earlier = design_of(plan, learning, held_out, redacted=True) if log.resumed else None
         past = await log.begin(design_of(plan, learning, held_out), earlier)
+        known = len(past.tries)
         run = Run(
             log,
             watcher,
             results,
-            RunBudget(plan.max_cost_usd, past.spent),
+            RunBudget(plan.max_cost_usd, total(past.tries.values())),
             past,
             plan.workers,
             executor or LocalExecutor(),
@@ -101,7 +102,7 @@ async def run_experiment(
             pass  # results.interrupted says so: the run ended as its plan asked
         finally:
             # A resumed run that stops before it has replayed the journal leaves the file of the earlier stop.
-            if len(results.rows) >= len(past.tries):
+            if len(results.rows) >= known:
                 with anyio.CancelScope(shield=True):
                     await log.save_rows({"kind": "tried", **row.as_json()} for row in results.rows)
         await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")
@@ -114,13 +115,17 @@ async def run_experiment(
 async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
     """Play one arm with one seed, from its first trial to its held-out tasks."""
     results, watcher = run.results, run.watcher
+    run.lessons.clear()
     await forget_lost(run, loop, arm, seed)
+    todo: Sequence[Task] = results.tasks
+    histories: dict[str, tuple[Trial, ...]] = {task.id: () for task in todo}
     for number in range(1, arm.trials(results.trials) + 1):
-        histories = results.histories(arm.name, seed)
-        todo = [task for task in results.tasks if not any(trial.passed for trial in histories[task.id])]
         watcher.batch_started(arm.name, seed, number, len(todo))
-        await Batch(run, arm, seed, number, loop, todo, histories).play()
+        batch = Batch(run, arm, seed, number, loop, todo, histories)
+        await batch.play()
         watcher.batch_finished(arm.name, seed, number, results)
+        todo = [task for task in todo if not batch.done[task.id].trial.passed]
+        histories = {task.id: (*histories[task.id], batch.done[task.id].trial) for task in todo}
     if results.held_out:
         tasks = results.held_out
         batch = Batch(

@@ -15,7 +15,7 @@ from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results, Tried
 from jeeves_reflexion.web.renderer import number_of, page
-from jeeves_reflexion.web.runs import RunFolder, Runs, Seen, pictures
+from jeeves_reflexion.web.runs import RunFolder, Runs, pictures
 
 _PAGE: Final = 100
 
@@ -76,9 +76,7 @@ class RunPages:
 
         def read() -> dict[str, Any]:
             run = self._runs.get(name)
-            tries = {
-                position: seen for position, seen in run.refresh().items() if position.task_id == task_id
-            }
+            tries = {position: row for position, row in run.refresh().items() if position.task_id == task_id}
             if not tries:
                 raise ExperimentError(f"run {name!r} has no attempt at task {task_id!r}")
             played = list(dict.fromkeys((each.arm, each.seed) for each in tries))
@@ -90,7 +88,7 @@ class RunPages:
                 "task_id": task_id,
                 "played": played,
                 "chosen": chosen,
-                "story": [(position, run.entry(tries[position])) for position in own],
+                "story": [(position, tries[position].read()) for position in own],
                 "live": run.state()[0] == "going on",
             }
 
@@ -106,22 +104,22 @@ def _tasks(tries: Iterable[Tried]) -> list[tuple[str, str, list[tuple[str, int, 
     tasks: dict[tuple[str, str], dict[tuple[str, int], list[bool]]] = {}
     for each in tries:
         played = tasks.setdefault((each.task.id, each.split), {})
-        played.setdefault((each.arm, each.seed), []).append(each.trial.passed)
+        played.setdefault((each.arm, each.seed), []).append(each.passed)
     return [
         (task, split, [(arm, seed, len(passed), any(passed)) for (arm, seed), passed in played.items()])
         for (task, split), played in tasks.items()
     ]
 
 
-def _counts(results: Results, arm: ArmName, tries: Iterable[Seen]) -> dict[str, Any]:
+def _counts(results: Results, arm: ArmName, tries: Iterable[Tried]) -> dict[str, Any]:
     """Return the figures of an arm so far, as the page's table shows them."""
-    own, cost = [each for each in tries if each.row.arm == arm], results.cost(arm)
+    own, cost = [each for each in tries if each.arm == arm], results.cost(arm)
     return {
         "arm": arm,
         "attempts": cost.tries,
-        "tasks": len({(each.row.seed, each.row.split, each.row.task.id) for each in own}),
+        "tasks": len({(each.seed, each.split, each.task.id) for each in own}),
         "solved": cost.solved,
-        "learned": sum(each.learned for each in own),
+        "learned": sum(each.lesson is not None for each in own),
         "recalled": sum(each.recalled for each in own),
         "errors": sum(each.error for each in own),
     }

@@ -5,35 +5,24 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
-from jeeves_reflexion.experiments.journal import UNREADABLE, Entry, Position, position_of
-from jeeves_reflexion.experiments.plan import JudgedBy, name_of
+from jeeves_reflexion.experiments.journal import UNREADABLE, Position
+from jeeves_reflexion.experiments.past import Past
+from jeeves_reflexion.experiments.plan import JudgedBy, Split, name_of
 from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.report.page import curves
-from jeeves_reflexion.experiments.results import Curve, Results, Split, Tried
-from jeeves_reflexion.types import Attempt, Evaluation, Task, Trial
+from jeeves_reflexion.experiments.results import Curve, Results, Tried
+from jeeves_reflexion.types import Task
 
 _DEPTH: Final = 3
 _TAIL: Final = 65_536
 Mark: TypeAlias = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The outcome of one attempt, without its texts. Its line of the journal begins at byte ``start``."""
-
-    row: Tried
-    recalled: int
-    learned: bool
-    error: bool
-    start: int
-    size: int
 
 
 @dataclass(slots=True)
@@ -42,9 +31,8 @@ class RunFolder:
 
     name: str
     path: Path
-    tries: dict[Position, Seen] = field(default_factory=dict)
+    _past: Past | None = None
     _made: float = 0.0
-    _read: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def current(self) -> Mark:
@@ -71,16 +59,16 @@ class RunFolder:
         except (OSError, OverflowError, *UNREADABLE) as error:
             raise ExperimentError(f"the configuration of run {self.name} can't be read: {error}") from error
 
-    def results(self, tries: Iterable[Seen]) -> Results:
+    def results(self, tries: Iterable[Tried]) -> Results:
         """Return attempts as results. Raises :class:`ExperimentError`, also for seeds that the design does not name."""
         results, _ = self.begun()
-        results.rows = [each.row for each in tries]
+        results.rows = list(tries)
         if unknown := {row.seed for row in results.rows} - {*results.seeds}:
             raise ExperimentError(
                 f"the journal of run {self.name} has attempts with the seed {unknown.pop()!r}, and config.json does not"
                 " name it: one of the two files is of another run"
             )
-        results.scored = any(row.scored is not None for row in results.rows)
+        results.scored = any(row.right is not None for row in results.rows)
         return results
 
     def state(self) -> tuple[str, float]:
@@ -104,50 +92,18 @@ class RunFolder:
             pass  # the log has no readable event that says that the run ended
         return "going on", at
 
-    def refresh(self) -> dict[Position, Seen]:
+    def refresh(self) -> dict[Position, Tried]:
         """Read the new lines of the journal and return all attempts.
 
         Raises :class:`ExperimentError` if a line can't be read. Blocks.
         """
         path = self.path / "journal.jsonl"
         with self._lock:
-            try:
-                made = _modified(self.path / "config.json")  # a run writes it once
-                if made != self._made or _size(path) < self._read:  # another run took the folder
-                    self.tries, self._read, self._made = {}, 0, made
-                with path.open("rb") as file:
-                    file.seek(self._read)
-                    for line in file:
-                        if not line.endswith(b"\n"):  # the line is being written
-                            break
-                        self._take(line)
-                        self._read += len(line)
-            except OSError as error:
-                raise ExperimentError(f"the journal of run {self.name} can't be read: {error}") from error
-            return dict(self.tries)
-
-    def _take(self, line: bytes) -> None:
-        try:
-            row = json.loads(line)
-            if row["kind"] == "try":
-                position = position_of(row)
-                self.tries[position] = _seen(position, row, self._read, len(line))
-            elif row["kind"] == "void":
-                for each in row["places"]:
-                    self.tries.pop(position_of(each), None)
-        except UNREADABLE as error:
-            raise ExperimentError(
-                f"the journal of run {self.name} can't be read at byte {self._read}: {error!r}"
-            ) from error
-
-    def entry(self, seen: Seen) -> Entry:
-        """Read a whole attempt from the journal. Raises :class:`ExperimentError`. Blocks."""
-        try:
-            with (self.path / "journal.jsonl").open("rb") as file:
-                file.seek(seen.start)
-                return Entry.of(json.loads(file.read(seen.size)))
-        except (OSError, *UNREADABLE) as error:
-            raise ExperimentError(f"an attempt of run {self.name} can't be read: {error!r}") from error
+            made = _modified(self.path / "config.json")  # a run writes it once
+            if self._past is None or made != self._made or _size(path) < self._past.size:
+                self._past, self._made = Past(path), made  # another run took the folder
+            self._past.refresh()
+            return dict(self._past.tries)
 
 
 class Runs:
@@ -207,21 +163,6 @@ def _curve(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> Cur
     so_far = [replace(results, trials=number).curve(arm, by=judge, split=split) for number in trials]
     points = tuple(curve.points[-1] for curve in so_far if curve.points)
     return Curve(arm, points, judge, len(results.seeds))
-
-
-def _seen(position: Position, row: Mapping[str, Any], start: int, size: int) -> Seen:
-    result, scored = row["result"], row["scored"]
-    trial = Trial(position.trial, Attempt(""), Evaluation(None), passed=bool(result["passed"]))
-    verdict = None if scored is None else Evaluation(None, passed=bool(scored["passed"]))
-    arm, task = cast("ArmName", position.arm), _task(position.task_id)
-    return Seen(
-        Tried(arm, position.seed, task, trial, position.split, verdict),
-        len((result["recall"] or {}).get("offered", ())),
-        result["reflection"] is not None,
-        result["attempt"]["error"] is not None,
-        start,
-        size,
-    )
 
 
 def _task(name: str) -> Task:

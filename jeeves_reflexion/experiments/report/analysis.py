@@ -15,8 +15,8 @@ from jeeves_reflexion.experiments.comparisons import (
     in_words,
     paired_difference,
 )
-from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.experiments.results import NOT_FINISHED, Cost, Curve, Results, Split
+from jeeves_reflexion.experiments.plan import JudgedBy, Split
+from jeeves_reflexion.experiments.results import NOT_FINISHED, Cost, Curve, Results
 from jeeves_reflexion.experiments.summary import COST_HEADS, cost_note, cost_rows, markdown_table
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.summary import counted
@@ -236,7 +236,7 @@ def facts(report: Report) -> list[str]:
         sentences.append(f"The run stopped before its end: {one_line(redact(results.interrupted))}")
     if results.errors:
         sentences.append(f"{results.errors} of {tries} tries ended in an error and count as not solved.")
-    if unscored := sum(not row.trial.evaluation.scored for row in results.rows):
+    if unscored := sum(row.unscored for row in results.rows):
         sentences.append(f"{unscored} of {tries} tries could not be scored and count as not solved.")
     return sentences
 

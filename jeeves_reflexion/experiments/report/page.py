@@ -22,7 +22,8 @@ from markupsafe import Markup
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName
-from jeeves_reflexion.experiments.plan import JudgedBy
+from jeeves_reflexion.experiments.journal import Entry
+from jeeves_reflexion.experiments.plan import JudgedBy, Split
 from jeeves_reflexion.experiments.report.analysis import (
     Part,
     Report,
@@ -33,10 +34,10 @@ from jeeves_reflexion.experiments.report.analysis import (
     markdown,
     tables,
 )
-from jeeves_reflexion.experiments.results import Results, Split, Tried
+from jeeves_reflexion.experiments.results import Results, Tried
 from jeeves_reflexion.files import replace_file
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import Evaluation, Task
+from jeeves_reflexion.types import JSON, Evaluation, Task
 
 SHOWN: Final = 800
 """The most characters that are shown of each text of a try."""
@@ -228,12 +229,13 @@ def _story(results: Results, task: Task, split: Split, rows: list[Tried]) -> dic
 
 
 def _try(results: Results, row: Tried) -> dict[str, object]:
-    trial, used = row.trial, row.usage
+    entry, used = row.read(), row.usage
+    trial = entry.trial
     head = ["passed" if trial.passed else "failed", _score(trial.evaluation)]
     head += [f"{len(trial.attempt.steps)} steps", f"{trial.seconds:.1f} s"]
     least = "at least " if used.unreported else ""
     head.append(f"{least}{used.tokens} tokens" if used.calls > used.unreported else "tokens unknown")
-    text = "\n\n".join(_paragraphs(results, row))
+    text = "\n\n".join(_paragraphs(results, entry, row.task.reference))
     return {"head": f"Trial {trial.number}: {', '.join(head)}", "passed": trial.passed, "text": text}
 
 
@@ -241,9 +243,9 @@ def _score(verdict: Evaluation) -> str:
     return "not scored" if verdict.score is None else f"score {verdict.score:.2f}"
 
 
-def _paragraphs(results: Results, row: Tried) -> Iterator[str]:
+def _paragraphs(results: Results, entry: Entry, gold: JSON) -> Iterator[str]:
     """Yield the story of a try: what was recalled, answered, judged and learned."""
-    trial, attempt, gold = row.trial, row.trial.attempt, row.task.reference
+    trial, attempt = entry.trial, entry.trial.attempt
     if trial.recall is not None and (trial.recall.offered or trial.recall.withheld):
         offered, withheld = trial.recall.offered, len(trial.recall.withheld)
         lessons = [f"{each.lesson.text} ({each.similarity:.2f})" for each in offered[:5]]
@@ -255,8 +257,8 @@ def _paragraphs(results: Results, row: Tried) -> Iterator[str]:
         if text and text.strip():
             yield f"{name}\n{_cut(text)}"
     yield _verdict(results.judged_by, trial.evaluation.public(gold))
-    if row.scored is not None and len(results.judges) > 1:
-        yield _verdict("oracle", row.scored.public(gold))
+    if entry.scored is not None and len(results.judges) > 1:
+        yield _verdict("oracle", entry.scored.public(gold))
     if trial.reflection is not None:
         yield f"Lesson written\n{_cut(trial.reflection.lesson)}"
     if trial.problems:

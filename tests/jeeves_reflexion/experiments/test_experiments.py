@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import json
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -13,6 +15,7 @@ from jeeves_reflexion import (
     Attempt,
     ConfigurationError,
     ExperimentError,
+    LessonRefusedError,
     LessonSettings,
     LessonStoreError,
     LoopOptions,
@@ -21,6 +24,7 @@ from jeeves_reflexion import (
     RewardEvaluator,
     Step,
     Task,
+    Trial,
     VectorLessonStore,
 )
 from jeeves_reflexion.experiments import (
@@ -32,6 +36,7 @@ from jeeves_reflexion.experiments import (
     arm_lessons,
     run_experiment,
 )
+from jeeves_reflexion.experiments.executors import LocalExecutor
 from jeeves_reflexion.summary import counted
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
@@ -192,20 +197,6 @@ async def test_the_log_holds_every_try_and_no_secret(tmp_path):
     assert "[REDACTED:" in written
 
 
-async def test_memory_holds_a_recalled_lesson_once_and_nothing_keeps_what_was_left_out(tmp_path):
-    log = RunLog(tmp_path)
-    await log.open({})
-    plan = Plan(arms=("selective@2",), trials=2)
-    async with a_store() as store:
-        results = await run_experiment(plan, TASKS, loops(store), log=log)
-    recalls = [row.trial.recall for row in results.rows if row.trial.recall.offered]
-    offered = {id(item.lesson): item.lesson.id for recall in recalls for item in recall.offered}
-    assert len(recalls) > 1
-    assert len(offered) == len(set(offered.values()))
-    assert not any(recall.left_out for recall in recalls)
-    assert "left_out" not in log.journal.read_text()
-
-
 async def test_a_folder_with_a_run_is_refused(tmp_path):
     await RunLog(tmp_path).open({})
     with pytest.raises(ConfigurationError, match="holds a run already"):
@@ -215,8 +206,9 @@ async def test_a_folder_with_a_run_is_refused(tmp_path):
 class HardToStore:
     """Keeps lessons, slowly, and refuses those of one room."""
 
-    def __init__(self, lessons, *, refused=None, delay=0.0):
+    def __init__(self, lessons, *, refused=None, delay=0.0, error=None):
         self.lessons, self.refused, self.delay, self.kept = lessons, refused, delay, []
+        self.error = error or LessonStoreError("the disk is full")
 
     async def recall(self, task, *, k, run_id="", attempt=0, skip_run=""):
         return await self.lessons.recall(task, k=k, run_id=run_id, attempt=attempt, skip_run=skip_run)
@@ -227,7 +219,7 @@ class HardToStore:
     async def record(self, task, reflection, *, provenance):
         await anyio.sleep(self.delay)
         if task.id == self.refused:
-            raise LessonStoreError("the disk is full")
+            raise self.error
         lesson = await self.lessons.record(task, reflection, provenance=provenance)
         self.kept.append(task.id)
         return lesson
@@ -240,6 +232,51 @@ def with_store(lessons):
         )
 
     return make
+
+
+class Noting(LocalExecutor):
+    """Keeps the trials it made, which the results do not."""
+
+    def __init__(self):
+        self.trials = []
+
+    async def make(self, job, loop, scorer, budget):
+        made = await super().make(job, loop, scorer, budget)
+        self.trials.append((job.task.id, made.entry.trial))
+        return made
+
+
+async def test_results_read_their_trials_from_the_folder_and_hold_none(tmp_path):
+    log, executor = RunLog(tmp_path), Noting()
+    await log.open({})
+    async with a_store() as store:
+        lessons = VectorLessonStore(store)
+        hard = HardToStore(lessons, refused=ROOMS[2], error=LessonRefusedError("not such a lesson", "7" * 32))
+        plan = Plan(arms=("selective@2",), trials=2)
+        results = await run_experiment(plan, TASKS, with_store(hard), log=log, executor=executor)
+        made = {(task, trial.number): trial for task, trial in executor.trials}
+        assert any(trial.recall.left_out for trial in made.values())
+        assert {(row.task.id, row.number) for row in results.rows} == made.keys()
+        for row in results.rows:
+            first, trial = made[row.task.id, row.number], row.trial
+            if trial.lesson is not None:
+                assert trial.lesson.text == (await lessons.get(trial.lesson.id)).text == row.lesson
+            refused = ("not such a lesson",) if row.task.id == ROOMS[2] and not row.passed else ()
+            assert trial.problems == refused
+            recall = replace(first.recall, left_out=())
+            assert trial == replace(
+                first, recall=recall, lesson=trial.lesson, pending=False, problems=refused
+            )
+    assert any(row.trial.lesson for row in results.rows)
+    assert any(row.trial.problems for row in results.rows)
+    executor.trials.clear()
+    made.clear()
+    del first, trial, hard
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, Trial)]
+    log.journal.unlink()
+    with pytest.raises(ExperimentError, match="can't be read"):
+        _ = results.rows[0].trial
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

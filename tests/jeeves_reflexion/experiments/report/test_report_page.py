@@ -207,6 +207,7 @@ def test_a_run_without_a_row_is_a_page_too():
 def test_a_long_text_keeps_both_ends_and_says_how_much_is_gone():
     made = results(1, ("retry",), trials=1)
     told = "a" * 900 + "b" * 900
-    made.rows[0] = replace(made.rows[0], trial=replace(made.rows[0].trial, attempt=Attempt(told)))
+    row = made.rows[0]
+    made.rows[0] = Tried(row.arm, row.seed, row.task, replace(row.trial, attempt=Attempt(told)))
     shown = "".join(Reader(written(made)).texts)
     assert f"{'a' * 533} [... 1000 characters cut ...] {'b' * 267}" in shown
