@@ -21,8 +21,8 @@ class Tried:
     """One try of one task, by an arm with a seed: what tables need of it.
 
     ``split`` says whether lessons were learned from the task, ``right`` whether a scorer passed the try (None without
-    a scorer), ``recalled`` how many lessons were offered. ``lesson`` is the text that was written, ``usage`` that of
-    all roles. Of a try with a ``line`` in a journal, only this is held in memory: the rest is read when asked for.
+    a scorer), ``recalled`` how many lessons were offered. ``lesson`` is the text that was written, ``usage`` the sum
+    over all roles. If the try has a ``line`` in a journal, its trial is not held in memory but read from there.
     """
 
     arm: ArmName
@@ -65,8 +65,8 @@ class Tried:
     def trial(self) -> Trial:
         """The whole trial, read from the journal in the run's folder at each access.
 
-        It is without secrets, the attempt's ``value`` and the candidates that its recall left out, which are not
-        written there. Raises :class:`ExperimentError` if it can't be read.
+        The journal holds neither secrets, nor the attempt's ``value``, nor the candidates that a recall left out; that
+        of an earlier version holds no ``lesson``. Raises :class:`ExperimentError` if the trial can't be read.
         """
         return self.read().trial
 

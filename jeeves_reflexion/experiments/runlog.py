@@ -58,7 +58,8 @@ class RunLog:
         self.folder = Path(folder)
         self.rows = self.folder / "rows.jsonl"
         self.events = self.folder / "events.jsonl"
-        self.journal = self.folder / "journal.jsonl"
+        # Absolute: results read it later, maybe from another working folder.
+        self.journal = self.folder.absolute() / "journal.jsonl"
         self.calls = self.folder / "calls.jsonl"
         self.config: dict[str, Any] = {}
         self.resumed = False
