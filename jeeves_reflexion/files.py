@@ -28,7 +28,7 @@ def replace_file(path: Path, text: str | bytes, *, mode: int = _MODE) -> None:
     file is unchanged, for example because it is a link, a folder, a pipe or a device.
     """
     _check_replaceable(path)
-    part = path.with_suffix(".part")
+    part = path.with_name(f"{path.name}.part")
     try:
         # Never write to an existing .part: it may be readable for others, or a link or pipe that somebody made.
         part.unlink(missing_ok=True)
