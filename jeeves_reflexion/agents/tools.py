@@ -235,10 +235,10 @@ def _type_of(part: JSON) -> str:
     match part:
         case {"type": str() as kind}:
             return kind
-        case {"type": list() as kinds}:  # tools of MCP servers: ["string", "null"]
-            return " | ".join(map(str, kinds))
         case {"enum": list() as values}:
             return " | ".join(json.dumps(value) for value in values)
+        case {"type": list() as kinds}:  # tools of MCP servers: ["string", "null"]
+            return " | ".join(map(str, kinds))
         case {"anyOf": list() as options}:
             return " | ".join(_type_of(option) for option in options)
         case {"$ref": str() as reference}:

@@ -143,7 +143,7 @@ class Recipe:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Read the recipe of a model. Raises :class:`EmbeddingError` if the length of a text is not specified."""
+    """Read the recipe of a model. Raises :class:`EmbeddingError` for unreadable files or an unknown length of texts."""
     config, limits = _read(folder / "config.json"), _read(folder / "sentence_bert_config.json")
     kinds = dict(_modules(folder))
     settings = _read(folder / kinds["Pooling"] / "config.json") if "Pooling" in kinds else {}
