@@ -1,6 +1,6 @@
 """jeeves-reflexion: makes any agent learn from its own attempts.
 
-Its public names stand in ``__init__.pyi`` and are loaded when they are first used, so that importing the package costs
+Its public names are listed in ``__init__.pyi`` and loaded when they are first used, so that importing the package costs
 next to nothing.
 """
 

@@ -28,7 +28,7 @@ def replace_file(path: Path, text: str | bytes, *, mode: int = _MODE) -> None:
     file is unchanged, for example because it is a link, a folder, a pipe or a device.
     """
     _check_replaceable(path)
-    part = path.with_suffix(".part")
+    part = path.with_name(f"{path.name}.part")
     try:
         # Never write to an existing .part: it may be readable for others, or a link or pipe that somebody made.
         part.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def read_regular(path: Path, most: int) -> bytes:
     handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(f"it has more than {most} bytes: shorten it")
@@ -93,7 +93,7 @@ def _check_replaceable(path: Path) -> None:
     if stat.S_ISLNK(mode):
         raise OSError("it is a link, and is not replaced: name the file that it leads to")
     if not stat.S_ISREG(mode):
-        raise OSError("it is no regular file, and is not replaced")
+        raise OSError("it is not a regular file, and is not replaced")
 
 
 def _for_this_user(path: str, flags: int) -> int:

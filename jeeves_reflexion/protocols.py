@@ -90,7 +90,8 @@ class LessonStore(Protocol):
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
         """Note how the attempt went that a recall was for; later calls return False and change nothing.
 
-        An evaluation without a score is passed too: it returns False, changes nothing, and a scored one may follow.
+        An evaluation that is not ``scored`` is passed too: it returns False, changes nothing, and a scored one may
+        follow.
         """
         ...
 

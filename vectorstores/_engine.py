@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
@@ -100,6 +102,29 @@ def check_said(said: Mapping[str, str], place: object, *also: str) -> None:
         )
 
 
+class EmbeddingCache:
+    """The embeddings of the last texts in this process, so that another attempt at a task does not embed it again."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self._most = most
+        self._embeddings: dict[bytes, FloatArray] = {}
+        self._cache_lock = threading.Lock()  # event loops of several threads may share a store
+
+    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        """Return cached embeddings by their keys."""
+        with self._cache_lock:
+            return {key: self._embeddings[key] for key in keys if key in self._embeddings}
+
+    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
+        """Cache embeddings, in the place of the oldest."""
+        # Copies, so that a single vector does not keep the array of its whole batch alive.
+        last = {key: vector.copy() for key, vector in islice(embeddings.items(), self._most)}
+        with self._cache_lock:
+            self._embeddings |= last
+            while len(self._embeddings) > self._most:
+                del self._embeddings[next(iter(self._embeddings))]
+
+
 class Engine(Protocol):
     """Stores the rows of all namespaces. Arguments have been checked; a call takes effect whole or not at all."""
 
@@ -109,12 +134,10 @@ class Engine(Protocol):
     async def close(self) -> None: ...
 
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        """Return cached embeddings by their keys; a backend without a cache returns none."""
-        return {}
+        """Return cached embeddings by their keys."""
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        """Cache embeddings, in a backend that has a cache."""
-        await anyio.lowlevel.checkpoint()
+        """Cache embeddings."""
 
     async def write(
         self,

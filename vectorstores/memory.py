@@ -6,14 +6,21 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
-from vectorstores._engine import Engine, Opened, Query, conflict_message, polled, taken_message
+from vectorstores._engine import (
+    EmbeddingCache,
+    Engine,
+    Opened,
+    Query,
+    conflict_message,
+    polled,
+    taken_message,
+)
 from vectorstores.base import (
     JSON,
     Chunk,
@@ -39,8 +46,6 @@ T = TypeVar("T")
 
 # Up to this many chunks, a search takes less time than the switch to a worker thread and back.
 _INLINE: Final = 1000
-# How many embeddings are cached, so that another attempt at a task does not embed it again.
-_CACHED: Final = 1000
 
 
 class InMemoryVectorStore(Store):
@@ -93,13 +98,13 @@ class _Space:
     records: dict[str, dict[str, _Kept]] = field(default_factory=dict)
 
 
-class _MemoryEngine(Engine):
+class _MemoryEngine(EmbeddingCache, Engine):
     def __init__(self, embedder: Embedder | None) -> None:
+        super().__init__()
         self._embedder = embedder
         self._opened: Opened | None = None
         self._closed = False
         self._spaces: dict[str, _Space] = {}
-        self._embeddings: dict[bytes, FloatArray] = {}
         self._next_row = 1
         self._writes = 0
         self._lock = threading.Lock()
@@ -117,16 +122,6 @@ class _MemoryEngine(Engine):
     async def close(self) -> None:
         self._closed = True
         self._spaces.clear()
-        self._embeddings.clear()
-
-    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        return {key: self._embeddings[key] for key in keys if key in self._embeddings}
-
-    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        # Copies, so that a single vector does not keep the array of its whole batch alive.
-        self._embeddings |= {key: vector.copy() for key, vector in islice(embeddings.items(), _CACHED)}
-        while len(self._embeddings) > _CACHED:
-            del self._embeddings[next(iter(self._embeddings))]
 
     async def _run(self, work: Callable[[], T], size: int) -> T:
         await anyio.lowlevel.checkpoint()

@@ -27,7 +27,7 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import is_cancelled
 from jeeves_reflexion.text import cut_middle
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.values import check_whole
+from jeeves_reflexion.values import check_whole, plain_number
 
 TOOL_TIMEOUT: Final = 300.0
 """Seconds that a tool may take unless it has a limit of its own."""
@@ -167,7 +167,7 @@ def as_tool(
         raise ConfigurationError(f"tool {name!r}: a name has 1 to 64 letters, digits, _ or -; pass name=")
     if timeout is not None and not timeout > 0:
         raise ConfigurationError(f"tool {name}: timeout must be above 0 seconds or None, not {timeout}")
-    check_whole(f"tool {name}: max_tokens", max_tokens)
+    check_whole(f"tool {name}: max_tokens", plain_number(max_tokens))
     signature = signature_of(function, f"tool {name}")
     documented = docstring_parser.parse(inspect.getdoc(innermost(function)) or "")
     descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in documented.params}
@@ -235,10 +235,10 @@ def _type_of(part: JSON) -> str:
     match part:
         case {"type": str() as kind}:
             return kind
-        case {"type": list() as kinds}:  # tools of MCP servers: ["string", "null"]
-            return " | ".join(map(str, kinds))
         case {"enum": list() as values}:
             return " | ".join(json.dumps(value) for value in values)
+        case {"type": list() as kinds}:  # tools of MCP servers: ["string", "null"]
+            return " | ".join(map(str, kinds))
         case {"anyOf": list() as options}:
             return " | ".join(_type_of(option) for option in options)
         case {"$ref": str() as reference}:

@@ -50,15 +50,7 @@ def shape_problem(
     in ``said``, which is keyed by the name of each text. ``one_sentence=False`` allows several sentences and lines.
     """
     text = text.strip()
-    if not read_lesson(text, one_sentence=one_sentence):
-        return _NO_LESSON
-    return _form_problem(text, max_characters, said or {}, one_sentence=one_sentence)
-
-
-def _form_problem(
-    text: str, max_characters: int, said: Mapping[str, str], *, one_sentence: bool
-) -> str | None:
-    if not any(map(str.isalpha, text)):
+    if not (any(map(str.isalpha, text)) and read_lesson(text, one_sentence=one_sentence)):
         return _NO_LESSON
     lines = len(_LINE_END.findall(text)) + 1
     if one_sentence and lines > 1:
@@ -68,7 +60,8 @@ def _form_problem(
         return f"it has {len(text)} characters; {wanted}at most {max_characters} is wanted"
     if one_sentence and (number := len(sentences(text))) > 1:
         return f"it has {number} sentences instead of one"
-    return next((f"it only repeats {name}" for name, other in said.items() if repeats(text, other)), None)
+    repeated = (name for name, other in (said or {}).items() if repeats(text, other))
+    return next((f"it only repeats {name}" for name in repeated), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +170,8 @@ async def lesson_from(
         ask = partial(reflector, task.public(), public, problem=problem)
         reflection = await session.spending("reflector", ask)
         lesson = read_lesson(reflection.lesson, one_sentence=one_sentence)
-        problem = _form_problem(lesson, max_characters, said, one_sentence=one_sentence)
+        # This reads the lesson again: what a label or a number hid from the first reading may be no advice.
+        problem = shape_problem(lesson, max_characters=max_characters, one_sentence=one_sentence, said=said)
         if problem is None:
             reflection = redact_record(replace(reflection, lesson=inert(clean_characters(lesson))))
             problem = None if check is None else await _objection(check, task, reflection.lesson, session)

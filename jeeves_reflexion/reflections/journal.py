@@ -160,7 +160,7 @@ class ReflectionJournal:
     def _write(self, entry: Entry) -> Stored:
         folder, text = self.folder / entry.agent, to_markdown(entry)
         with _locked(folder):
-            for left in folder.glob("*.part"):  # of a writer that was killed
+            for left in folder.glob("*.md.part"):  # of a writer that was killed
                 left.unlink(missing_ok=True)
             # The words of the reflection, because tasks of one kind begin alike.
             title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary

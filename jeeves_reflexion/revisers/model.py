@@ -179,7 +179,9 @@ class AgentReviser(TextReviser):
             parts.append(f"Your answer may be about {max_tokens} tokens long at most.")
         scope = current_scope()
         session = Session() if scope is None else scope[0]
-        attempt = await self.agent(replace(task, prompt="\n\n".join(parts)), session)
+        # The messages hold the form of the answer; at the end of the prompt it would contradict a request for edits.
+        asked = replace(task, prompt="\n\n".join(parts), expected_output=None)
+        attempt = await self.agent(asked, session)
         reason = "stop" if attempt.output.strip() else attempt.error or attempt.interrupted or "stop"
         return Completion(spoken(attempt.output), usage=attempt.usage, finish_reason=reason)
 

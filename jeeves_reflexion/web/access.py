@@ -53,7 +53,7 @@ class Access:
     """The token of one server, and the host ``names`` that it answers to besides those of loopback.
 
     The token comes from ``JEEVES_UI_TOKEN``, else a new one is made. Raises :class:`ConfigurationError` if the token is
-    too short, or a name is not a host name.
+    too short or not ASCII, or a name is not a host name.
     """
 
     def __init__(self, names: Sequence[str] = ()) -> None:

@@ -63,6 +63,21 @@ async def test_what_is_added_comes_back(store):
     assert await store.count() == 2
 
 
+async def test_a_text_that_is_known_is_not_embedded_again(make_store):
+    embedded: list[str] = []
+
+    class Counting(HashingEmbedder):
+        async def embed(self, texts):
+            embedded.extend(texts)
+            return await super().embed(texts)
+
+    async with make_store(embedder=Counting(dim=DIM)) as store:
+        await store.add([Chunk(text) for text in ("a", "b")])
+        for text in ("b", "a", "c"):
+            assert await store.search(text)
+    assert embedded == ["a", "b", "c"]
+
+
 async def test_adding_nothing_is_fine(store):
     assert await store.add([]) == []
     assert await store.search("anything") == []

@@ -48,7 +48,7 @@ def test_what_utf_8_cannot_hold_becomes_a_question_mark(path):
 @pytest.mark.parametrize("mask", [0o000, 0o077])
 def test_a_file_is_for_this_user_alone_whatever_stood_there(path, mask):
     path.write_text("old", encoding="utf-8")
-    part = path.with_suffix(".part")
+    part = path.with_name(f"{path.name}.part")
     part.write_text("left by a writer that was killed, and longer than the new text", encoding="utf-8")
     path.chmod(0o644)
     part.chmod(0o644)
@@ -101,13 +101,20 @@ def test_a_device_is_not_replaced():
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)  # noqa: PTH116
 
 
+def test_a_users_own_file_beside_it_stays(path):
+    own = path.with_suffix(".part")
+    own.write_text("mine")
+    replace_file(path, "new")
+    assert own.read_text() == "mine"
+
+
 @posix
 @pytest.mark.parametrize("what", ["link", "dangling link", "pipe", "socket"])
 def test_what_lies_where_the_text_is_written_first_is_not_written_to(path, tmp_path, what):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("mine")
     elsewhere.chmod(0o644)
-    lay(what, path.with_suffix(".part"), elsewhere)
+    lay(what, path.with_name(f"{path.name}.part"), elsewhere)
     replace_file(path, "new")
     assert path.read_text() == "new"
     assert stat.S_ISREG(path.lstat().st_mode)

@@ -126,9 +126,10 @@ def test_the_dimension_follows_the_modules(tmp_path):
 def test_a_broken_model_folder_is_an_error_that_names_the_file(tmp_path):
     pytest.importorskip("sentence_transformers")
     folder = make_model(tmp_path / "model")
-    (folder / "config.json").write_text("{")
-    with pytest.raises(EmbeddingError, match=r"config\.json"):
-        dimension(folder)
+    for damaged in ("{", "[]"):
+        (folder / "config.json").write_text(damaged)
+        with pytest.raises(EmbeddingError, match=r"config\.json"):
+            dimension(folder)
     (folder / "model.safetensors").unlink()
     with pytest.raises(EmbeddingError, match="no weights"):
         anyio.run(SentenceTransformerEmbedder(str(folder)).embed, ["x"])

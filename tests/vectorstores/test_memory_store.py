@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import anyio
 import anyio.lowlevel
+import numpy as np
 import pytest
 
-from vectorstores import Chunk, HashingEmbedder, InMemoryVectorStore, memory
+from vectorstores import Chunk, HashingEmbedder, InMemoryVectorStore
+from vectorstores._engine import EmbeddingCache
 
 pytestmark = pytest.mark.anyio
 
@@ -50,17 +52,8 @@ async def test_pages_of_what_was_deleted_and_added_again_have_each_once():
         assert ids == [f"c{key[1:]}" for key in keys]
 
 
-async def test_a_text_is_embedded_once_while_it_is_among_the_last_ones(monkeypatch):
-    embedded: list[str] = []
-
-    class Counting(HashingEmbedder):
-        async def embed(self, texts):
-            embedded.extend(texts)
-            return await super().embed(texts)
-
-    monkeypatch.setattr(memory, "_CACHED", 2)
-    async with InMemoryVectorStore(Counting(dim=8), namespace="tests") as store:
-        await store.add([Chunk(text) for text in ("a", "b")])
-        for text in ("b", "a", "c", "b", "a"):
-            assert await store.search(text)
-    assert embedded == ["a", "b", "c", "a"]
+async def test_the_last_embeddings_alone_are_cached():
+    cache = EmbeddingCache(2)
+    await cache.remember({b"a": np.zeros(1), b"b": np.zeros(1)})
+    await cache.remember({b"c": np.ones(1)})
+    assert set(await cache.cached([b"a", b"b", b"c"])) == {b"b", b"c"}

@@ -195,6 +195,36 @@ async def test_an_index_is_built_by_one_at_a_time(postgres_database, other):
     assert names(postgres_database) == {"vector_2", "chunks_by_vector_2"}
 
 
+async def test_the_exchange_embeds_little_of_what_others_wrote_meanwhile(postgres_database):
+    """It embeds under a lock, so writers would wait for all of it."""
+    await fill(postgres_database)
+    sizes: list[int] = []
+    # The fill goes through namespaces in their order, so it has passed these.
+    late = {5: ("Z", 10), 8: ("Y", 7)}
+
+    async def write(texts):
+        sizes.append(len(texts))
+        namespace, count = late.get(len(sizes), ("", 0))
+        if count:
+            async with open_store(postgres_database, embedder=OLD, namespace=namespace) as store:
+                await store.add([Chunk(f"late {n}", id=f"c{n}") for n in range(count)])
+
+    await reembed(postgres_database, embedder=Watched(128, write), batch=4)
+    assert (sum(sizes), max(sizes)) == (37, 4)
+
+
+async def test_a_move_to_a_third_embedder_says_that_an_index_is_being_built(postgres_database, monkeypatch):
+    await fill(postgres_database)
+    monkeypatch.setattr("vectorstores.postgres.move._RETRY_FOR", 1.0)
+    with builds_held_up(postgres_database):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(reembed, postgres_database, embedder=NEW))
+            await until(postgres_database, f"{BUILDING} AND indisready AND NOT indisvalid")
+            with pytest.raises(StoreUnavailableError, match="build of an index"):
+                await reembed(postgres_database, embedder=HashingEmbedder(32))
+            tasks.cancel_scope.cancel()
+
+
 async def test_many_write_while_the_vectors_move(postgres_database):
     await fill(postgres_database)
     expected: set[str] = {f"c{n}" for n in range(20)}

@@ -143,7 +143,7 @@ class Recipe:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Read the recipe of a model. Raises :class:`EmbeddingError` if the length of a text is not specified."""
+    """Read the recipe of a model. Raises :class:`EmbeddingError` for unreadable files or an unknown length of texts."""
     config, limits = _read(folder / "config.json"), _read(folder / "sentence_bert_config.json")
     kinds = dict(_modules(folder))
     settings = _read(folder / kinds["Pooling"] / "config.json") if "Pooling" in kinds else {}
@@ -178,12 +178,15 @@ def _pooling(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
     """Return the steps of the model in their order: the kind of each, and the folder of its settings."""
-    return [(each["type"].rsplit(".", 1)[-1], each["path"]) for each in _read(folder / "modules.json")]
+    return [(each["type"].rsplit(".", 1)[-1], each["path"]) for each in _read(folder / "modules.json", list)]
 
 
-def _read(path: Path) -> Any:  # noqa: ANN401 - JSON
-    """Return the JSON value in a file, or an empty object if the file does not exist."""
+def _read(path: Path, kind: type = dict) -> Any:  # noqa: ANN401 - JSON
+    """Return the JSON object, or list, in a file; an empty one if the file does not exist."""
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else kind()
     except (ValueError, OSError) as error:
         raise EmbeddingError(f"{os.fspath(path)} can't be read: {error}; install the model again") from error
+    if not isinstance(found, kind):
+        raise EmbeddingError(f"{os.fspath(path)} holds a {type(found).__name__}; install the model again")
+    return found

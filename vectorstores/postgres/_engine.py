@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import anyio.to_thread
 import psycopg
 
-from vectorstores._engine import Engine, Opened, Query
+from vectorstores._engine import EmbeddingCache, Engine, Opened, Query
 from vectorstores.base import Embedder, RecordPage, StoreClosedError
 from vectorstores.embedders import embedder_or_default
 from vectorstores.postgres import chunks, security
@@ -67,10 +67,11 @@ class _Known:
     searches: Searches
 
 
-class PostgresEngine(Engine):
+class PostgresEngine(EmbeddingCache, Engine):
     """Rows of all namespaces in one schema of a database. Each event loop has a pool of its own."""
 
     def __init__(self, settings: Settings, embedder: Embedder | None) -> None:
+        super().__init__()
         self._settings = settings
         self._embedder = embedder
         self._known: _Known | None = None
@@ -189,6 +190,7 @@ class PostgresEngine(Engine):
         repeatable = not any(record.must_be_new for record in records)
         channel = self._channel(namespace)
         await self.pool.write(work, channel=channel, size=len(rows), repeatable=repeatable)
+        await self.remember(embeddings)
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         refuse_records(records)

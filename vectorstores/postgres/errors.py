@@ -74,6 +74,11 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
         told = f"a statement took too long ({said}); see PostgresOptions"
     elif isinstance(error, pg.QueryCanceled):
         told = f"a statement was cancelled at the server ({said})"
+    elif isinstance(error, pg.LockNotAvailable):
+        told = (
+            f"another transaction, such as a backup or the build of an index, uses the tables ({said}); try again when"
+            " it has ended"
+        )
     elif isinstance(error, pg.DiskFull):
         told = f"the server's disk is full ({said}); nothing of the call was stored"
     elif isinstance(error, pg.ReadOnlySqlTransaction):

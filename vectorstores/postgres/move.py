@@ -7,6 +7,7 @@ changes. Then the index is built concurrently, the rows written meanwhile are fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -49,6 +50,8 @@ _LOCK_BUILD: Final = b"""
     SET LOCAL lock_timeout = '2s'; LOCK TABLE scopes IN SHARE UPDATE EXCLUSIVE MODE;
     SAVEPOINT unlocked; LOCK TABLE chunks IN SHARE UPDATE EXCLUSIVE MODE; ROLLBACK TO unlocked
 """
+# Seconds. Somebody else may use the tables.
+_RETRY_FOR: Final = 60.0
 _NEXT: Final = ["next_embedder", "next_embedder_name", "next_dim", "next_generation"]
 # Generations are never reused, so a process that still fills the column of an abandoned move gets an error.
 _LAST: Final = "last_generation"
@@ -71,7 +74,7 @@ async def move_database(
     conninfo, schema = split_schema(address)
     place = await anyio.to_thread.run_sync(lambda: resolve(conninfo, schema, create=False))
     # Statements read the whole table and build the index, so a day. One connection builds, another holds the lock.
-    options = PostgresOptions(pool_size=2, retry_for=60.0, statement_timeout=86_400.0)
+    options = PostgresOptions(pool_size=2, retry_for=_RETRY_FOR, statement_timeout=86_400.0)
 
     async def look(connection: Connection) -> About:
         return await describe(connection, place, await _read_meta(connection, place))
@@ -103,8 +106,10 @@ class _Move:
                 await self._fill(batch, on_progress)
                 while not await self._pool.write(self._build_index, repeatable=True):
                     pass  # another process builds it
-                # Once more for what was written during the build: the exchange embeds under a lock.
-                await self._fill(batch, on_progress)
+                # Again for what was written meanwhile, while that gets less: the exchange embeds the rest under a lock.
+                before, filled = math.inf, await self._fill(batch, on_progress)
+                while batch < filled < before:
+                    before, filled = filled, await self._fill(batch, on_progress)
                 await self._pool.write(self._exchange, repeatable=True)
         except EmbedderMismatchError as error:  # the new column is gone
             raise self._replaced() from error
@@ -142,17 +147,19 @@ class _Move:
         )
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
 
-    async def _fill(self, batch: int, on_progress: Callable[[Reembedding], None]) -> None:
-        """Go through the table once, in the order of the primary key, and embed the rows that are pending."""
+    async def _fill(self, batch: int, on_progress: Callable[[Reembedding], None]) -> int:
+        """Embed the pending rows, once through the table in the order of the primary key; return their number."""
         count = f"SELECT count(*), count(*) - count({column_name(self._generation)}) FROM chunks"  # noqa: S608
         ((total, left),) = await self._pool.read(partial(rows_of, statement=count.encode()))
-        after = ("", 0)
+        after, filled = ("", 0), 0
         while rows := await self._pool.read(partial(self._pending, after=after, limit=batch)):
             after = rows[-1][:2]
             vectors = await embed_checked(self._target, [text for *_, text in rows])
             store = partial(self._store, rows=rows, vectors=vectors)
-            left = max(left - await self._pool.write(store, repeatable=True), 0)
+            stored = await self._pool.write(store, repeatable=True)
+            left, filled = max(left - stored, 0), filled + stored
             on_progress(Reembedding(total - left, total))
+        return filled
 
     async def _pending(
         self, connection: Connection, after: tuple[str, int] = ("", 0), limit: int | None = None

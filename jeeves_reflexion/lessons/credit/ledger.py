@@ -188,8 +188,8 @@ class Ledger:
     ) -> bool:
         """Note the evaluator's verdict on the attempt that a recall was for; ``by`` and ``reason`` if given.
 
-        Only the first verdict is noted: a later call returns False and changes nothing. An evaluation without a score
-        is not noted either (False), and a scored one may follow. Feedback that came first stays in force.
+        Only the first verdict is noted: a later call returns False and changes nothing. An evaluation that is not
+        ``scored`` is not noted either (False), and a scored one may follow. Feedback that came first stays in force.
         Raises :class:`LessonStoreError` for an unknown recall.
         """
         async with store_errors("note an outcome"):

@@ -187,7 +187,7 @@ def _parsed(value: object, span: Record) -> Any:  # noqa: ANN401 - JSON
         return value
     try:
         return json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"span {span.span} of trace {span.trace}: its messages are not JSON; perhaps a limit on the length of "
             "attributes cut them off"

@@ -59,7 +59,7 @@ class ReflectionPattern:
         structured_reflection: Whether judges are asked for JSON by a schema, or for prose.
         model: Judges and revises in place of the agent's own model (``agent.model``).
         reflection_model: Another judge: a model, or the name of one at the writer's endpoint. If the writer's model has
-            no endpoint of its own, :func:`open_model` opens the name.
+            no endpoint of its own, :func:`open_model` opens the name; if it wraps another model, a name is refused.
         preserve_all_versions: Whether the history keeps more than the best and the last draft.
         include_prior_versions: Whether the reviser sees earlier drafts.
         include_reflection_history: Whether the reviser sees earlier verdicts.

@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import anyio
+import numpy as np
 import pytest
 from tables import table
 
@@ -17,6 +18,7 @@ from jeeves_reflexion.errors import (
     ModelResponseError,
     ModelTimeoutError,
 )
+from jeeves_reflexion.evaluators import Judge
 from jeeves_reflexion.events import ModelCalled, StepTaken
 from jeeves_reflexion.models import ScriptedModel
 from jeeves_reflexion.protocols import Agent, Completion, Sampling, ToolCall
@@ -395,6 +397,9 @@ async def test_a_used_up_budget_is_raised_in_the_middle():
 
 def test_bad_arguments_are_refused():
     model = ScriptedModel([])
+    number = np.int64(2)  # a number of numpy is as good as Python's
+    assert ReAct(model, [as_tool(look, max_tokens=number)], max_turns=number, max_repeats=number).tools
+    assert Judge(model, trajectory_tokens=number)
     with pytest.raises(ConfigurationError, match="max_turns"):
         ReAct(model, max_turns=2.5)
     with pytest.raises(ConfigurationError, match="two tools have one name: look, look"):

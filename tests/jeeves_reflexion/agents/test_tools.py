@@ -78,6 +78,8 @@ def test_the_schema_comes_from_signature_and_docstring():
 def test_a_list_of_types_is_shown_as_other_tools_write_it():
     schema = {"type": "object", "properties": {"limit": {"type": ["integer", "null"]}}}
     assert Tool(ToolSpec("find", "", schema), print).usage == "find(limit: integer | null (optional))"
+    schema = {"type": "object", "properties": {"unit": {"type": ["string", "null"], "enum": ["km", None]}}}
+    assert Tool(ToolSpec("find", "", schema), print).usage == 'find(unit: "km" | null (optional))'
 
 
 def test_annotated_descriptions_and_limits_go_before_the_docstring():

@@ -433,7 +433,7 @@ async def test_criteria_are_copied():
             for kind, config, said in [
                 ("llm", {"patern": "x"}, "kind llm: .*'patern'"),
                 ("regex", {}, "'pattern'"),
-                ("regex", {"pattern": "("}, "no regular"),
+                ("regex", {"pattern": "("}, "not a regular"),
                 ("regex", {"patern": "x"}, "'pattern'"),
                 ("regex", {"pattern": "x", "flag": "I"}, "'flag'"),
                 ("function", {}, "'function'"),

@@ -2,8 +2,9 @@
 
 import pytest
 
-from jeeves_reflexion import LoopOptions, Reflexion
+from jeeves_reflexion import LoopOptions, Reflexion, VectorLessonStore
 from jeeves_reflexion.lessons import shape_problem
+from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 LONG = "I looked in the wrong drawer. Next time, open the cupboard first!\nThen look left."
 
@@ -94,3 +95,26 @@ def test_what_only_looks_like_an_end_ends_no_sentence():
         "Do a.",
     ]:
         assert shape_problem(text) is None
+
+
+@pytest.mark.anyio
+async def test_a_reply_that_gives_no_advice_under_its_label_is_asked_for_again():
+    """A label is removed first, and what it labels may be an error of a server or an apology."""
+    for reply in ("Lesson: 500 Internal Server Error", "1. Lesson: I'm sorry, I can't help with that."):
+        problems = []
+
+        def reflector(task, trials, *, problem=None, reply=reply, problems=problems):
+            problems.append(problem)
+            return reply if problem is None else "Look left before looking right."
+
+        store = VectorLessonStore(InMemoryVectorStore(HashingEmbedder()))
+        loop = Reflexion(
+            lambda prompt: "no",
+            evaluator=lambda output: False,
+            reflector=reflector,
+            max_attempts=2,
+            lesson_store=store,
+        )
+        result = await loop.run("Find the mug.")
+        assert "gives no advice" in problems[1]
+        assert result.trials[0].reflection.lesson == "Look left before looking right."

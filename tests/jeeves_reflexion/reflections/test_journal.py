@@ -254,11 +254,14 @@ async def test_x18_a_crash_while_archiving_loses_nothing(tmp_path, monkeypatch):
 
 async def test_what_a_killed_writer_left_is_no_reflection(journal):
     await write(journal)
-    left = journal.folder / "researcher-agent" / "2026-03-01-half.part"
+    left, own = (
+        journal.folder / "researcher-agent" / name for name in ("2026-03-01-half.md.part", "my.part")
+    )
     left.write_text("# Refl")
+    own.write_text("mine")
     assert len((await journal.list()).stored) == 1
     await write(journal)
-    assert not left.exists()
+    assert (left.exists(), own.exists()) == (False, True)
 
 
 async def test_files_are_for_this_user(journal):

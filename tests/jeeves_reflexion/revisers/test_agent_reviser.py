@@ -19,6 +19,7 @@ from jeeves_reflexion import (
     Task,
     Usage,
 )
+from jeeves_reflexion.agents import as_agent
 from jeeves_reflexion.drafts import Draft, Revision, RevisionRequest
 from jeeves_reflexion.revisers import AgentReviser
 
@@ -72,6 +73,18 @@ async def test_r02_targeted_edits_leave_the_rest_byte_identical():
     revision, prompts = await revised(f"Here you are:\n{EDIT}", strategy="targeted_edit")
     assert (revision.output, revision.strategy) == (OLD.replace("ten", "twelve"), "targeted_edit")
     assert "<<<<<<< SEARCH" in prompts[0]
+
+
+async def test_a_function_that_is_asked_for_edits_is_not_asked_for_the_form_of_the_answer():
+    prompts = []
+
+    async def agent(prompt: str) -> str:
+        prompts.append(prompt)
+        return EDIT
+
+    request = RevisionRequest(Draft(1, OLD, VERDICT), VERDICT)
+    await AgentReviser(as_agent(agent), strategy="targeted_edit")(TASK, request)
+    assert prompts[0].count("one paragraph") == 1
 
 
 async def test_an_edit_that_does_not_apply_is_asked_for_again_with_the_problem():
