@@ -168,8 +168,9 @@ def test_the_command_tries_tasks_with_one_warning(bare):
         ("lessons", "search", "2 + 2", *lessons, "--namespace", "selective-0"),
         *(("serve", "mcp", *lessons, *way) for way in ((), ("--http", "127.0.0.1:0"))),
     ]
-    searched, *served = json.loads(bare(INVOKE, json.dumps(commands)).stdout)
-    assert searched == ""
+    done = bare(INVOKE, json.dumps(commands))
+    searched, *served = json.loads(done.stdout)
+    assert (searched, done.stderr) == ("", "")
     assert all('pip install "jeeves-reflexion[mcp]"' in each for each in served)
 
 

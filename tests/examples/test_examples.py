@@ -87,7 +87,7 @@ def test_drafts_grow_better(run: Run) -> None:
     ]
 
 
-def test_a_task_reads_in_its_second_run_what_the_first_learned(run: Run) -> None:
+def test_a_task_reads_in_its_second_run_what_the_first_learned(run: Run, tmp_path: Path) -> None:
     told = run("task_notes")
     assert told == [
         "  reflected: Say in which order they should come. (reflection 1)",
@@ -96,10 +96,10 @@ def test_a_task_reads_in_its_second_run_what_the_first_learned(run: Run) -> None
         "Run 2, notes of version 1: Io, Europa, Ganymede, Callisto",
         "The task itself is as it was: Name some moons of Jupiter.",
     ]
-    assert "Run 1, notes of version 1: Io, Europa, Ganymede, Callisto" in run("task_notes")
+    assert "Run 1, notes of version 1: Io, Europa, Ganymede, Callisto" in started("task_notes", tmp_path)
 
 
-def test_reflections_are_files_that_the_next_task_gets_to_see(run: Run) -> None:
+def test_reflections_are_files_that_the_next_task_gets_to_see(run: Run, tmp_path: Path) -> None:
     told = run("structured_reflections")
     assert told == [
         "Vienna: 42 listings, attempts: 2",
@@ -108,7 +108,7 @@ def test_reflections_are_files_that_the_next_task_gets_to_see(run: Run) -> None:
         "  Wrong strategy: The body was parsed before the status was looked at.",
         "  I should follow this rule: Look at how a call ended before you use what it returned.",
     ]
-    again = run("structured_reflections")
+    again = started("structured_reflections", tmp_path)
     assert [line.rpartition(", ")[2] for line in again[:2]] == ["attempts: 1"] * 2
 
 
