@@ -85,20 +85,8 @@ def test_what_harms_more_is_retired_sooner_and_what_is_withheld_less_later():
 @pytest.mark.engine
 @pytest.mark.timeout(400)
 def test_the_command_plays_all_arms(made_games, made_folder, tmp_path):
-    sizes = [
-        "--teach",
-        "2",
-        "--practise",
-        "2",
-        "--hold-out",
-        "2",
-        "--rounds",
-        "2",
-        "--orders",
-        "1",
-        "--simulated",
-        "2",
-    ]
+    sizes = ["--teach", "2", "--practise", "2", "--hold-out", "2", "--rounds", "2", "--orders", "1"]
+    sizes += ["--simulated", "2"]
     options = [*sizes, "--seeds", "0", "--workers", "1", "--embedder", "hashing", "--out", str(tmp_path)]
     done = CliRunner().invoke(main, [*options, "--made-games", str(made_folder)])
     assert done.exit_code == 0, done.output

@@ -198,16 +198,14 @@ def test_what_an_agent_prints_is_not_among_the_results(process, here, tmp_path):
 
 
 @pytest.mark.parametrize("agent", ["leaving", "leaving_async"])
-def test_an_agent_that_ends_the_process_stops_the_run_and_is_named(process, here, tmp_path, agent):
+def test_an_agent_that_ends_the_process_stops_the_run_and_is_named(cli, here, tmp_path, agent):
     (tmp_path / "loud.py").write_text(LOUD)
-    more = ["--agent", f"loud:{agent}", "--arms", "retry", "--workers", "1"]
-    run = process(*arguments(here, *more), cwd=tmp_path)
-    out, said = run.communicate(timeout=60)
-    assert run.returncode == 1, said
-    told = json.loads(out)["error"]["message"]
+    result = cli(*arguments(here, "--agent", f"loud:{agent}", "--arms", "retry", "--workers", "1"))
+    assert result.exit_code == 1, result.stderr
+    told = json.loads(result.stdout)["error"]["message"]
     assert "retry/seed 0/learning/spain/trial 1" in told
     assert "sys.exit(3)" in told
-    assert "of 6 tasks tried" in said
+    assert "of 6 tasks tried" in result.stderr
 
 
 @pytest.mark.parametrize("agent", ["stopping", "stopping_async"])

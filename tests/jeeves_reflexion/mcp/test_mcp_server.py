@@ -165,10 +165,17 @@ async def test_nothing_that_a_client_wrote_poses_as_another_speaker_or_hides(tmp
         assert "evil" in stored["kind"]
 
 
-async def test_a_store_that_fails_is_told_without_its_place(tmp_path):
+async def test_over_stdio_reviewing_has_to_be_asked_for_and_a_store_that_fails_is_told_without_its_place(
+    tmp_path,
+):
     async with lessons_at(tmp_path / "lessons") as lessons:
         await lessons.count()
         async with Client(stdio(tmp_path / "lessons")) as client:
+            tools = (await client.list_tools()).tools
+            assert {each.name for each in tools} == {
+                *("recall_lessons", "report_outcome", "propose_lesson", "why", "search_lessons")
+            }
+            assert all(each.output_schema for each in tools)
             await call(client, "recall_lessons", task=TASK)
             for file in (tmp_path / "lessons").glob("*"):
                 file.rename(tmp_path / file.name)
@@ -183,13 +190,6 @@ async def test_each_proposal_of_a_lesson_adds_to_its_support(tmp_path):
         for number in range(1, 13):
             stored = await tools.propose_lesson(TASK, ADVICE)
             assert stored.support == number
-
-
-async def test_over_stdio_reviewing_has_to_be_asked_for(tmp_path):
-    async with Client(stdio(tmp_path, "--create", "--embedder", "hashing")) as client:
-        tools = {each.name for each in (await client.list_tools()).tools}
-        assert tools == {"recall_lessons", "report_outcome", "propose_lesson", "why", "search_lessons"}
-        assert all(each.output_schema for each in (await client.list_tools()).tools)
 
 
 @pytest.mark.parametrize("end", ["killed", "interrupted", "closed"])
