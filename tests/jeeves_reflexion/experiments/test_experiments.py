@@ -279,6 +279,29 @@ async def test_results_read_their_trials_from_the_folder_and_hold_none(tmp_path)
         _ = results.rows[0].trial
 
 
+async def test_results_give_no_trial_of_another_run_that_took_their_folder(tmp_path):
+    shown = []
+    for words in ("first", "other"):
+        log, agent = RunLog(tmp_path / "run"), lambda seed, delay, words=words: lambda task, session: words
+        await log.open({})
+        results = await run_experiment(
+            Plan(arms=("retry",), trials=1), TASKS, loops(a_store(), agent=agent), log=log
+        )
+        shown.append(results.rows)
+        assert {row.trial.attempt.output for row in results.rows} == {words}
+        (tmp_path / "run").rename(tmp_path / words)
+        if words == "first":
+            with pytest.raises(ExperimentError, match="can't be read"):
+                _ = results.rows[0].trial
+    (tmp_path / "other").rename(tmp_path / "run")
+    said = []
+    for row in shown[0]:
+        with pytest.raises(ExperimentError) as refused:
+            _ = row.trial
+        said.append(str(refused.value))
+    assert any("holds another try" in each for each in said)
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_cancellation_while_lessons_are_stored_loses_none(tmp_path):
     lessons = HardToStore(VectorLessonStore(a_store()), delay=0.02)
