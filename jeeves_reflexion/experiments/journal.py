@@ -111,7 +111,7 @@ class Line:
 def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
     """Return the line of a finished try. Raises :class:`ExperimentError` if it could not be read back."""
     row = entry.as_json()
-    with _read_back(position):
+    with read_back(position):
         Entry.of(row)
     return {"kind": "try", **position.as_json(), **row}
 
@@ -119,7 +119,7 @@ def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
 def stored_line(position: Position, lesson: Lesson | None, refused: str) -> dict[str, JSON]:
     """Return the line of a stored or refused lesson. Raises :class:`ExperimentError` if it could not be read back."""
     plain = cast("dict[str, JSON] | None", jsonable(lesson))
-    with _read_back(position):
+    with read_back(position):
         lesson_id = rebuilt(Lesson, plain).id if plain else None
     return {
         "kind": "stored",
@@ -131,7 +131,7 @@ def stored_line(position: Position, lesson: Lesson | None, refused: str) -> dict
 
 
 @contextlib.contextmanager
-def _read_back(position: Position) -> Iterator[None]:
+def read_back(position: Position) -> Iterator[None]:
     """Refuse what a line would hold before it is written: one line that can't be read would lose the whole run."""
     try:
         yield

@@ -85,7 +85,7 @@ class Tried:
         return entry
 
     def as_json(self) -> dict[str, JSON]:
-        """Return the row as JSON, without prompt or trajectory."""
+        """Return the row as JSON, without prompt or trajectory. Raises and blocks as :meth:`read`."""
         entry = self.read()
         trial, scored = entry.trial, entry.scored
         usage: dict[str, JSON] = {
@@ -256,7 +256,7 @@ class Results:
         return (verdicts + [verdicts[-1]] * trials)[:trials]
 
     def histories(self, arm: ArmName, seed: int) -> dict[str, list[Trial]]:
-        """Return the trials of every learning task so far, in order, by task id."""
+        """Return the trials of every learning task so far, in order, by task id; reads them as ``Tried.trial``."""
         tries = self.played(arm)[seed]
         return {task.id: [row.trial for row in tries.get(task.id, ())] for task in self.tasks}
 
