@@ -169,10 +169,11 @@ def drops(tasks: Sequence[Task], results: Mapping[str, Results], trial: int) -> 
     for arm in ARMS:
         clusters: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for seed in results["own"].played(arm):
-            won = {words: found.histories(arm, seed) for words, found in results.items()}
+            won = {words: found.played(arm)[seed] for words, found in results.items()}
             for task in tasks:
                 own, other = (
-                    any(each.passed for each in won[words][task.id][:trial]) for words in ("own", "other")
+                    any(each.passed for each in won[words].get(task.id, ())[:trial])
+                    for words in ("own", "other")
                 )
                 clusters[task.prompt].append((own, other))
         sums = [(sum(a for a, _ in each), sum(b for _, b in each), len(each)) for each in clusters.values()]

@@ -5,10 +5,11 @@ A try is on disk before any later step depends on it. A last line that a killed 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -108,20 +109,36 @@ class Line:
 
 
 def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
-    """Return the line of a finished try."""
-    return {"kind": "try", **position.as_json(), **entry.as_json()}
+    """Return the line of a finished try. Raises :class:`ExperimentError` if it could not be read back."""
+    row = entry.as_json()
+    with read_back(position):
+        Entry.of(row)
+    return {"kind": "try", **position.as_json(), **row}
 
 
 def stored_line(position: Position, lesson: Lesson | None, refused: str) -> dict[str, JSON]:
-    """Return the line of a stored or refused lesson."""
-    lesson_id = lesson.id if lesson else None
+    """Return the line of a stored or refused lesson. Raises :class:`ExperimentError` if it could not be read back."""
+    plain = cast("dict[str, JSON] | None", jsonable(lesson))
+    with read_back(position):
+        lesson_id = rebuilt(Lesson, plain).id if plain else None
     return {
         "kind": "stored",
         **position.as_json(),
         "lesson_id": lesson_id,
         "refused": refused,
-        "lesson": jsonable(lesson),
+        "lesson": plain,
     }
+
+
+@contextlib.contextmanager
+def read_back(position: Position) -> Iterator[None]:
+    """Refuse what a line would hold before it is written: one line that can't be read would lose the whole run."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise ExperimentError(
+            f"{position}: the journal could not be read with such a value: {error}"
+        ) from error
 
 
 def void_line(positions: Sequence[Position]) -> dict[str, JSON]:

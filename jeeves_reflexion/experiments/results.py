@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
 from jeeves_reflexion.experiments.journal import Entry, Line
 from jeeves_reflexion.experiments.plan import Cluster, JudgedBy, Split
@@ -63,7 +63,7 @@ class Tried:
 
     @property
     def trial(self) -> Trial:
-        """The whole trial, read from the journal in the run's folder at each access.
+        """The whole trial, read from the journal in the run's folder at each access, which blocks.
 
         The journal holds neither secrets, nor the attempt's ``value``, nor the candidates that a recall left out; that
         of an earlier version holds no ``lesson``. Raises :class:`ExperimentError` if the trial can't be read.
@@ -77,10 +77,15 @@ class Tried:
 
     def read(self) -> Entry:
         """Return the trial with the verdict of the scorer. Raises :class:`ExperimentError`. Blocks."""
-        return self.source if isinstance(self.source, Entry) else self.source.read()
+        if isinstance(self.source, Entry):
+            return self.source
+        entry = self.source.read()
+        if (entry.trial.number, entry.trial.seconds) != (self.number, self.seconds):
+            raise ExperimentError(f"{self.source.journal} holds another try: another run took the folder")
+        return entry
 
     def as_json(self) -> dict[str, JSON]:
-        """Return the row as JSON, without prompt or trajectory."""
+        """Return the row as JSON, without prompt or trajectory. Raises and blocks as :meth:`read`."""
         entry = self.read()
         trial, scored = entry.trial, entry.scored
         usage: dict[str, JSON] = {
@@ -251,7 +256,7 @@ class Results:
         return (verdicts + [verdicts[-1]] * trials)[:trials]
 
     def histories(self, arm: ArmName, seed: int) -> dict[str, list[Trial]]:
-        """Return the trials of every learning task so far, in order, by task id."""
+        """Return the trials of every learning task so far, in order, by task id; reads them as ``Tried.trial``."""
         tries = self.played(arm)[seed]
         return {task.id: [row.trial for row in tries.get(task.id, ())] for task in self.tasks}
 

@@ -26,7 +26,7 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
-from jeeves_reflexion.experiments.journal import Entry, trial_json
+from jeeves_reflexion.experiments.journal import Entry, read_back, trial_json
 from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, load_ray, module_paths
 from jeeves_reflexion.experiments.ray.worker import Asked, Failed, Finished, Reply, Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
@@ -168,7 +168,11 @@ class RayExecutor:
             else:
                 if isinstance(outcome, Failed):
                     raise outcome.raised()
-                return None if outcome.entry is None else answers.settled(Entry.of(outcome.entry), outcome)
+                if outcome.entry is None:
+                    return None
+                with read_back(job.position):
+                    entry = Entry.of(outcome.entry)
+                return answers.settled(entry, outcome)
             finally:
                 process.busy -= 1
         raise ExperimentError(

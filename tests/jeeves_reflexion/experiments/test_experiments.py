@@ -14,6 +14,7 @@ import pytest
 from jeeves_reflexion import (
     Attempt,
     ConfigurationError,
+    Evaluation,
     ExperimentError,
     LessonRefusedError,
     LessonSettings,
@@ -277,6 +278,59 @@ async def test_results_read_their_trials_from_the_folder_and_hold_none(tmp_path)
     log.journal.unlink()
     with pytest.raises(ExperimentError, match="can't be read"):
         _ = results.rows[0].trial
+
+
+async def test_results_give_no_trial_of_another_run_that_took_their_folder(tmp_path):
+    shown = []
+    for words in ("first", "other"):
+        log, agent = RunLog(tmp_path / "run"), lambda seed, delay, words=words: lambda task, session: words
+        await log.open({})
+        results = await run_experiment(
+            Plan(arms=("retry",), trials=1), TASKS, loops(a_store(), agent=agent), log=log
+        )
+        shown.append(results.rows)
+        assert {row.trial.attempt.output for row in results.rows} == {words}
+        (tmp_path / "run").rename(tmp_path / words)
+        if words == "first":
+            with pytest.raises(ExperimentError, match="can't be read"):
+                _ = results.rows[0].trial
+    (tmp_path / "other").rename(tmp_path / "run")
+    said = []
+    for row in shown[0]:
+        with pytest.raises(ExperimentError) as refused:
+            _ = row.trial
+        said.append(str(refused.value))
+    assert any("holds another try" in each for each in said)
+
+
+@pytest.mark.parametrize("what", ["verdict", "lesson"])
+async def test_what_could_not_be_read_back_stops_the_run_at_once_and_is_made_again(tmp_path, what):
+    class Numbered(HardToStore):
+        async def record(self, task, reflection, *, provenance):
+            lesson = await super().record(task, reflection, provenance=provenance)
+            return replace(lesson, id=7) if odd else lesson
+
+    async def judge(task, attempt):
+        return Evaluation(0.0, criteria_scores={"style": None} if odd and what == "verdict" else {})
+
+    def make(arm, seed):
+        return Reflexion(
+            Seeker(seed), evaluator=judge, reflector=teach, lesson_store=lessons if what == "lesson" else None
+        )
+
+    store = a_store()
+    lessons, plan = Numbered(VectorLessonStore(store)), Plan(arms=("selective",), trials=2)
+    for odd in (True, False):
+        log = RunLog(tmp_path)
+        await log.open({}, resume=not odd)
+        if odd:
+            with pytest.raises(
+                ExperimentError, match=r"(?s)selective/seed 0/learning/\w+/trial 1: .*(style|id)"
+            ):
+                await run_experiment(plan, TASKS, make, log=log)
+        else:
+            results = await run_experiment(plan, TASKS, make, log=log)
+    assert len([row.trial for row in results.rows]) == 2 * len(TASKS)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

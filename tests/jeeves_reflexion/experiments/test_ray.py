@@ -196,6 +196,8 @@ async def test_what_goes_wrong_in_a_worker_is_said_as_it_would_be_here(node, tmp
             await play("unsaid")
         with pytest.raises(ExperimentError, match=r"SystemExit: 3 \(in the worker"):
             await play("exit")
+        with pytest.raises(ExperimentError, match=r"(?s)retry/seed 0/learning/unread/trial 1: .*style"):
+            await play("unread")
         results = await play("large")  # in the same process: an exit does not end its event loop
         assert len(results.rows[0].trial.attempt.output) == 1_000_000
         with pytest.raises(ExperimentError, match=r"a worker process failed: .*cannot pickle"):

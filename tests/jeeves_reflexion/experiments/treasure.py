@@ -92,7 +92,7 @@ async def nobody(task, session):
 
 
 async def right(task, attempt):
-    return Evaluation(1.0, passed=True)
+    return Evaluation(1.0, passed=True, criteria_scores={"style": None} if task.id == "unread" else {})
 
 
 class UnsaidError(ConfigurationError):
