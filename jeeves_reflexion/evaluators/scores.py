@@ -60,6 +60,8 @@ _SCALED: Final = re.compile(
 _IN_WORDS: Final = re.compile(
     rf"{_JUDGING}[^.\n\d%]{{0,40}}?\bscore{_MARKS}{_IS}{_MARKS}{_AMOUNT}", re.IGNORECASE
 )
+_WITHIN: Final = re.compile(rf"\bscore{_MARKS}[:=]{_MARKS}{_AMOUNT}", re.IGNORECASE)
+_NEGATED: Final = re.compile(r"(?:\b(?:not|never|cannot)|n['\u2019]t)\W+(?:\w+\W+)?$", re.IGNORECASE)
 _OF_OTHERS: Final = re.compile(r"(?:mark|verdict|deserves?|say|total|result)\b.*%$", re.IGNORECASE)
 _TAGGED: Final = re.compile(r"<(?:final_)?score>\s*([^<>\n]{1,60}?)\s*</(?:final_)?score>", re.IGNORECASE)
 _ZEROS: Final = re.compile(r"\.0*(?!\d)")
@@ -118,6 +120,9 @@ def read_score(text: str, *, shown: Sequence[str] = (), in_json: bool = False) -
         return _one(lines if any(one.plain for one in lines) or not plain else [*lines, *scored])
     matches = [each for each in _SCALED.finditer(own) if each["percent"] or each["scale"] or each["given"]]
     matches = [each for each in (*matches, *_IN_WORDS.finditer(own)) if not _OF_OTHERS.match(each[0])]
+    # "I would not give it 1.0" is no verdict; "I would give it 1.0; score: 0.2" holds two.
+    matches = [each for each in matches if not _NEGATED.search(own, max(each.start() - 30, 0), each.start())]
+    matches += _WITHIN.finditer(own) if matches else ()
     said = [Stated(_amount(each), each.start(), each.end(), plain=False) for each in matches]
     said = quotations.left_out(said, own)
     in_form = reading.text.startswith(("{", "[", "```", "~~~"))
