@@ -255,11 +255,6 @@ class Results:
         trials = self.trials_of(tries[0].split)
         return (verdicts + [verdicts[-1]] * trials)[:trials]
 
-    def histories(self, arm: ArmName, seed: int) -> dict[str, list[Trial]]:
-        """Return the trials of every learning task so far, in order, by task id; reads them as ``Tried.trial``."""
-        tries = self.played(arm)[seed]
-        return {task.id: [row.trial for row in tries.get(task.id, ())] for task in self.tasks}
-
     def curve(self, arm: ArmName, *, by: JudgedBy | None = None, split: Split = "learning") -> Curve:
         """Return an arm's curve over the seeds that it finished; it has no points if it finished none.
 

@@ -76,7 +76,6 @@ async def run_experiment(
     try:
         earlier = design_of(plan, learning, held_out, redacted=True) if log.resumed else None
         past = await log.begin(design_of(plan, learning, held_out), earlier)
-        known = len(past.tries)
         run = Run(
             log,
             watcher,
@@ -92,24 +91,30 @@ async def run_experiment(
             watcher.said(f"resumed: {_skipped(past)}")
         else:
             await log.tell("started", {})
-        try:
-            for seed in plan.seeds:
-                for arm in map(arm_of, plan.arms):
-                    loop = as_arm(make_loop(arm.name, seed), arm)
-                    run.executor.check(arm, loop)
-                    await _play(run, arm, seed, loop)
-        except SpendingLimitError:
-            pass  # results.interrupted says so: the run ended as its plan asked
-        finally:
-            # A resumed run that stops before it has replayed the journal leaves the file of the earlier stop.
-            if len(results.rows) >= known:
-                with anyio.CancelScope(shield=True):
-                    await log.save_rows({"kind": "tried", **row.as_json()} for row in results.rows)
+        await _play_all(plan, run, make_loop)
         await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")
         await log.tell("finished", {"interrupted": results.interrupted})
     finally:
         log.close()
     return results
+
+
+async def _play_all(plan: Plan, run: Run, make_loop: LoopFactory) -> None:
+    """Play every arm with every seed, and save the rows however that ends."""
+    known, results = len(run.past.tries), run.results
+    try:
+        for seed in plan.seeds:
+            for arm in map(arm_of, plan.arms):
+                loop = as_arm(make_loop(arm.name, seed), arm)
+                run.executor.check(arm, loop)
+                await _play(run, arm, seed, loop)
+    except SpendingLimitError:
+        pass  # results.interrupted says so: the run ended as its plan asked
+    finally:
+        # A resumed run that stops before it has replayed the journal leaves the file of the earlier stop.
+        if len(results.rows) >= known:
+            with anyio.CancelScope(shield=True):
+                await run.log.save_rows({"kind": "tried", **row.as_json()} for row in results.rows)
 
 
 async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
