@@ -159,14 +159,16 @@ def _given(settings: Mapping[str, JSON]) -> dict[str, JSON]:
 
 def key_of(request: Request) -> str:
     """Return a digest of a request as it is recorded; equal requests have equal digests."""
-    return hashlib.sha256(_encoded(request, sort_keys=True)).hexdigest()
+    text = json.dumps(request, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def to_line(exchange: Exchange) -> bytes:
     """Return the line of an exchange, without secrets; what UTF-8 can't encode (a lone surrogate) becomes "?"."""
     # The request, the longest part, is already without secrets.
     rest = _clean({"cassette": FORMAT, **asdict(replace(exchange, request=None))})
-    return _encoded({**cast("dict[str, JSON]", rest), "request": exchange.request}) + b"\n"
+    line = json.dumps({**cast("dict[str, JSON]", rest), "request": exchange.request}, ensure_ascii=False)
+    return line.encode("utf-8", "replace") + b"\n"
 
 
 def from_line(line: bytes) -> Exchange:
@@ -191,10 +193,6 @@ def from_line(line: bytes) -> Exchange:
 @functools.cache
 def _exchanges() -> pydantic.TypeAdapter[Exchange]:
     return pydantic.TypeAdapter(Exchange)
-
-
-def _encoded(value: object, *, sort_keys: bool = False) -> bytes:
-    return json.dumps(value, ensure_ascii=False, sort_keys=sort_keys).encode("utf-8", "replace")
 
 
 class Cassette:
@@ -241,7 +239,9 @@ class Cassette:
             lock = self.path.with_name(f"{self.path.name}.lock")
             with filelock.FileLock(lock, timeout=LOCK_SECONDS):
                 new = not self.path.exists()
-                with open(self.path, "a+b", buffering=0, opener=_for_this_user) as file:
+                with open(
+                    self.path, "a+b", buffering=0, opener=functools.partial(os.open, mode=0o600)
+                ) as file:
                     _append(file, data)
                 if new:
                     sync_folder(self.path.parent)
@@ -254,8 +254,10 @@ class Cassette:
 def _append(file: io.FileIO, data: bytes) -> None:
     """Write whole lines after the last whole line, or nothing."""
     size = file.seek(0, os.SEEK_END)
-    if size and _read(file, size - 1) != b"\n":
-        tail = _read(file, 0).rpartition(b"\n")[2]
+    file.seek(max(size - 1, 0))
+    if size and file.readall() != b"\n":
+        file.seek(0)
+        tail = file.readall().rpartition(b"\n")[2]
         try:
             from_line(tail)
             data = b"\n" + data
@@ -270,12 +272,3 @@ def _append(file: io.FileIO, data: bytes) -> None:
     except BaseException:
         file.truncate(size)
         raise
-
-
-def _read(file: io.FileIO, start: int) -> bytes:
-    file.seek(start)
-    return file.readall()
-
-
-def _for_this_user(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

@@ -50,19 +50,16 @@ def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
         outside = f"{outside[: each.start]}\n{outside[each.end :]}"
     if one is not None and len(one.value) > len(_headings(outside.splitlines(), keys)):
         return dict(one.value)
-    return _prose(reply.splitlines(), keys)
 
-
-def _prose(lines: Sequence[str], keys: Mapping[str, str]) -> dict[str, JSON]:
+    lines = reply.splitlines()
     headings = _headings(lines, keys)
     parts: dict[str, list[str]] = {}
     current: list[str] = []
     for number, line in enumerate(lines):
-        if number in headings:
-            key, line = headings[number]  # noqa: PLW2901 - the heading's name is not part of the text
-            current = parts.setdefault(key, [])
-        closing = _CLOSING_TAG.search(line)
-        current.append(line[: closing.start()] if closing and _letters(closing["name"]) in keys else line)
+        key, rest = headings.get(number, ("", line))
+        current = parts.setdefault(key, []) if key else current
+        closing = _CLOSING_TAG.search(rest)
+        current.append(rest[: closing.start()] if closing and _letters(closing["name"]) in keys else rest)
     return {key: "\n".join(part).strip() for key, part in parts.items()}
 
 

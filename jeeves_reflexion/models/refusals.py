@@ -73,7 +73,11 @@ def refused_part(
     if refused and schema and _SCHEMA.search(said):
         return schema.pop()
     if refused and complains and not wrong_value:
-        sent = [*(name for name in _SETTINGS if name in body), *_came_with(body)]
+        past = body.get("messages", ())
+        turns = [turn for turn in past if isinstance(turn, Mapping)] if isinstance(past, Sequence) else []
+        # Other fields of a message are sent back only because they came with it.
+        came_with = {name for turn in turns for name in turn} - _OF_EVERY_MESSAGE
+        sent = [*(name for name in _SETTINGS if name in body), *came_with]
         named = next((name for name in sent if re.search(rf"\b{re.escape(name)}\b", said)), None)
         if named is not None and (named != "tool_choice" or "requires" not in said):
             return named
@@ -81,13 +85,6 @@ def refused_part(
     begun = any(message.tool_calls for message in messages)
     no_tools = status in _IN_TEMPLATE and _TOOLS.search(said) and complains
     return "tools" if "tools" in body and not begun and no_tools else None
-
-
-def _came_with(body: Mapping[str, JSON]) -> set[str]:
-    """Return the names of fields that are sent back only because they came with an assistant message."""
-    messages = body.get("messages", ())
-    given = messages if isinstance(messages, Sequence) else ()
-    return {name for message in given if isinstance(message, Mapping) for name in message} - _OF_EVERY_MESSAGE
 
 
 def without_system(messages: Sequence[Message]) -> list[Message]:

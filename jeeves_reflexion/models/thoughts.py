@@ -91,36 +91,31 @@ def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
     marks = list(pattern.finditer(text))
     if not marks or (text.lstrip()[:1] in ("{", "[") and json_or_none(text) is not None):
         return text
-    closing = [mark.start() for mark in marks if _shuts(mark) and not _is_quoted(text, mark)]
+    closing = [
+        mark.start() for mark in marks if (mark["close"] or mark["shut"]) and not _is_quoted(text, mark)
+    ]
     begins = len(text) - len(text.lstrip())
     shown = [one for one in fences(text) if one[0] > begins]
     for mark in marks:
-        if not (opened or _shuts(mark)):
-            fenced = _end_of_fence(shown, mark.start())
+        shuts = bool(mark["close"] or mark["shut"])
+        if not (opened or shuts):
+            place = bisect.bisect(shown, (mark.start(), mark.start()))
+            fenced = shown[place - 1][1] if place else 0
         if mark.start() < fenced or _is_quoted(text, mark):
-            named = not _shuts(mark)  # the fence or the sentence is about marks
-        elif opened and _shuts(mark):
+            named = not shuts  # the fence or the sentence is about marks
+        elif opened and shuts:
             start, opened, named = mark.end(), False, False
-        elif not (opened or _shuts(mark)) and _opens(text, mark, closing):
+        elif not (opened or shuts) and _opens(text, mark, closing):
             kept.append(text[start : mark.start()])
             opened = True
-        elif not opened and _shuts(mark) and not named and _closes(text, mark):
+        elif not opened and shuts and not named and _closes(text, mark):
             kept.clear()  # the opening mark is missing: everything before was thinking
             start = mark.end()
         elif not opened:
-            named = not _shuts(mark)
+            named = not shuts
     if not kept and not start:
         return text
     return "".join(kept if opened else [*kept, text[start:]]).strip()
-
-
-def _end_of_fence(within: Sequence[tuple[int, int]], at: int) -> int:
-    place = bisect.bisect(within, (at, at))
-    return within[place - 1][1] if place else 0
-
-
-def _shuts(mark: re.Match[str]) -> bool:
-    return bool(mark["close"] or mark["shut"])
 
 
 def _is_quoted(text: str, mark: re.Match[str]) -> bool:
