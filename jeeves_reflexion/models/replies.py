@@ -107,8 +107,8 @@ def values(text: str) -> Iterator[Stated[JSON]]:
             continue
         # An array counts if it holds objects, or begins a fence or the text.
         listed = (
-            plain
-            and isinstance(value, list)
+            isinstance(value, list)
+            and plain
             and (
                 any(isinstance(item, dict) for item in value)
                 or _BEGINS.search(text, max(0, start.start() - 90), start.start())
