@@ -68,7 +68,9 @@ class RegexCheck:
 
     async def _found(self, text: str) -> bool | str:
         """Return whether the pattern is found, or the reason why that is unknown."""
-        if not _BACKTRACKS.search(self._pattern.pattern) or not _has_interpreter():
+        # A frozen program is its own sys.executable, and would be started a second time.
+        alone = sys.executable and not getattr(sys, "frozen", False)
+        if not (alone and _BACKTRACKS.search(self._pattern.pattern)):
             return self._pattern.search(text) is not None
         material = json.dumps([self._pattern.pattern, text]).encode()
         command = [sys.executable, "-I", "-S", "-c", _SEARCH]
@@ -79,8 +81,3 @@ class RegexCheck:
                 return f"could not be matched: {error}"
             return int(done.stdout) == 1
         return f"took longer than {self._timeout:g} s"
-
-
-def _has_interpreter() -> bool:
-    # A frozen program is its own sys.executable, and would be started a second time.
-    return bool(sys.executable) and not getattr(sys, "frozen", False)
