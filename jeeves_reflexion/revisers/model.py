@@ -19,7 +19,7 @@ from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Agent, ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.revisers.edits import DIVIDER, REPLACE, SEARCH, apply_edits, holds_markers, parse_edits
 from jeeves_reflexion.revisers.material import Shown, free_tag, material
-from jeeves_reflexion.revisers.scope import choose, issues_of, other_than
+from jeeves_reflexion.revisers.scope import choose, issues_of
 from jeeves_reflexion.session import Session, current_scope
 from jeeves_reflexion.text import bullets, fence, read_prompt
 from jeeves_reflexion.types import NO_USAGE, Task
@@ -66,7 +66,7 @@ class TextReviser(ABC):
         hybrid = self.strategy == "hybrid"
         way, why = choose(request) if hybrid else (self.strategy, "the strategy asked for")
         old = request.draft.output
-        instead = other_than("incremental", request.failed)
+        instead: Strategy = "full_rewrite" if request.failed == "incremental" else "incremental"
         if way == "targeted_edit" and holds_markers(old):
             way, why = instead, f"{why}; the text has lines like those of an edit, so another way was taken"
             hybrid = False
@@ -94,7 +94,13 @@ class TextReviser(ABC):
             if edited.applied or (_cut(completion) and not parsed.edits):
                 why = f"{why}; at the second try" if again else why
                 return Revision(edited.text, "targeted_edit", why, problems=problems, usage=usage)
-            messages = asked_again(messages, completion, _no_edit(problems))
+            unused = bullets(problems or ("it holds no block",))
+            problem = (
+                f"None of your answer could be applied to the draft:\n{unused}\n\n"
+                "Answer with blocks of this form alone, with the lines above the divider copied exactly from the draft:"
+                f"\n\n{SEARCH}\n...\n{DIVIDER}\n...\n{REPLACE}"
+            )
+            messages = asked_again(messages, completion, problem)
         why += "; no edit applied in two tries, so another way was taken"
         revision = await self._write(replace(job, why=why, hybrid=False), instead)
         return replace(
@@ -202,14 +208,6 @@ class _Job:
 def _cut(completion: Completion) -> tuple[str, ...]:
     reason = completion.finish_reason
     return (f"the reply broke off ({reason})",) if reason in _CUT else ()
-
-
-def _no_edit(problems: tuple[str, ...]) -> str:
-    return (
-        f"None of your answer could be applied to the draft:\n{bullets(problems or ('it holds no block',))}\n\n"
-        "Answer with blocks of this form alone, with the lines above the divider copied exactly from the draft:\n\n"
-        f"{SEARCH}\n...\n{DIVIDER}\n...\n{REPLACE}"
-    )
 
 
 def _prompt(name: str) -> str:
