@@ -100,7 +100,13 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
     parts: list[Stated[dict[str, Evaluation]]] = []
     for each in reading.objects:
         verdicts: dict[str, Evaluation] = {}
-        for name, part in _by_name(each.value).items():
+        # {"criteria": {name: ...}}, a list, or a flat object
+        keys_of_all = (key for key in ("criteria", "criteria_scores", "scores") if key in each.value)
+        inner = next((each.value[key] for key in keys_of_all), each.value)
+        if isinstance(inner, list):
+            named = (item for item in inner if isinstance(item, Mapping))
+            inner = {field_text(item, "name", "criterion"): item for item in named}
+        for name, part in inner.items() if isinstance(inner, Mapping) else ():
             fields = part if isinstance(part, Mapping) else {"score": part}
             parsed = parse_fields({key.strip().lower(): value for key, value in fields.items()})
             verdicts[_key(name)] = _verdict(parsed, parsed.fields or {})
@@ -119,15 +125,6 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
         said = {name: read_reply("\n".join(each), in_json=False) for name, each in by_heading.items()}
     unread = Evaluation(None, rationale="the reply says nothing of it", confidence=0.0)
     return {name: said.get(_key(name), unread) for name in names}
-
-
-def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return the verdicts in a JSON object by criterion: ``{"criteria": {name: …}}``, a list, or a flat object."""
-    inner = next((fields[key] for key in ("criteria", "criteria_scores", "scores") if key in fields), fields)
-    if isinstance(inner, list):
-        named = [item for item in inner if isinstance(item, Mapping)]
-        return {field_text(item, "name", "criterion"): item for item in named}
-    return inner if isinstance(inner, Mapping) else {}
 
 
 def _by_heading(text: str, keys: Collection[str]) -> list[Stated[tuple[str, str]]]:

@@ -112,17 +112,11 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
     elif label := _LABEL.match(text):
         text = text[label.end() :]
     said_none = _NONE.fullmatch(text) or _NAMED_ALONE.fullmatch(text) or _REFUSAL.match(text)
-    return "" if said_none or _is_one_word(text) else text
-
-
-def _is_one_word(text: str) -> bool:
-    """Whether a text is too short to be advice in any language: "N/A", "Nichts.", "\u65e0"."""
+    # Too short to be advice in any language: "N/A", "Nichts.", "\u65e0".
     words = _TOKEN.findall(text)
-    if len(text) > _LONGEST_WORD:
-        return False
-    if _UNSPACED.search(text):
-        return sum(map(len, words)) < 4
-    return len(words) < 2 or max(map(len, words)) < 2
+    letters = sum(map(len, words))
+    tiny = letters < 4 if _UNSPACED.search(text) else len(words) < 2 or letters == len(words)
+    return "" if said_none or (tiny and len(text) <= _LONGEST_WORD) else text
 
 
 def _only(value: JSON) -> JSON:

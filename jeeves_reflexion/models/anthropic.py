@@ -14,7 +14,7 @@ from jeeves_reflexion.models.formats import ModelCall, TextStream, an_object, pu
 from jeeves_reflexion.models.http import UnusableAnswerError
 from jeeves_reflexion.models.near_json import json_or_none
 from jeeves_reflexion.models.prices import priced, reported
-from jeeves_reflexion.protocols import Completion, Message, ToolCall, ToolSpec
+from jeeves_reflexion.protocols import Completion, Message, ToolCall
 from jeeves_reflexion.types import JSON
 
 VERSION: Final = "2023-06-01"
@@ -130,24 +130,18 @@ class AnthropicModel(EndpointModel):
                 {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
                 for tool in tools
             ]
-            settings["tool_choice"] = self._choice(tools)
+            wanted, parallel = self._given.tool_choice, self._given.parallel_tool_calls
+            choice: dict[str, JSON] = {}
+            if wanted in {tool.name for tool in tools}:
+                choice = {"type": "tool", "name": wanted}
+            elif wanted in _CHOICES or parallel is not None:
+                choice = {"type": _CHOICES.get(wanted or "auto", "auto")}
+            if parallel is not None and choice["type"] != "none":
+                choice["disable_parallel_tool_use"] = not parallel
+            settings["tool_choice"] = choice or None
         return self._with_extra(
             {name: each for name, each in settings.items() if each is not None and name not in call.refused}
         )
-
-    def _choice(self, tools: Sequence[ToolSpec]) -> JSON:
-        wanted, parallel = self._given.tool_choice, self._given.parallel_tool_calls
-        if wanted in {tool.name for tool in tools}:
-            choice: dict[str, JSON] = {"type": "tool", "name": wanted}
-        elif wanted in _CHOICES:
-            choice = {"type": _CHOICES[wanted]}
-        elif parallel is None:
-            return None
-        else:
-            choice = {"type": "auto"}
-        if parallel is not None and choice["type"] != "none":
-            choice["disable_parallel_tool_use"] = not parallel
-        return choice
 
     def _read(self, body: Mapping[str, JSON]) -> Completion:
         blocks = body.get("content")

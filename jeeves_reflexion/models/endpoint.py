@@ -16,9 +16,15 @@ import httpx
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError, ModelResponseError
 from jeeves_reflexion.models.ask import expected_tokens, metered
 from jeeves_reflexion.models.formats import ModelCall, TextStream
-from jeeves_reflexion.models.http import Retry, UnusableAnswerError, model_error
+from jeeves_reflexion.models.http import (
+    WAYS,
+    Retry,
+    UnusableAnswerError,
+    model_error,
+    refused_part,
+    without_system,
+)
 from jeeves_reflexion.models.prices import Prices
-from jeeves_reflexion.models.refusals import WAYS, refused_part, without_system
 from jeeves_reflexion.models.wrapped import Closable
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
@@ -162,7 +168,13 @@ class EndpointModel(Closable):
         exclude reasoning, ``reasoning_effort`` becomes ``"none"``. Refused *tools* are an error, after which
         ``supports_tools`` is false.
         """
-        sampling = self._bounded(sampling or Sampling())
+        sampling = sampling or Sampling()
+        if sampling.max_tokens is None:
+            sampling = replace(sampling, max_tokens=self._given.max_tokens)
+        for setting in sorted(self._lacks - self._refused):
+            if getattr(sampling, setting):
+                self._refused |= {setting}
+                logger.warning("%s at %s has no setting %s", self._name, self._service.url, setting)
         while True:
             without = self._refused
             sent = without_system(messages) if "system" in without else messages
@@ -232,15 +244,6 @@ class EndpointModel(Closable):
                 case _:
                     whole[name] = more
         return whole
-
-    def _bounded(self, sampling: Sampling) -> Sampling:
-        for setting in sorted(self._lacks - self._refused):
-            if getattr(sampling, setting):
-                self._refused |= {setting}
-                logger.warning("%s at %s has no setting %s", self._name, self._service.url, setting)
-        if sampling.max_tokens is not None:
-            return sampling
-        return replace(sampling, max_tokens=self._given.max_tokens)
 
     @abstractmethod
     def _address(self) -> httpx.URL:

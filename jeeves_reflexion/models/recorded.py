@@ -166,7 +166,15 @@ class RecordedModel(WrappedModel):
         if found is not None:
             # Like a real call, this one lets cancellation and other tasks have their turn.
             await anyio.lowlevel.checkpoint()
-            return self._played(found)
+            used = found.usage if isinstance(found, Completion) else NO_USAGE
+            with self._lock:
+                now = self._counts
+                self._counts = replace(now, played=now.played + 1, played_usage=now.played_usage + used)
+            if isinstance(found, RecordedError):
+                # A model may learn from its first call that its server has no tools.
+                self._native = self._native and found.native
+                raise found.raised()
+            return found
         if self.mode == "replay":
             raise UnknownRequestError(await anyio.to_thread.run_sync(self._unknown, at, request))
         exchange = Exchange(self.name, Completion(""), request, at, self._model.supports_tools)
@@ -215,17 +223,6 @@ class RecordedModel(WrappedModel):
         name = next(iter(native)) if name is None else name
         self._native = native.get(name, False)
         return name
-
-    def _played(self, answer: Completion | RecordedError) -> Completion:
-        usage = answer.usage if isinstance(answer, Completion) else NO_USAGE
-        with self._lock:
-            now = self._counts
-            self._counts = replace(now, played=now.played + 1, played_usage=now.played_usage + usage)
-        if isinstance(answer, RecordedError):
-            # A model may learn from its first call that its server has no tools.
-            self._native = self._native and answer.native
-            raise answer.raised()
-        return answer
 
     async def _keep(self, exchange: Exchange) -> None:
         """Record an exchange even if the caller is being cancelled, since it was paid for."""

@@ -13,16 +13,14 @@ _TAGS: Final = r"(?:\w+:)?(?:ant)?think(?:ing)?"
 _MORE_TAGS: Final = r"thoughts?|reasoning|reason|analysis|scratchpad|inner_?monologue"
 
 
-def _marks(tags: str) -> re.Pattern[str]:
-    return re.compile(
+_MARK, _ANY_MARK = (
+    re.compile(
         rf"[<\u25c1][|\uff5c]?(?P<close>/|end_(?:of_)?)?(?:(?:begin|start)_(?:of_)?)?"
         rf"(?:{tags}|(?<=_of_)thought)(?:\s[^<>\n]{{0,80}}(?<!/))?[|\uff5c]?[>\u25b7]|\[(?P<shut>/)?THINK\]",
         re.IGNORECASE,
     )
-
-
-_MARK: Final = _marks(_TAGS)
-_ANY_MARK: Final = _marks(f"{_TAGS}|{_MORE_TAGS}")
+    for tags in (_TAGS, f"{_TAGS}|{_MORE_TAGS}")
+)
 QUOTE_MARKS: Final = "\"'`\u201c\u201d\u2018\u2019"
 _BOTH_NAMED: Final = re.compile(r"\s*(?:and|or|to|,|/|\u2026|\.{3})\s*")
 _SOLID: Final = re.compile(r"\S")
