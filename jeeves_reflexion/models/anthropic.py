@@ -66,7 +66,7 @@ class MessagesStream(TextStream):
                 known = {name: count for name, count in counts.items() if count is not None}
                 self.body |= {**delta, "usage": {**self.body.get("usage", {}), **known}}
             case {"type": "message_stop"}:
-                blocks = [block for _, block in sorted(self._blocks.items())]
+                blocks = [dict(block) for _, block in sorted(self._blocks.items())]
                 for block in blocks:
                     if written := block.pop("partial_json", None):
                         block["input"] = json_or_none(str(written))

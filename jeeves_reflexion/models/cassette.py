@@ -43,6 +43,8 @@ ErrorName: TypeAlias = Literal[
     "ModelRequestError", "ModelResponseError", "ModelTimeoutError", "ModelConnectionError", "ModelError"
 ]
 """The most general one comes last: an error is recorded under the first name that fits."""
+# Made when first used, which takes a while.
+_reader: Final = functools.cache(pydantic.TypeAdapter[Any])
 _ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
     name: getattr(errors, name) for name in get_args(ErrorName)
 }
@@ -93,6 +95,9 @@ class Exchange:
     recorded: float = 0.0
 
 
+_UNSET: Final = (None, (), {})
+
+
 def request_of(
     model: str,
     messages: Sequence[Message],
@@ -101,6 +106,7 @@ def request_of(
     sampling: Sampling | None,
 ) -> dict[str, Any]:
     """Return a request as it is recorded and compared: as JSON, without secrets and without settings left unset."""
+    settings = asdict(sampling or Sampling()).items()
     asked: dict[str, JSON] = {
         "model": model,
         "tools": [
@@ -108,7 +114,7 @@ def request_of(
             for tool in tools
         ],
         "schema": schema,
-        "sampling": _given(asdict(sampling or Sampling())),
+        "sampling": {name: value for name, value in settings if value not in _UNSET},
     }
     kept = cast("dict[str, Any]", redact_json({name: value for name, value in asked.items() if value}))
     return {**kept, "messages": [_recorded(message) for message in messages]}
@@ -117,7 +123,7 @@ def request_of(
 @functools.lru_cache(maxsize=512)
 def _recorded(message: Message) -> JSON:
     """Cached, because every turn sends the whole conversation again."""
-    return _clean(_given(asdict(message)))
+    return _clean({name: value for name, value in asdict(message).items() if value not in _UNSET})
 
 
 _SEALED: Final = frozenset(
@@ -153,10 +159,6 @@ def _clean(value: JSON, name: str = "") -> JSON:
     return value if sealed and set(_MARK.findall(text)) == {"high_entropy"} else text
 
 
-def _given(settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    return {name: value for name, value in settings.items() if value not in (None, (), {})}
-
-
 def key_of(request: Request) -> str:
     """Return a digest of a request as it is recorded; equal requests have equal digests."""
     text = json.dumps(request, ensure_ascii=False, sort_keys=True)
@@ -183,16 +185,12 @@ def from_line(line: bytes) -> Exchange:
     if version != FORMAT or version is True:
         raise ValueError(f"it has format {version!r}, and this version reads format {FORMAT}")
     try:
-        return _exchanges().validate_python(data)
+        exchange: Exchange = _reader(Exchange).validate_python(data)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"{where}: {first['msg']}") from error
-
-
-@functools.cache
-def _exchanges() -> pydantic.TypeAdapter[Exchange]:
-    return pydantic.TypeAdapter(Exchange)
+    return exchange
 
 
 class Cassette:
