@@ -95,7 +95,7 @@ class Exchange:
     recorded: float = 0.0
 
 
-_UNSET: Final = (None, (), {})
+_UNSET: Final[tuple[JSON, ...]] = (None, (), {})
 
 
 def request_of(
