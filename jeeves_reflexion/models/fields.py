@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from jeeves_reflexion.models.replies import agreed, objects, opened, unwrapped
-from jeeves_reflexion.models.thoughts import answer
+from jeeves_reflexion.models.replies import Stated, agreed, opened, reading_of
 from jeeves_reflexion.types import JSON
 
 _MARKS: Final = r"[\s>#*_`~\[\]|\"'\u201c\u201d<-]{0,30}+"  # possessive: no reply makes reading slow
@@ -32,24 +31,19 @@ def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
     holds more fields than the headings outside it. Otherwise it is a quotation below a heading.
     """
     keys = {_letters(name): key for name, key in names.items()}
-    reply = unwrapped(answer(text))
-    read = [
-        one.read_as(
-            {
-                keys[_letters(name)]: value
-                for name, value in opened(one.value).items()
-                if _letters(name) in keys
-            }
-        )
-        for one in objects(reply)
-    ]
-    found = [one for one in read if one.value]
+    reading = reading_of(text)
+    reply = reading.text
+    found: list[Stated[dict[str, JSON]]] = []
+    for stated in reading.objects:
+        named = [(_letters(name), value) for name, value in opened(stated.value).items()]
+        if fields := {keys[name]: value for name, value in named if name in keys}:
+            found.append(stated.read_as(fields))
     one = agreed(found, lambda value: json.dumps(value, sort_keys=True))
     outside = reply
     for each in reversed(found):
         outside = f"{outside[: each.start]}\n{outside[each.end :]}"
     if one is not None and len(one.value) > len(_headings(outside.splitlines(), keys)):
-        return dict(one.value)
+        return one.value
 
     lines = reply.splitlines()
     headings = _headings(lines, keys)
