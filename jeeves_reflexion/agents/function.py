@@ -31,6 +31,8 @@ _HISTORIES = (
     "memory",
     "checkpointer",
 )
+_BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_STARRED = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 _EXPECTED = "it must take (prompt), (task), (prompt, session) or (task, session)"
 
 
@@ -64,7 +66,21 @@ class FunctionAgent:
     def __init__(self, function: Callable[..., object]) -> None:
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._function = function
-        self._takes_task, self._session = _taken(function, self.name)
+        parameters, hints = _parameters(function, self.name)
+        if not parameters or parameters[0].kind not in {inspect.Parameter.POSITIONAL_ONLY, _BY_PLACE}:
+            raise ConfigurationError(f"agent {self.name}: {_EXPECTED}; it has no positional parameter")
+        first, *others = (each for each in parameters if each.kind not in _STARRED)
+        session = next((each for each in others if _means(each, hints, "session", Session)), None)
+        surplus = [each.name for each in others if each is not session and each.default is each.empty]
+        if surplus:
+            raise ConfigurationError(f"agent {self.name}: {_EXPECTED}; it also wants {', '.join(surplus)}")
+        if session is not None and session.kind is session.POSITIONAL_ONLY and session is not others[0]:
+            raise ConfigurationError(
+                f"agent {self.name}: {_EXPECTED}, the session right after the first parameter"
+            )
+        if session is not None and session is others[0] and session.kind is _BY_PLACE:
+            session = session.replace(kind=session.POSITIONAL_ONLY)  # a decorator may take only *args
+        self._takes_task, self._session = _means(first, hints, "task", Task), session
         if self._session is None:
             _warn_of_history(function, self.name)
         for attribute in ("retry_safe", "reset", "model"):
@@ -128,27 +144,6 @@ def _warn_of_history(function: Callable[..., object], name: str) -> None:
                 stacklevel=4,
             )
             return
-
-
-def _taken(function: Callable[..., object], name: str) -> tuple[bool, inspect.Parameter | None]:
-    """Return whether a function takes the task rather than its prompt, and which parameter takes the session."""
-    parameters, hints = _parameters(function, name)
-    if not parameters or parameters[0].kind not in {inspect.Parameter.POSITIONAL_ONLY, _BY_PLACE}:
-        raise ConfigurationError(f"agent {name}: {_EXPECTED}; it has no positional parameter")
-    first, *others = (each for each in parameters if each.kind not in _STARRED)
-    session = next((each for each in others if _means(each, hints, "session", Session)), None)
-    surplus = [each.name for each in others if each is not session and each.default is each.empty]
-    if surplus:
-        raise ConfigurationError(f"agent {name}: {_EXPECTED}; it also wants {', '.join(surplus)}")
-    if session is not None and session.kind is session.POSITIONAL_ONLY and session is not others[0]:
-        raise ConfigurationError(f"agent {name}: {_EXPECTED}, the session right after the first parameter")
-    if session is not None and session is others[0] and session.kind is _BY_PLACE:
-        session = session.replace(kind=session.POSITIONAL_ONLY)  # a decorator may take only *args
-    return _means(first, hints, "task", Task), session
-
-
-_BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
-_STARRED = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
 def _parameters(

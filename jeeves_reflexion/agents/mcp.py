@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,13 +122,16 @@ async def _tools(client: mcp.Client, prefix: str, timeout: float, max_tokens: in
     while True:
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
-            name = _name(f"{prefix}{tool.name}", found)
+            # A name that models accept, with a number if another tool of the server has it.
+            clean = re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}{tool.name}")
+            shorter = (f"{clean[: _LONGEST_NAME - 4]}_{number}" for number in itertools.count(2))
+            names = itertools.chain([clean[:_LONGEST_NAME]], shorter)
+            name = next(name for name in names if name not in found)
             description = cut_middle(visible(tool.description or tool.title or ""), _DESCRIPTION)
             parameters = {"type": "object", "properties": {}, **tool.input_schema}
-            call = _calling(client, tool.name)
             found[name] = Tool(
                 ToolSpec(name, description, parameters),
-                call,
+                functools.partial(_call, client, tool.name),
                 timeout=timeout,
                 max_tokens=max_tokens,
                 alone=not (tool.annotations and tool.annotations.read_only_hint),
@@ -136,28 +141,15 @@ async def _tools(client: mcp.Client, prefix: str, timeout: float, max_tokens: in
             return list(found.values())
 
 
-def _name(wanted: str, taken: Mapping[str, object]) -> str:
-    """Return a name that models accept, with a number if another tool of the server has it."""
-    clean = re.sub(r"[^A-Za-z0-9_-]", "_", wanted)
-    name, number = clean[:_LONGEST_NAME], 1
-    while name in taken:
-        number += 1
-        name = f"{clean[: _LONGEST_NAME - 4]}_{number}"
-    return name
-
-
-def _calling(client: mcp.Client, name: str) -> Callable[[dict[str, Any]], Awaitable[str]]:
-    async def call(values: dict[str, Any]) -> str:
-        result = await client.call_tool(name, values)
-        text = "\n".join(map(_shown, result.content))
-        if result.is_error:
-            raise ToolError(text or "the tool failed, and does not say why")
-        if result.structured_content is not None and not any(each.type == "text" for each in result.content):
-            data = pydantic_core.to_json(result.structured_content).decode()
-            text = f"{data}\n{text}".strip()
-        return text
-
-    return call
+async def _call(client: mcp.Client, name: str, values: dict[str, Any]) -> str:
+    result = await client.call_tool(name, values)
+    text = "\n".join(map(_shown, result.content))
+    if result.is_error:
+        raise ToolError(text or "the tool failed, and does not say why")
+    if result.structured_content is not None and not any(each.type == "text" for each in result.content):
+        data = pydantic_core.to_json(result.structured_content).decode()
+        text = f"{data}\n{text}".strip()
+    return text
 
 
 def _shown(content: Any) -> str:  # noqa: ANN401 - one of the package's five kinds

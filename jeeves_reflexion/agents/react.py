@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from string import Template
 
-from jeeves_reflexion.agents.reply import FINISH, Reply, parse_reply
+from jeeves_reflexion.agents.reply import FINISH, parse_reply
 from jeeves_reflexion.agents.tools import Tool, as_tool
 from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.errors import ConfigurationError, ModelError, ModelResponseError, ToolError
@@ -46,10 +46,6 @@ class _Trajectory:
     last: Completion = _SILENCE
     repeated: int = 0
     _turn: list[tuple[str, str]] = field(default_factory=list)
-
-    def heard(self, completion: Completion) -> None:
-        self.usage += completion.usage
-        self.last = completion
 
     async def add(self, step: Step) -> None:
         self.steps.append(step)
@@ -135,7 +131,8 @@ class ReAct:
                 "a tool must not be called Finish: in the text form that gives the answer"
             )
         self._system = read_prompt(system_prompt, _PACKAGE, "system.md")
-        self._form = Template(read_prompt(None, _PACKAGE, "form.md"))
+        form = Template(read_prompt(None, _PACKAGE, "form.md"))
+        self._form = form.substitute(tools="\n".join(map(_listed, self.tools)))
         self._unreadable = Template(read_prompt(None, _PACKAGE, "unreadable.md"))
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
@@ -143,7 +140,10 @@ class ReAct:
         so_far = _Trajectory(session, self.max_repeats)
         try:
             if not self.tools:
-                return await self._answer(task, so_far)
+                opening = self._opening(task, session)
+                so_far.last = await ask(self.model, opening, sampling=self._sampling)
+                so_far.usage = so_far.last.usage
+                return _finished(so_far, so_far.last.text)
             if self.model.supports_tools:
                 try:
                     return await self._native(task, so_far)
@@ -162,22 +162,24 @@ class ReAct:
                 interrupted=_FILTERED if filtered else None,
             )
 
-    async def _answer(self, task: Task, so_far: _Trajectory) -> Attempt:
-        so_far.heard(await ask(self.model, self._opening(task, so_far.session), sampling=self._sampling))
-        return _finished(so_far, so_far.last.text)
-
     async def _native(self, task: Task, so_far: _Trajectory) -> Attempt:
         messages = self._opening(task, so_far.session)
         specs = [each.spec for each in self.tools]
         for _ in range(self.max_turns):
             completion = await ask(self.model, messages, tools=specs, sampling=self._sampling)
-            so_far.heard(completion)
+            so_far.last, so_far.usage = completion, so_far.usage + completion.usage
             if not completion.tool_calls or completion.finish_reason in _STOPPED:
                 return _finished(so_far, completion.text)
             messages.append(completion.message())
             thought, before = completion.text.strip(), len(so_far.steps)
-            for batch in self._batches(completion.tool_calls):
-                observed = await side_by_side([functools.partial(self._observe, call) for call in batch])
+            batches: list[list[ToolCall]] = []
+            for alone, group in groupby(completion.tool_calls, key=lambda call: call.name in self._alone):
+                together = list(group)
+                batches += [[call] for call in together] if alone else [together]
+            for batch in batches:
+                observed = await side_by_side(
+                    [functools.partial(self._observe, call.name, call.arguments) for call in batch]
+                )
                 for call, (observation, failed) in zip(batch, observed, strict=True):
                     messages.append(Message("tool", observation, tool_call_id=call.id))
                     action = f"{call.name} {call.arguments}".strip()
@@ -194,17 +196,28 @@ class ReAct:
         sampling = replace(given, stop=(*given.stop, _STOP))
         for _ in range(self.max_turns):
             completion = await ask(self.model, messages, sampling=sampling)
-            so_far.heard(completion)
+            so_far.last, so_far.usage = completion, so_far.usage + completion.usage
             if completion.finish_reason in _STOPPED:
                 return _finished(so_far, completion.text)
             reply = parse_reply(completion.text)
             if reply.finished:
                 await so_far.add(Step(reply.thought, reply.action))
                 return _finished(so_far, reply.argument)
-            observation, failed = await self._follow(reply)
+            if reply.problem:
+                names = ", ".join(self._by_name)
+                observation = self._unreadable.substitute(problem=reply.problem, names=names)
+                failed = True
+            else:
+                observation, failed = await self._observe(reply.tool, reply.argument, textual=True)
             # The provider's own format would bring back what was cut off, and tool calls without a result.
             opaque = {} if reply.cut or completion.tool_calls else completion.opaque
-            messages.append(Message("assistant", _as_read(reply) or completion.text, opaque=opaque))
+            # The reply as it was read, without an observation that the model made up.
+            read = (
+                f"Thought: {reply.thought}\nAction: {reply.action}"
+                if reply.thought
+                else f"Action: {reply.action}"
+            )
+            messages.append(Message("assistant", read if reply.action else completion.text, opaque=opaque))
             messages.append(Message("user", f"Observation:\n{fence('observation', observation)}"))
             await so_far.add(Step(reply.thought, reply.action, observation, failed=failed))
             if so_far.stuck(len(so_far.steps) - 1):
@@ -213,51 +226,25 @@ class ReAct:
         return so_far.attempt(so_far.last.text, interrupted="max_turns")
 
     def _opening(self, task: Task, session: Session, *, textual: bool = False) -> list[Message]:
-        form = self._form.substitute(tools="\n".join(_listed(each) for each in self.tools)) if textual else ""
+        form = self._form if textual else ""
         system = "\n\n".join(filter(None, (self._system, form, render_blocks(session.blocks))))
         question = Message("user", prompt_of(task))
         return [Message("system", system), question] if system else [question]
 
-    async def _follow(self, reply: Reply) -> tuple[str, bool]:
-        if reply.problem:
-            names = ", ".join(self._by_name)
-            return self._unreadable.substitute(problem=reply.problem, names=names), True
-        try:
-            arguments = self._tool(reply.tool).from_text(reply.argument)
-        except ToolError as error:
-            return f"Error: {error}", True
-        return await self._observe(ToolCall("", reply.tool, arguments))
-
-    def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
-        """Group calls that may run at once, in order."""
-        for alone, group in groupby(calls, key=lambda call: call.name in self._alone):
-            together = list(group)
-            yield from ([call] for call in together) if alone else [together]
-
-    async def _observe(self, call: ToolCall) -> tuple[str, bool]:
+    async def _observe(self, name: str, arguments: str, *, textual: bool = False) -> tuple[str, bool]:
         """Return the result of a call, and whether it failed."""
+        tool = self._by_name.get(name)
+        if tool is None:
+            return f"Error: there is no tool {name!r}; there are: {', '.join(self._by_name)}", True
         try:
-            return await self._tool(call.name).call(call.arguments), False
+            return await tool.call(tool.from_text(arguments) if textual else arguments), False
         except ToolError as error:
             return f"Error: {error}", True
-
-    def _tool(self, name: str) -> Tool:
-        found = self._by_name.get(name)
-        if found is None:
-            raise ToolError(f"there is no tool {name!r}; there are: {', '.join(self._by_name)}")
-        return found
 
 
 def _finished(so_far: _Trajectory, output: str) -> Attempt:
     reason = so_far.last.finish_reason
     return so_far.attempt(output, interrupted="max_tokens" if reason == "length" else _STOPPED.get(reason))
-
-
-def _as_read(reply: Reply) -> str:
-    """Write a reply without an observation that the model made up."""
-    if not reply.action:
-        return ""
-    return f"Thought: {reply.thought}\nAction: {reply.action}" if reply.thought else f"Action: {reply.action}"
 
 
 def _listed(tool: Tool) -> str:

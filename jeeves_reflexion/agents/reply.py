@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import textwrap
@@ -73,7 +74,14 @@ def parse_reply(text: str) -> Reply:
     labels may be a JSON object with the tool's name and its arguments.
     """
     text = _HEADING.sub(r"\1:", unwrapped(textwrap.dedent(answer(text))))
-    thought, sections = _sections(_unquoted(text))
+    own = _unquoted(text)
+    labels = list(_LABEL.finditer(own))
+    starts = [label.start() for label in labels] + [len(own)]
+    thought = own[: starts[0]].strip()
+    sections = [
+        (label["label"].lower().replace("_", " "), own[label.end() : end].strip())
+        for label, end in zip(labels, starts[1:], strict=True)
+    ]
     for place, (label, body) in enumerate(sections):
         match label:
             case "thought":
@@ -122,17 +130,6 @@ def _call_in_json(text: str, thought: str) -> Reply | None:
     )
 
 
-def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Split a reply at its labels: return the text before the first one, then each label with its text."""
-    labels = list(_LABEL.finditer(text))
-    starts = [label.start() for label in labels] + [len(text)]
-    sections = [
-        (label["label"].lower().replace("_", " "), text[label.end() : end].strip())
-        for label, end in zip(labels, starts[1:], strict=True)
-    ]
-    return text[: starts[0]].strip(), sections
-
-
 def _action(thought: str, body: str) -> Reply:
     body = _unfenced(body)
     if body.lstrip("`json \n").startswith("{") and (named := _call_in_json(body, thought)):
@@ -141,16 +138,23 @@ def _action(thought: str, body: str) -> Reply:
     if call is None or _NO_CALL.match(body):
         return Reply(thought, problem="no tool is named after 'Action:'")
     name, rest = call["name"], body[call.end() :].lstrip(": \t\n")
+    argument = rest
     if rest[:1] in _PAIRS:
         argument = _between(rest, rest[0], _PAIRS[rest[0]])
     elif rest.startswith("{"):
-        argument = _object(rest)
+        with contextlib.suppress(NotJSONError):  # what follows the object is left out
+            argument = json.dumps(read_value(rest, 0)[0], ensure_ascii=False)
     elif rest.startswith("```"):
         argument = _unfenced(rest)
     else:
         argument = rest.split("\n", 1)[0].strip("` ")
     if name.lower() == FINISH:
-        argument = _answer(argument)
+        answered = json_or_none(argument)
+        if isinstance(answered, dict) and len(answered) == 1:  # Finish {"answer": ...}
+            (only,) = answered.values()
+            argument = only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
+        elif isinstance(answered, str):
+            argument = answered
     return Reply(thought, name, argument)
 
 
@@ -176,15 +180,6 @@ def _between(text: str, opening: str, closing: str) -> str:
     return text[1 : end if end > 0 else len(text)].strip()
 
 
-def _object(text: str) -> str:
-    """Return the JSON object that begins a text, without what follows it."""
-    try:
-        value, _ = read_value(text, 0)
-    except NotJSONError:
-        return text
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _words(text: str) -> str:
     return re.sub(r"[\W_]+", "", text)
 
@@ -193,12 +188,3 @@ def _unfenced(text: str) -> str:
     """Return the content of the fence that begins a text; any other text as it is."""
     inner = re.match(r"\s*```\w*\n(.*?)\n?```", text, re.DOTALL)
     return (inner[1] if inner else text).strip()
-
-
-def _answer(argument: str) -> str:
-    """Take the answer out of ``Finish {"answer": …}``."""
-    value = json_or_none(argument)
-    if isinstance(value, dict) and len(value) == 1:
-        (only,) = value.values()
-        return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
-    return value if isinstance(value, str) else argument

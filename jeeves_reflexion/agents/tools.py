@@ -111,15 +111,13 @@ class Tool:
         if (named := _named(text, names)) is not None:
             return json.dumps(named)
         if len(names) == 1:
-            parsed = isinstance(whole, str) or (isinstance(whole, list) and self._takes_list(names[0]))
+            takes_list = "array" in _type_of(self._properties()[names[0]])
+            parsed = isinstance(whole, str) or (isinstance(whole, list) and takes_list)
             return json.dumps({names[0]: whole if parsed else text})
         values = json_or_none(f"[{text}]")
         if isinstance(values, list) and len(values) <= len(names):
             return json.dumps(dict(zip(names, values, strict=False)))
         raise ToolError(f"{self.name} takes its arguments as a JSON object: {self.usage}")
-
-    def _takes_list(self, name: str) -> bool:
-        return "array" in _type_of(self._properties()[name])
 
     def _properties(self) -> Mapping[str, JSON]:
         properties = self.spec.parameters.get("properties")
@@ -171,9 +169,7 @@ def as_tool(
     signature = signature_of(function, f"tool {name}")
     documented = docstring_parser.parse(inspect.getdoc(innermost(function)) or "")
     descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in documented.params}
-    hints = _hints(function, name)
-    _check_parameters(name, signature, hints)
-    arguments = _adapter(signature, hints)
+    arguments, hints = _arguments(function, signature, name)
     parameters = arguments.json_schema(schema_generator=_Schema)
     for parameter, part in parameters["properties"].items():
         part.pop("title", None)
@@ -191,10 +187,28 @@ class _Schema(pydantic.json_schema.GenerateJsonSchema):
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
 
 
-def _adapter(
-    signature: inspect.Signature, hints: Mapping[str, object]
-) -> pydantic.TypeAdapter[dict[str, Any]]:
-    """Return the validator that reads a function's arguments from JSON, by name, with its defaults."""
+def _arguments(
+    function: Callable[..., object], signature: inspect.Signature, name: str
+) -> tuple[pydantic.TypeAdapter[dict[str, Any]], Mapping[str, Any]]:
+    """Return the validator that reads a function's arguments from JSON, by name, with its defaults; and their types."""
+    try:
+        hints = typing.get_type_hints(innermost(function), include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigurationError(f"tool {name}: its annotations can't be resolved: {error}") from error
+    for parameter in signature.parameters.values():
+        where = f"tool {name}: parameter {parameter.name!r}"
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            raise ConfigurationError(
+                f"tool {name}: {parameter} can't be described to a model; name each parameter"
+            )
+        if parameter.name not in hints:
+            raise ConfigurationError(f"{where} has no annotation; a model needs its type")
+        hint = hints[parameter.name]
+        try:
+            pydantic.TypeAdapter(hint).json_schema()
+        except (PydanticUserError, pydantic_core.SchemaError, TypeError) as error:
+            message = f"{where} has a type that JSON can't express: {inspect.formatannotation(hint)}"
+            raise ConfigurationError(message) from error
 
     def given(**values: object) -> dict[str, Any]:
         return values
@@ -204,31 +218,7 @@ def _adapter(
     given.__annotations__ = dict(hints)
     # A misspelled field of a dataclass is an error for the model too, instead of being left out.
     config = pydantic.ConfigDict(extra="forbid")
-    return pydantic.TypeAdapter(given, config=config)  # type: ignore[arg-type] # it takes a function too
-
-
-def _hints(function: Callable[..., object], name: str) -> Mapping[str, object]:
-    try:
-        return typing.get_type_hints(innermost(function), include_extras=True)
-    except (NameError, TypeError) as error:
-        raise ConfigurationError(f"tool {name}: its annotations can't be resolved: {error}") from error
-
-
-def _check_parameters(name: str, signature: inspect.Signature, hints: Mapping[str, object]) -> None:
-    for parameter in signature.parameters.values():
-        where = f"tool {name}: parameter {parameter.name!r}"
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-            raise ConfigurationError(
-                f"tool {name}: {parameter} can't be described to a model; name each parameter"
-            )
-        if parameter.name not in hints:
-            raise ConfigurationError(f"{where} has no annotation; a model needs its type")
-        hint: Any = hints[parameter.name]
-        try:
-            pydantic.TypeAdapter(hint).json_schema()
-        except (PydanticUserError, pydantic_core.SchemaError, TypeError) as error:
-            message = f"{where} has a type that JSON can't express: {inspect.formatannotation(hint)}"
-            raise ConfigurationError(message) from error
+    return pydantic.TypeAdapter(given, config=config), hints  # type: ignore[arg-type] # it takes a function too
 
 
 def _type_of(part: JSON) -> str:

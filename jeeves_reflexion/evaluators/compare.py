@@ -109,7 +109,18 @@ class Comparison:
                 lambda: self._ask(task, old, new, swapped=True),
             ]
         )
-        return _settled(one, other)
+        usage = one.usage + other.usage
+        if one.better is None or other.better is None:
+            problem = one.rationale if one.better is None else other.rationale
+            said = f"the judge's reply could not be read: {problem}"
+            return Compared(None, rationale=said, agreed=False, usage=usage)
+        issues = tuple(dict.fromkeys(one.issues + other.issues))
+        confidence = (one.confidence + other.confidence) / 2
+        if one.better == other.better:
+            return Compared(one.better, confidence, issues, one.rationale, usage=usage)
+        factor = 0.5 if "same" in {one.better, other.better} else 0.25
+        rationale = f"the order of the texts made a difference: {one.better} is better, or {other.better}"
+        return Compared("same", confidence * factor, issues, rationale, agreed=False, usage=usage)
 
     async def _ask(self, task: Task, first: str, second: str, *, swapped: bool) -> Compared:
         texts = (("text_a", first), ("text_b", second))
@@ -117,53 +128,36 @@ class Comparison:
             *task_parts(task, reference=False),
             *(fence(n, _TAG.sub("&lt;", cut_middle(t, OUTPUT_TOKENS))) for n, t in texts),
         ]
-
-        def read(completion: Completion) -> tuple[Compared, str]:
-            opinion = _read(completion.text, (first, second), swapped=swapped)
-            return opinion, opinion.rationale if opinion.better is None else ""
-
         opinion, usage = await ask_and_read(
             functools.partial(ask, self._model, schema=_SCHEMA, sampling=STEADY),
             [self._system, Message("user", "\n\n".join(shown))],
-            read,
+            functools.partial(_read, shown=(first, second), swapped=swapped),
         )
         return replace(opinion, usage=usage)
 
 
-def _read(text: str, shown: Sequence[str], *, swapped: bool) -> Compared:
-    opinions = [each for each in reading_of(text, shown).objects if "better" in each.value]
+def _read(completion: Completion, shown: Sequence[str], *, swapped: bool) -> tuple[Compared, str]:
+    """Return the opinion in a reply, and the problem with a reply that can't be read."""
+    opinions = [each for each in reading_of(completion.text, shown).objects if "better" in each.value]
     one = agreed(opinions, lambda fields: _letter(fields["better"]))
     if one is None:
-        return Compared(None, rationale='there is no JSON object with "better" in the reply, or several')
+        problem = 'there is no JSON object with "better" in the reply, or several'
+        return Compared(None, rationale=problem), problem
     fields = one.value
     said, letter = fields["better"], _letter(fields["better"])
     if letter is None:
-        return Compared(None, rationale=f'better must be "A", "B" or "same", not {said!r}')
+        problem = f'better must be "A", "B" or "same", not {said!r}'
+        return Compared(None, rationale=problem), problem
     new = "B" if swapped else "A"
     confidence = share(fields.get("confidence"))
-    return Compared(
+    opinion = Compared(
         cast("Better", letter if letter == "same" else "new" if letter == new else "old"),
         UNSTATED_CONFIDENCE if confidence is None else confidence,
         field_list(fields, f"issues_{new.lower()}"),
         f"{field_text(fields, 'rationale', 'reason')} (text {new} is the new one)".strip(),
     )
+    return opinion, ""
 
 
 def _letter(said: JSON) -> str | None:
     return _LETTERS.get(said.strip().lower().removeprefix("text ")) if isinstance(said, str) else None
-
-
-def _settled(one: Compared, other: Compared) -> Compared:
-    usage = one.usage + other.usage
-    issues = tuple(dict.fromkeys(one.issues + other.issues))
-    if one.better is None or other.better is None:
-        problem = one.rationale if one.better is None else other.rationale
-        return Compared(
-            None, rationale=f"the judge's reply could not be read: {problem}", agreed=False, usage=usage
-        )
-    confidence = (one.confidence + other.confidence) / 2
-    if one.better == other.better:
-        return Compared(one.better, confidence, issues, one.rationale, usage=usage)
-    factor = 0.5 if "same" in {one.better, other.better} else 0.25
-    rationale = f"the order of the texts made a difference: {one.better} is better, or {other.better}"
-    return Compared("same", confidence * factor, issues, rationale, agreed=False, usage=usage)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.errors import ConfigurationError
@@ -99,7 +100,10 @@ class CriteriaEvaluator:
         self._external = None if self.external is None else FunctionCheck(self.external)
         self._instructions = Template(_prompt("criteria.md", self.prompt))
         if self.criteria is not None:
-            self.criteria = tuple(_copy(one) for one in as_criteria(self.criteria))
+            self.criteria = tuple(
+                replace(one, evaluator_config=dict(one.evaluator_config))
+                for one in as_criteria(self.criteria)
+            )
         self._plan(as_criteria(self.criteria))
 
     def with_prior(self, text: str | None) -> CriteriaEvaluator:
@@ -110,8 +114,8 @@ class CriteriaEvaluator:
         """Return the verdict on an attempt."""
         criteria = as_criteria(self.criteria, task.kind)
         asked, checks = self._plan(criteria)
-        calls: list[Callable[[], Awaitable[dict[str, Evaluation]]]] = [
-            functools.partial(_named, name, check, task, attempt) for name, check in checks.items()
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            functools.partial(check, task, attempt) for check in checks.values()
         ]
         if asked:
             shown = material(task, attempt, trajectory=TRAJECTORY_TOKENS, output=OUTPUT_TOKENS)
@@ -119,11 +123,15 @@ class CriteriaEvaluator:
             groups = [asked] if self.together else [[one] for one in asked]
             texts = judged(task, attempt)
             calls += [functools.partial(self._ask, group, shown, texts, gold=gold) for group in groups]
-        verdicts: dict[str, Evaluation] = {}
-        for judged_criteria in await side_by_side(calls):
-            verdicts |= judged_criteria
+        results = await side_by_side(calls)
+        verdicts: dict[str, Evaluation] = dict(zip(checks, results, strict=False))
+        for of_group in results[len(checks) :]:
+            verdicts |= of_group
         external = verdicts.pop(EXTERNAL, None) if self._external else None
-        scored = [Scored(one, verdicts[one.name], self._applies(one)) for one in criteria]
+        # There may be no earlier text yet to compare with.
+        alone = [one for one in criteria if self.prior is None and one.evaluator == "compare"]
+        left_out = [one.name for one in alone if one.evaluator_config.get("against") == "prior"]
+        scored = [Scored(one, verdicts[one.name], one.name not in left_out) for one in criteria]
         return conclude(scored, self.threshold, external)
 
     def _plan(
@@ -143,17 +151,22 @@ class CriteriaEvaluator:
         }
         if self.model is not None:
             makers["compare"] = functools.partial(Comparison, self.model, prior=self.prior)
-        made = {one.name: _made(one, makers[one.evaluator]) for one in criteria}
-        checks = {name: check for name, check in made.items() if check is not None}
+        checks: dict[str, Evaluator] = {}
+        for one in criteria:
+            make = makers[one.evaluator]
+            try:
+                inspect.signature(make).bind(**one.evaluator_config)
+                check = make(**one.evaluator_config)
+            except (TypeError, ConfigurationError) as error:
+                kind = f"evaluator_config of the kind {one.evaluator}"
+                raise ConfigurationError(f"criterion {one.name!r}: {kind}: {error}") from error
+            if check is not None:
+                checks[one.name] = check
         if self._external is not None:
             if any(one.name == EXTERNAL for one in criteria):
                 raise ConfigurationError(f"a criterion can't be called {EXTERNAL!r} beside external=")
             checks[EXTERNAL] = self._external
         return asked, checks
-
-    def _applies(self, criterion: QualityCriterion) -> bool:
-        against = criterion.evaluator_config.get("against")
-        return not (criterion.evaluator == "compare" and against == "prior" and self.prior is None)
 
     async def _ask(
         self, asked: Sequence[QualityCriterion], shown: str, texts: Sequence[str], *, gold: bool
@@ -163,14 +176,21 @@ class CriteriaEvaluator:
         ``shown`` is the material as the model sees it, ``texts`` are the judged texts in it. The first verdict carries
         the usage of all calls.
         """
+        # The criteria come last, so that endpoints can cache the part that all calls share.
+        listed = bullets([f"{each.name}: {each.description}" for each in asked])
+        several = len(asked) > 1
+        which = "each of these criteria by itself" if several else "this criterion alone"
+        question = Template(_prompt("question.md")).safe_substitute(which=which, criteria=listed)
+        form = f"form_{'json' if self.structured else 'prose'}{'_each' if several else ''}.md"
+        own = self._instructions.safe_substitute(criteria=listed)
+        system = "\n\n".join((own, _prompt("criteria_rules.md"), _prompt(form)))
+        messages = [Message("system", system), Message("user", f"{shown}\n\n{question}")]
+
         samplings = [STEADY]
         if self.panel > 1:
             samplings = [Sampling(temperature=PANEL_TEMPERATURE, seed=seed) for seed in range(self.panel)]
         members = await side_by_side(
-            [
-                functools.partial(self._verdicts, asked, self._messages(asked, shown), one, texts)
-                for one in samplings
-            ]
+            [functools.partial(self._verdicts, asked, messages, one, texts) for one in samplings]
         )
         marked = TEXTS if gold else frozenset[str]()
         return {
@@ -203,49 +223,19 @@ class CriteriaEvaluator:
             return verdicts, "; ".join(f"{n}: {p}" if several else p for n, p in problems.items())
 
         assert self.model is not None  # noqa: S101 - _plan refuses llm criteria without a model
-        schema = _schema(criteria) if self.structured else None
+        schema = _VERDICT
+        if several:
+            schema = object_schema({"criteria": object_schema(dict.fromkeys(names, _VERDICT))})
         _, usage = await ask_and_read(
-            functools.partial(ask, self.model, schema=schema, sampling=sampling), messages, read
+            functools.partial(ask, self.model, schema=schema if self.structured else None, sampling=sampling),
+            messages,
+            read,
         )
         return {**verdicts, names[0]: replace(verdicts[names[0]], usage=usage)}
-
-    def _messages(self, criteria: Sequence[QualityCriterion], shown: str) -> list[Message]:
-        """Return the question. The criteria come last, so that endpoints can cache the part that all calls share."""
-        listed = bullets([f"{each.name}: {each.description}" for each in criteria])
-        several = len(criteria) > 1
-        which = "each of these criteria by itself" if several else "this criterion alone"
-        question = Template(_prompt("question.md")).safe_substitute(which=which, criteria=listed)
-        form = f"form_{'json' if self.structured else 'prose'}{'_each' if several else ''}.md"
-        own = self._instructions.safe_substitute(criteria=listed)
-        system = "\n\n".join((own, _prompt("criteria_rules.md"), _prompt(form)))
-        return [Message("system", system), Message("user", f"{shown}\n\n{question}")]
-
-
-def _made(criterion: QualityCriterion, make: Callable[..., Evaluator | None]) -> Evaluator | None:
-    try:
-        inspect.signature(make).bind(**criterion.evaluator_config)
-        return make(**criterion.evaluator_config)
-    except (TypeError, ConfigurationError) as error:
-        kind = f"evaluator_config of the kind {criterion.evaluator}"
-        raise ConfigurationError(f"criterion {criterion.name!r}: {kind}: {error}") from error
-
-
-async def _named(name: str, check: Evaluator, task: Task, attempt: Attempt) -> dict[str, Evaluation]:
-    return {name: await check(task, attempt)}
-
-
-def _copy(criterion: QualityCriterion) -> QualityCriterion:
-    return replace(criterion, evaluator_config=dict(criterion.evaluator_config))
 
 
 def _prompt(name: str, given: str | Path | None = None) -> str:
     return read_prompt(given, "jeeves_reflexion.evaluators", name)
-
-
-def _schema(criteria: Sequence[QualityCriterion]) -> Mapping[str, JSON]:
-    if len(criteria) == 1:
-        return _VERDICT
-    return object_schema({"criteria": object_schema({each.name: _VERDICT for each in criteria})})
 
 
 # -- the whole --------------------------------------------------------------------------------------------------------
@@ -332,6 +322,8 @@ def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | 
     elif score is not None:
         passed = reaches(score, threshold) and all(one.holds for one in counted)
     lines = [f"could not be scored: {', '.join(unknown)}"] if unknown else []
+    several = len(shown) > 1
+    issues = (f"{one.criterion.name}: {issue}" if several else issue for one in parts for issue in one.issues)
     return Evaluation(
         score,
         passed=passed,
@@ -339,18 +331,10 @@ def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | 
         criteria_scores={
             one.criterion.name: one.verdict.score for one in counted if one.verdict.score is not None
         },
-        issues=_distinct(
-            f"{one.criterion.name}: {issue}" if len(shown) > 1 else issue
-            for one in parts
-            for issue in one.issues
-        ),
-        suggestions=_distinct(text for verdict in verdicts for text in verdict.suggestions),
+        issues=tuple(dict.fromkeys(issues)),
+        suggestions=tuple(dict.fromkeys(text for verdict in verdicts for text in verdict.suggestions)),
         errors=tuple(error for verdict in verdicts for error in verdict.errors),
         confidence=confidence,
         usage=sum((one.verdict.usage for one in shown), NO_USAGE),
         quotes_gold=frozenset[str]().union(*(verdict.quotes_gold for verdict in verdicts)),
     )
-
-
-def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))

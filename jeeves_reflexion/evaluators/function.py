@@ -34,26 +34,21 @@ class FunctionEvaluator:
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
         self.name = getattr(function, "__name__", type(function).__name__)
-        self._whole = self._takes_task()
-
-    def _takes_task(self) -> bool:
-        signature = signature_of(self._function, f"evaluator {self.name}")
+        signature = signature_of(function, f"evaluator {self.name}")
         two, one = takes(signature, 2), takes(signature, 1)
         if not (two or one):
             raise ConfigurationError(f"evaluator {self.name}: it must take (task, attempt) or (output)")
+        self._takes_task = two
         if two and one:
             first = next(iter(signature.parameters.values()))
             named = first.name == "task" or first.annotation in (Task, "Task")
-            return named or first.kind is first.VAR_POSITIONAL
-        return two
+            self._takes_task = named or first.kind is first.VAR_POSITIONAL
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the callable's verdict, as an :class:`Evaluation`."""
         output = attempt.output if attempt.value is None else attempt.value
-        call = functools.partial(self._function, *((task, attempt) if self._whole else (output,)))
-        return self._as_evaluation(await run(self._function, call))
-
-    def _as_evaluation(self, value: object) -> Evaluation:
+        call = functools.partial(self._function, *((task, attempt) if self._takes_task else (output,)))
+        value = await run(self._function, call)
         if isinstance(value, Evaluation):
             return value
         value = plain_number(value)
@@ -118,6 +113,7 @@ class FunctionCheck:
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the function's verdict, with a confidence of 1.0 unless it gives another."""
+        problem = f"it took longer than {self._timeout:g} s"
         with anyio.move_on_after(self._timeout):
             try:
                 verdict = await self._evaluator(task, attempt)
@@ -126,16 +122,13 @@ class FunctionCheck:
             except Exception as error:
                 if (found := hopeless(error)) is not None:
                     raise found from error
-                return _unchecked(one_line(described(error)))
-            score, passed, confidence = verdict.score, verdict.passed, verdict.confidence
-            return replace(
-                verdict,
-                score=float(passed) if score is None and passed is not None else score,
-                confidence=1.0 if confidence is None else confidence,
-            )
-        return _unchecked(f"it took longer than {self._timeout:g} s")
-
-
-def _unchecked(why: str) -> Evaluation:
-    said = f"it could not be checked: {why}"
-    return Evaluation(None, rationale=said, issues=(said,), confidence=0.0)
+                problem = one_line(described(error))
+            else:
+                score, passed, confidence = verdict.score, verdict.passed, verdict.confidence
+                return replace(
+                    verdict,
+                    score=float(passed) if score is None and passed is not None else score,
+                    confidence=1.0 if confidence is None else confidence,
+                )
+        said = f"it could not be checked: {problem}"
+        return Evaluation(None, rationale=said, issues=(said,), confidence=0.0)

@@ -54,7 +54,21 @@ class RegexCheck:
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the verdict on an output."""
-        found = await self._found(attempt.output)
+        found: bool | str = f"took longer than {self._timeout:g} s"
+        # A frozen program is its own sys.executable, and would be started a second time.
+        alone = sys.executable and not getattr(sys, "frozen", False)
+        if not (alone and _BACKTRACKS.search(self._pattern.pattern)):
+            found = self._pattern.search(attempt.output) is not None
+        else:
+            material = json.dumps([self._pattern.pattern, attempt.output]).encode()
+            command = [sys.executable, "-I", "-S", "-c", _SEARCH]
+            with anyio.move_on_after(self._timeout):
+                try:
+                    done = await anyio.run_process(command, input=material, stderr=subprocess.DEVNULL)
+                    found = int(done.stdout) == 1
+                except (OSError, subprocess.CalledProcessError) as error:
+                    found = f"could not be matched: {error}"
+
         short = abridge(repr(self._pattern.pattern), 80)
         if isinstance(found, str):
             problem = f"the pattern {short} {found}"
@@ -65,22 +79,3 @@ class RegexCheck:
             self._message or f"the pattern {short} {'does not occur' if self._wanted else 'may not occur'}"
         )
         return Evaluation(0.0, passed=False, rationale=issue, issues=(issue,), confidence=1.0)
-
-    async def _found(self, text: str) -> bool | str:
-        """Return whether the pattern is found, or the reason why that is unknown."""
-        if not _BACKTRACKS.search(self._pattern.pattern) or not _has_interpreter():
-            return self._pattern.search(text) is not None
-        material = json.dumps([self._pattern.pattern, text]).encode()
-        command = [sys.executable, "-I", "-S", "-c", _SEARCH]
-        with anyio.move_on_after(self._timeout):
-            try:
-                done = await anyio.run_process(command, input=material, stderr=subprocess.DEVNULL)
-            except (OSError, subprocess.CalledProcessError) as error:
-                return f"could not be matched: {error}"
-            return int(done.stdout) == 1
-        return f"took longer than {self._timeout:g} s"
-
-
-def _has_interpreter() -> bool:
-    # A frozen program is its own sys.executable, and would be started a second time.
-    return bool(sys.executable) and not getattr(sys, "frozen", False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from jeeves_reflexion.evaluators.scores import ParsedScore, Quotations, parse_fields, read_score
 from jeeves_reflexion.models.fields import BULLET, items, listed
@@ -42,43 +41,34 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
     whole, own = _sections(text), _sections(prose(text, inline=True))
     parsed = read_score("\n".join(whole["said"]), shown=shown, in_json=in_json)
     if parsed.fields is not None:
-        return _of_fields(parsed)
+        return _verdict(parsed, parsed.fields)
     rationale = [*whole["rationale"], *whole[""], *whole["score"], *whole["confidence"][1:]]
-    evaluation = Evaluation(
-        None,
-        rationale="\n".join(line.strip() for line in rationale if line.strip()),
-        issues=items(own["issues"]),
-        suggestions=items(own["suggestions"]),
-        confidence=share("".join(own["confidence"][:1])),
-    )
-    return _settled(evaluation, parsed)
+    fields: dict[str, JSON] = {
+        "rationale": "\n".join(line.strip() for line in rationale if line.strip()),
+        "issues": items(own["issues"]),
+        "suggestions": items(own["suggestions"]),
+        "confidence": "".join(own["confidence"][:1]),
+    }
+    return _verdict(parsed, fields)
 
 
-def _of_fields(parsed: ParsedScore) -> Evaluation:
-    fields = parsed.fields or {}
-    evaluation = Evaluation(
-        None,
-        rationale=field_text(fields, "rationale", "reason", "justification", "explanation"),
-        issues=field_list(fields, "issues"),
-        suggestions=field_list(fields, "suggestions"),
-        confidence=share(fields.get("confidence")),
-    )
-    return _settled(evaluation, parsed)
-
-
-def _settled(evaluation: Evaluation, parsed: ParsedScore) -> Evaluation:
+def _verdict(parsed: ParsedScore, fields: Mapping[str, JSON]) -> Evaluation:
+    """Return the verdict of a score and the fields beside it."""
     if parsed.score is None:
-        return _unread(parsed.problem)
-    confidence = UNSTATED_CONFIDENCE if evaluation.confidence is None else evaluation.confidence
-    rationale = evaluation.rationale
+        return Evaluation(None, rationale=parsed.problem, confidence=0.0)
+    confidence = share(fields.get("confidence"))
+    confidence = UNSTATED_CONFIDENCE if confidence is None else confidence
+    rationale = field_text(fields, "rationale", "reason", "justification", "explanation")
     if parsed.problem:
         rationale = f"{rationale} ({parsed.problem}: taken as {parsed.score:g})".strip()
         confidence = min(confidence, CLAMPED_CONFIDENCE)
-    return replace(evaluation, score=parsed.score, rationale=rationale, confidence=confidence)
-
-
-def _unread(problem: str) -> Evaluation:
-    return Evaluation(None, rationale=problem, confidence=0.0)
+    return Evaluation(
+        parsed.score,
+        rationale=rationale,
+        issues=field_list(fields, "issues"),
+        suggestions=field_list(fields, "suggestions"),
+        confidence=confidence,
+    )
 
 
 def _sections(text: str) -> dict[str, list[str]]:
@@ -107,32 +97,34 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
     """Read a judge's reply on several criteria; those of ``names`` without a readable verdict are unscored."""
     keys = {_key(name) for name in names}
     reading = reading_of(text, shown)
-    parts = [one.read_as(_by_name(one.value)) for one in reading.objects]
-    parts = [one for one in parts if keys & {_key(name) for name in one.value}]
+    parts: list[Stated[dict[str, Evaluation]]] = []
+    for each in reading.objects:
+        verdicts: dict[str, Evaluation] = {}
+        # {"criteria": {name: ...}}, a list, or a flat object
+        keys_of_all = (key for key in ("criteria", "criteria_scores", "scores") if key in each.value)
+        inner = next((each.value[key] for key in keys_of_all), each.value)
+        if isinstance(inner, list):
+            named = (item for item in inner if isinstance(item, Mapping))
+            inner = {field_text(item, "name", "criterion"): item for item in named}
+        for name, part in inner.items() if isinstance(inner, Mapping) else ():
+            fields = part if isinstance(part, Mapping) else {"score": part}
+            parsed = parse_fields({key.strip().lower(): value for key, value in fields.items()})
+            verdicts[_key(name)] = _verdict(parsed, parsed.fields or {})
+        if keys & verdicts.keys():
+            parts.append(each.read_as(verdicts))
     if any(one.plain for one in parts):
-        one = agreed(parts, lambda part: tuple(sorted((_key(n), _of_part(p).score) for n, p in part.items())))
-        said = {} if one is None else {_key(name): _of_part(part) for name, part in one.value.items()}
+        one = agreed(
+            parts, lambda part: tuple(sorted((name, verdict.score) for name, verdict in part.items()))
+        )
+        said = {} if one is None else one.value
     else:
         own = prose(reading.text)
         by_heading: dict[str, list[str]] = {}
         for stated in Quotations(shown).left_out(_by_heading(own, keys), own):
             by_heading.setdefault(stated.value[0], []).append(stated.value[1])
         said = {name: read_reply("\n".join(each), in_json=False) for name, each in by_heading.items()}
-    return {name: said.get(_key(name)) or _unread("the reply says nothing of it") for name in names}
-
-
-def _of_part(part: JSON) -> Evaluation:
-    fields = part if isinstance(part, Mapping) else {"score": part}
-    return _of_fields(parse_fields({key.strip().lower(): value for key, value in fields.items()}))
-
-
-def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return the verdicts in a JSON object by criterion: ``{"criteria": {name: …}}``, a list, or a flat object."""
-    inner = next((fields[key] for key in ("criteria", "criteria_scores", "scores") if key in fields), fields)
-    if isinstance(inner, list):
-        named = [item for item in inner if isinstance(item, Mapping)]
-        return {field_text(item, "name", "criterion"): item for item in named}
-    return inner if isinstance(inner, Mapping) else {}
+    unread = Evaluation(None, rationale="the reply says nothing of it", confidence=0.0)
+    return {name: said.get(_key(name), unread) for name in names}
 
 
 def _by_heading(text: str, keys: Collection[str]) -> list[Stated[tuple[str, str]]]:
@@ -178,14 +170,9 @@ def field_text(fields: Mapping[str, JSON], *names: str) -> str:
 def field_list(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
     """Return a field that should be a list of texts; a single text is a list of one, an object its first text."""
     value = fields.get(name)
-    if isinstance(value, str):
-        return listed([value])
-    if not isinstance(value, list):
-        return ()
-    return listed(next(iter(_texts(item)), "") for item in value)
-
-
-def _texts(item: JSON) -> list[str]:
-    if isinstance(item, Mapping):
-        return [value for value in item.values() if isinstance(value, str)]
-    return [item] if isinstance(item, str) else []
+    given = value if isinstance(value, list | tuple) else [value] if isinstance(value, str) else []
+    texts: list[str] = []
+    for item in given:
+        parts = item.values() if isinstance(item, Mapping) else [item]
+        texts += [part for part in parts if isinstance(part, str)][:1]
+    return listed(texts)

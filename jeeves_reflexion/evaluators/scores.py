@@ -154,18 +154,16 @@ class Quotations:
     def _texts(self) -> list[str]:
         return [f" {_folded(form)} " for one in self._shown for form in {one, answer(one)}]
 
-    def __contains__(self, text: str) -> bool:
-        """Whether one of the texts holds this one."""
-        folded = f" {_folded(text)} "
-        return any(folded in each for each in self._texts)
-
     def left_out(self, stated: Sequence[Stated[T]], text: str) -> list[Stated[T]]:
         """Return the statements that are not quotations. One that begins the reply, and none of the texts, is kept."""
-        return [one for one in stated if text[one.start : one.end] not in self or self._opens(one, text)]
-
-    def _opens(self, one: Stated[T], text: str) -> bool:
-        opening = f" {_folded(text[one.start : one.end])} "
-        return _is_first(text, one.start) and not any(each.startswith(opening) for each in self._texts)
+        kept: list[Stated[T]] = []
+        for one in stated:
+            said = f" {_folded(text[one.start : one.end])} "
+            quoted = any(said in each for each in self._texts)
+            begins = quoted and any(each.startswith(said) for each in self._texts)
+            if not quoted or (_is_first(text, one.start) and not begins):
+                kept.append(one)
+        return kept
 
 
 def _folded(text: str) -> str:
@@ -220,12 +218,8 @@ def parse_fields(fields: Mapping[str, JSON]) -> ParsedScore:
 
 
 def _amount(match: re.Match[str]) -> ParsedScore:
-    scale = 100.0 if match["percent"] else _number(match["scale"]) if match["scale"] else 1.0
-    return _checked(_number(match["value"]), scale)
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", "."))
+    value, scale = (float((match[name] or "1").replace(",", ".")) for name in ("value", "scale"))
+    return _checked(value, 100.0 if match["percent"] else scale)
 
 
 def _checked(value: float, scale: float) -> ParsedScore:

@@ -112,17 +112,11 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
     elif label := _LABEL.match(text):
         text = text[label.end() :]
     said_none = _NONE.fullmatch(text) or _NAMED_ALONE.fullmatch(text) or _REFUSAL.match(text)
-    return "" if said_none or _is_one_word(text) else text
-
-
-def _is_one_word(text: str) -> bool:
-    """Whether a text is too short to be advice in any language: "N/A", "Nichts.", "\u65e0"."""
+    # Too short to be advice in any language: "N/A", "Nichts.", "\u65e0".
     words = _TOKEN.findall(text)
-    if len(text) > _LONGEST_WORD:
-        return False
-    if _UNSPACED.search(text):
-        return sum(map(len, words)) < 4
-    return len(words) < 2 or max(map(len, words)) < 2
+    letters = sum(map(len, words))
+    tiny = letters < 4 if _UNSPACED.search(text) else len(words) < 2 or letters == len(words)
+    return "" if said_none or (tiny and len(text) <= _LONGEST_WORD) else text
 
 
 def _only(value: JSON) -> JSON:
@@ -132,38 +126,24 @@ def _only(value: JSON) -> JSON:
 
 def repeats(text: str, other: str) -> bool:
     """Whether a text repeats another: the whole of it, or at least six of its words in a row and nothing else."""
-    words, other = _words(text), other.casefold()
-    if not all(word in other for word in words.split()):
+    said, other = re.findall(r"\w+", text.casefold()), other.casefold()
+    if not all(word in other for word in said):
         return False  # the usual case, without splitting the other text, which may be a long prompt
-    others = _words(other)
-    return words == others or (words.count(" ") + 1 >= _ECHOED_WORDS and f" {words} " in f" {others} ")
-
-
-def _words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
+    words, others = " ".join(said), " ".join(re.findall(r"\w+", other))
+    return words == others or (len(said) >= _ECHOED_WORDS and f" {words} " in f" {others} ")
 
 
 def _sentence(text: str) -> str:
-    paragraphs = _advice(_INTERJECTION.sub("", _PREAMBLE.sub("", _labelled(text)), count=1))
-    lines = "\n".join(paragraphs).splitlines()
-    if len(paragraphs) != 1 or sum(bool(_ITEM.match(line)) for line in lines) > 1:
-        return "\n\n".join(paragraphs)
-    while len(lines) > 1 and _FIELD.match(lines[-1]):
-        lines.pop()
-    text = " ".join(line.strip() for line in lines)
-    return "" if _is_heading(text) else _ITEM.sub("", _PREAMBLE.sub("", text.lstrip("# ")), count=1)
-
-
-def _labelled(text: str) -> str:
-    """Return what follows the only label in a text; of several labels, the only one that says "lesson" counts."""
+    """Return the advice of a text; several paragraphs or items are returned as they are."""
+    # What follows the only label counts; of several labels, the only one that says "lesson".
     labels = [match for match in _LABEL.finditer(text) if text[match.end() :].strip()]
     if len(labels) > 1:
         labels = [match for match in labels if "lesson" in match[0].lower()]
-    return text[labels[0].end() :].strip() if len(labels) == 1 else text
+    if len(labels) == 1:
+        text = text[labels[0].end() :].strip()
+    text = _INTERJECTION.sub("", _PREAMBLE.sub("", text), count=1)
 
-
-def _advice(text: str) -> list[str]:
-    """Return the paragraphs of a text, without headings and without talk before and after the advice."""
+    # Headings, and talk before and after the advice, are left out.
     paragraphs = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
     while len(paragraphs) > 1 and (paragraphs[0].startswith("#") or _is_heading(paragraphs[0])):
         paragraphs.pop(0)
@@ -171,7 +151,14 @@ def _advice(text: str) -> list[str]:
         paragraphs.pop(0)
     while len(paragraphs) > 1 and _TALK.search(paragraphs[-1]):
         paragraphs.pop()
-    return paragraphs
+    lines = "\n".join(paragraphs).splitlines()
+    if len(paragraphs) != 1 or sum(bool(_ITEM.match(line)) for line in lines) > 1:
+        return "\n\n".join(paragraphs)
+
+    while len(lines) > 1 and _FIELD.match(lines[-1]):
+        lines.pop()
+    text = " ".join(line.strip() for line in lines)
+    return "" if _is_heading(text) else _ITEM.sub("", _PREAMBLE.sub("", text.lstrip("# ")), count=1)
 
 
 def _is_heading(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Models of Anthropic's Messages API."""
+"""Models of Anthropic's Messages API, its requests, answers and streams."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import httpx
 
-from jeeves_reflexion.models.chat import with_schema
 from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
+from jeeves_reflexion.models.formats import ModelCall, TextStream, an_object, put, text_of, with_schema
 from jeeves_reflexion.models.http import UnusableAnswerError
 from jeeves_reflexion.models.near_json import json_or_none
 from jeeves_reflexion.models.prices import priced, reported
-from jeeves_reflexion.models.streams import MessagesStream
-from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
+from jeeves_reflexion.protocols import Completion, Message, ToolCall
 from jeeves_reflexion.types import JSON
 
 VERSION: Final = "2023-06-01"
@@ -42,6 +41,42 @@ class AnthropicOptions(EndpointOptions):
 
     max_tokens: int = MAX_TOKENS
     cache: bool = False
+
+
+class MessagesStream(TextStream):
+    """The events of Anthropic's Messages API."""
+
+    def _read(self, event: Mapping[str, Any]) -> str:
+        match event:
+            case {"type": "message_start", "message": dict() as message}:
+                # It counts only the beginning of the output: without a later count the total is unknown.
+                usage = {**an_object(message.get("usage")), "output_tokens": None}
+                self.body = {**message, "usage": usage}
+            case {"type": "content_block_start", "index": int() as index, "content_block": dict() as block}:
+                self._blocks[index] = dict(block)
+            case {"type": "content_block_delta", "index": int() as index, "delta": dict() as delta}:
+                block = self._blocks.setdefault(index, {})
+                if delta.get("type") == "citations_delta":
+                    block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+                else:
+                    put(block, {name: value for name, value in delta.items() if name != "type"})
+                return text_of(delta.get("text"))
+            case {"type": "message_delta", "delta": dict() as delta, **rest}:
+                counts = an_object(rest.get("usage"))
+                known = {name: count for name, count in counts.items() if count is not None}
+                self.body |= {**delta, "usage": {**self.body.get("usage", {}), **known}}
+            case {"type": "message_stop"}:
+                blocks = [dict(block) for _, block in sorted(self._blocks.items())]
+                for block in blocks:
+                    if written := block.pop("partial_json", None):
+                        block["input"] = json_or_none(str(written))
+                # The last call may have been cut off.
+                cut = self.body.get("stop_reason") == "max_tokens"
+                self.body["content"] = [
+                    each for each in blocks if not cut or each.get("input", "") is not None
+                ]
+                self.ended = True
+        return ""
 
 
 class AnthropicModel(EndpointModel):
@@ -71,22 +106,18 @@ class AnthropicModel(EndpointModel):
         headers.update(self._given.headers)
         return dict(headers)
 
-    def _body(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        schema: Mapping[str, JSON] | None,
-        sampling: Sampling,
-    ) -> dict[str, JSON]:
-        messages = messages if schema is None else with_schema(messages, schema)
+    def _body(self, call: ModelCall) -> dict[str, JSON]:
+        tools, sampling = call.tools, call.sampling
+        messages = call.messages if call.schema is None else with_schema(call.messages, call.schema)
         text = "\n\n".join(
             each.content for each in messages if each.role == "system" and each.content.strip()
         )
         turns = _turns(messages)
         system: list[dict[str, JSON]] = [{"type": "text", "text": text}] if text else []
         if self._given.cache:
-            _mark(system)
-            _mark(turns[-1]["content"] if turns and turns[-1]["role"] == "user" else [])
+            last = turns[-1]["content"] if turns and turns[-1]["role"] == "user" else []
+            for blocks in (system, last):
+                blocks[-1:] = [{**block, **_CACHED} for block in blocks[-1:]]
         settings: dict[str, JSON] = {
             "max_tokens": sampling.max_tokens,
             "system": system or None,
@@ -99,30 +130,30 @@ class AnthropicModel(EndpointModel):
                 {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
                 for tool in tools
             ]
-            settings["tool_choice"] = self._choice(tools)
+            wanted, parallel = self._given.tool_choice, self._given.parallel_tool_calls
+            choice: dict[str, JSON] = {}
+            if wanted in {tool.name for tool in tools}:
+                choice = {"type": "tool", "name": wanted}
+            elif wanted in _CHOICES or parallel is not None:
+                choice = {"type": _CHOICES.get(wanted or "auto", "auto")}
+            if parallel is not None and choice["type"] != "none":
+                choice["disable_parallel_tool_use"] = not parallel
+            settings["tool_choice"] = choice or None
         return self._with_extra(
-            {name: each for name, each in settings.items() if each is not None and name not in self._refused}
+            {name: each for name, each in settings.items() if each is not None and name not in call.refused}
         )
-
-    def _choice(self, tools: Sequence[ToolSpec]) -> JSON:
-        wanted, parallel = self._given.tool_choice, self._given.parallel_tool_calls
-        if wanted in {tool.name for tool in tools}:
-            choice: dict[str, JSON] = {"type": "tool", "name": wanted}
-        elif wanted in _CHOICES:
-            choice = {"type": _CHOICES[wanted]}
-        elif parallel is None:
-            return None
-        else:
-            choice = {"type": "auto"}
-        if parallel is not None and choice["type"] != "none":
-            choice["disable_parallel_tool_use"] = not parallel
-        return choice
 
     def _read(self, body: Mapping[str, JSON]) -> Completion:
         blocks = body.get("content")
         if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
             raise UnusableAnswerError("a list 'content'")
-        calls = tuple(_call(block) for block in blocks if block.get("type") == "tool_use")
+        calls: list[ToolCall] = []
+        for block in blocks:
+            match block:
+                case {"type": "tool_use", "id": str(id), "name": str(name), "input": dict(given)} if name:
+                    calls.append(ToolCall(id, name, json.dumps(given, ensure_ascii=False)))
+                case {"type": "tool_use"}:
+                    raise UnusableAnswerError("id, name and input in each tool_use")
         text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
         plain = all(block.keys() == {"type", "text"} for block in blocks)
         sent, model, reason = body.get("usage"), body.get("model"), body.get("stop_reason")
@@ -134,7 +165,7 @@ class AnthropicModel(EndpointModel):
         usage = reported(counts, "input_tokens", "output_tokens")
         return Completion(
             text,
-            tool_calls=calls,
+            tool_calls=tuple(calls),
             usage=priced(usage, self._prices, written=written if isinstance(written, int) else 0),
             model=model if isinstance(model, str) else "",
             finish_reason=_ENDS.get(str(reason), "stop"),
@@ -143,49 +174,30 @@ class AnthropicModel(EndpointModel):
 
 
 def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the messages as turns that alternate: tool results and what the user says next share a turn."""
+    """Return the messages as turns that alternate: tool results and what the user says next share a turn.
+
+    Blank texts are left out, since the API refuses them, even those that it wrote.
+    """
     turns: list[dict[str, Any]] = []
     for message in messages:
-        if message.role == "system" or not (blocks := _blocks(message)):
+        given = message.opaque.get(FORM)
+        if message.role == "system":
             continue
-        role = "assistant" if message.role == "assistant" else "user"
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] = [*turns[-1]["content"], *blocks]
+        if message.role == "assistant" and isinstance(given, Sequence):
+            blocks = [each for each in given if each.get("type") != "text" or str(each.get("text")).strip()]
+        elif message.role == "tool":
+            id, result = message.tool_call_id or "", message.content
+            blocks = [{"type": "tool_result", "tool_use_id": id, "content": result}]
         else:
+            blocks = [{"type": "text", "text": message.content}] if message.content.strip() else []
+            for call in message.tool_calls:
+                arguments = json_or_none(call.arguments or "{}")
+                # The API takes objects only: anything else that a model wrote goes back as text within one.
+                taken = arguments if isinstance(arguments, dict) else {"arguments": call.arguments}
+                blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": taken})
+        role = "assistant" if message.role == "assistant" else "user"
+        if blocks and turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        elif blocks:
             turns.append({"role": role, "content": blocks})
     return turns
-
-
-def _blocks(message: Message) -> list[Any]:
-    """Return a message's content; blank texts are left out, since the API refuses them, even those that it wrote."""
-    given = message.opaque.get(FORM)
-    if message.role == "assistant" and isinstance(given, Sequence):
-        return [block for block in given if block.get("type") != "text" or str(block.get("text")).strip()]
-    if message.role == "tool":
-        result = {
-            "type": "tool_result",
-            "tool_use_id": message.tool_call_id or "",
-            "content": message.content,
-        }
-        return [result]
-    text = [{"type": "text", "text": message.content}] if message.content.strip() else []
-    return [*text, *(_tool_use(call) for call in message.tool_calls)]
-
-
-def _tool_use(call: ToolCall) -> dict[str, JSON]:
-    given = json_or_none(call.arguments or "{}")
-    # The API takes objects only: anything else that a model wrote goes back as text within one.
-    arguments = given if isinstance(given, dict) else {"arguments": call.arguments}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
-
-
-def _mark(blocks: list[Any]) -> None:
-    if blocks:
-        blocks[-1] = {**blocks[-1], **_CACHED}
-
-
-def _call(block: Mapping[str, Any]) -> ToolCall:
-    match block:
-        case {"id": str() as id, "name": str() as name, "input": dict() as given} if name:
-            return ToolCall(id, name, json.dumps(given, ensure_ascii=False))
-    raise UnusableAnswerError("id, name and input in each tool_use")

@@ -104,11 +104,6 @@ def expected_cost(model: ChatModel, *args: Any, **kwargs: Any) -> float:  # noqa
     return 0.0 if expected is None else float(expected(*args, **kwargs))
 
 
-def provider_of(model: ChatModel) -> str:
-    """Return OpenTelemetry's name of the API that a model speaks; empty if the model does not say."""
-    return str(getattr(model, "provider", ""))
-
-
 def expected_tokens(
     messages: Sequence[Message],
     *,
@@ -136,7 +131,7 @@ async def _metered(
         return await complete(*args, **kwargs)
     session, role = scope
     session.spend.check()
-    started, provider = time.monotonic(), provider_of(model)
+    started, provider = time.monotonic(), str(getattr(model, "provider", ""))
     tell = functools.partial(session.tell, role=role, provider=provider)
     limited = session.spend.budget.max_cost_usd is not None
     with (
@@ -159,29 +154,25 @@ async def _metered(
         telemetry.answered(span, answered_by, completion.usage, completion.finish_reason)
         if telemetry.captured():
             messages = args[0] if args else kwargs.get("messages", ())
-            telemetry.said(span, *await anyio.to_thread.run_sync(_texts, messages, completion))
+            telemetry.said(span, *await anyio.to_thread.run_sync(_told, messages, completion))
     seconds, used, reason = time.monotonic() - started, completion.usage, completion.finish_reason
     await tell(ModelCalled, model=answered_by, usage=used, seconds=seconds, finish_reason=reason)
     return completion
 
 
-def _texts(messages: Sequence[Message], completion: Completion) -> tuple[str, str]:
+def _told(messages: Sequence[Message], completion: Completion) -> tuple[str, str]:
     """Return the question and the answer as JSON, without secrets and without the model's thoughts."""
-    answer = Message("assistant", spoken(completion.text), completion.tool_calls)
-    output: JSON = {**_captured(answer), "finish_reason": completion.finish_reason}
-    return _written([_captured(message) for message in messages]), _written([output])
-
-
-def _captured(message: Message) -> dict[str, JSON]:
-    text: JSON = {"type": "text", "content": message.content}
-    if message.role == "tool":
-        text = {"type": "tool_call_response", "id": message.tool_call_id, "response": message.content}
-    calls: list[JSON] = [
-        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
-        for call in message.tool_calls
-    ]
-    return {"role": message.role, "parts": [text, *calls] if message.content or not calls else calls}
-
-
-def _written(messages: Sequence[JSON]) -> str:
-    return json.dumps(redact_json(messages), ensure_ascii=False)
+    told: list[dict[str, JSON]] = []
+    for message in (*messages, Message("assistant", spoken(completion.text), completion.tool_calls)):
+        text: JSON = {"type": "text", "content": message.content}
+        if message.role == "tool":
+            text = {"type": "tool_call_response", "id": message.tool_call_id, "response": message.content}
+        calls: list[JSON] = [
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in message.tool_calls
+        ]
+        parts = [text, *calls] if message.content or not calls else calls
+        told.append({"role": message.role, "parts": parts})
+    told[-1]["finish_reason"] = completion.finish_reason
+    asked, said = (json.dumps(redact_json(part), ensure_ascii=False) for part in (told[:-1], told[-1:]))
+    return asked, said

@@ -43,6 +43,8 @@ ErrorName: TypeAlias = Literal[
     "ModelRequestError", "ModelResponseError", "ModelTimeoutError", "ModelConnectionError", "ModelError"
 ]
 """The most general one comes last: an error is recorded under the first name that fits."""
+# Made when first used, which takes a while.
+_reader: Final = functools.cache(pydantic.TypeAdapter[Any])
 _ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
     name: getattr(errors, name) for name in get_args(ErrorName)
 }
@@ -93,6 +95,9 @@ class Exchange:
     recorded: float = 0.0
 
 
+_UNSET: Final[tuple[JSON, ...]] = (None, (), {})
+
+
 def request_of(
     model: str,
     messages: Sequence[Message],
@@ -101,6 +106,7 @@ def request_of(
     sampling: Sampling | None,
 ) -> dict[str, Any]:
     """Return a request as it is recorded and compared: as JSON, without secrets and without settings left unset."""
+    settings = asdict(sampling or Sampling()).items()
     asked: dict[str, JSON] = {
         "model": model,
         "tools": [
@@ -108,7 +114,7 @@ def request_of(
             for tool in tools
         ],
         "schema": schema,
-        "sampling": _given(asdict(sampling or Sampling())),
+        "sampling": {name: value for name, value in settings if value not in _UNSET},
     }
     kept = cast("dict[str, Any]", redact_json({name: value for name, value in asked.items() if value}))
     return {**kept, "messages": [_recorded(message) for message in messages]}
@@ -117,7 +123,7 @@ def request_of(
 @functools.lru_cache(maxsize=512)
 def _recorded(message: Message) -> JSON:
     """Cached, because every turn sends the whole conversation again."""
-    return _clean(_given(asdict(message)))
+    return _clean({name: value for name, value in asdict(message).items() if value not in _UNSET})
 
 
 _SEALED: Final = frozenset(
@@ -153,20 +159,18 @@ def _clean(value: JSON, name: str = "") -> JSON:
     return value if sealed and set(_MARK.findall(text)) == {"high_entropy"} else text
 
 
-def _given(settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    return {name: value for name, value in settings.items() if value not in (None, (), {})}
-
-
 def key_of(request: Request) -> str:
     """Return a digest of a request as it is recorded; equal requests have equal digests."""
-    return hashlib.sha256(_encoded(request, sort_keys=True)).hexdigest()
+    text = json.dumps(request, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def to_line(exchange: Exchange) -> bytes:
     """Return the line of an exchange, without secrets; what UTF-8 can't encode (a lone surrogate) becomes "?"."""
     # The request, the longest part, is already without secrets.
     rest = _clean({"cassette": FORMAT, **asdict(replace(exchange, request=None))})
-    return _encoded({**cast("dict[str, JSON]", rest), "request": exchange.request}) + b"\n"
+    line = json.dumps({**cast("dict[str, JSON]", rest), "request": exchange.request}, ensure_ascii=False)
+    return line.encode("utf-8", "replace") + b"\n"
 
 
 def from_line(line: bytes) -> Exchange:
@@ -181,20 +185,12 @@ def from_line(line: bytes) -> Exchange:
     if version != FORMAT or version is True:
         raise ValueError(f"it has format {version!r}, and this version reads format {FORMAT}")
     try:
-        return _exchanges().validate_python(data)
+        exchange: Exchange = _reader(Exchange).validate_python(data)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"{where}: {first['msg']}") from error
-
-
-@functools.cache
-def _exchanges() -> pydantic.TypeAdapter[Exchange]:
-    return pydantic.TypeAdapter(Exchange)
-
-
-def _encoded(value: object, *, sort_keys: bool = False) -> bytes:
-    return json.dumps(value, ensure_ascii=False, sort_keys=sort_keys).encode("utf-8", "replace")
+    return exchange
 
 
 class Cassette:
@@ -241,7 +237,9 @@ class Cassette:
             lock = self.path.with_name(f"{self.path.name}.lock")
             with filelock.FileLock(lock, timeout=LOCK_SECONDS):
                 new = not self.path.exists()
-                with open(self.path, "a+b", buffering=0, opener=_for_this_user) as file:
+                with open(
+                    self.path, "a+b", buffering=0, opener=functools.partial(os.open, mode=0o600)
+                ) as file:
                     _append(file, data)
                 if new:
                     sync_folder(self.path.parent)
@@ -254,8 +252,10 @@ class Cassette:
 def _append(file: io.FileIO, data: bytes) -> None:
     """Write whole lines after the last whole line, or nothing."""
     size = file.seek(0, os.SEEK_END)
-    if size and _read(file, size - 1) != b"\n":
-        tail = _read(file, 0).rpartition(b"\n")[2]
+    file.seek(max(size - 1, 0))
+    if size and file.readall() != b"\n":
+        file.seek(0)
+        tail = file.readall().rpartition(b"\n")[2]
         try:
             from_line(tail)
             data = b"\n" + data
@@ -270,12 +270,3 @@ def _append(file: io.FileIO, data: bytes) -> None:
     except BaseException:
         file.truncate(size)
         raise
-
-
-def _read(file: io.FileIO, start: int) -> bytes:
-    file.seek(start)
-    return file.readall()
-
-
-def _for_this_user(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

@@ -1,12 +1,13 @@
-"""The format of OpenAI's ``/chat/completions``: writes requests and reads answers."""
+"""The format of OpenAI's ``/chat/completions``: writes requests, and reads answers and streams."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from jeeves_reflexion.errors import ModelResponseError
+from jeeves_reflexion.models.formats import ModelCall, TextStream, an_object, put, text_of, with_schema
 from jeeves_reflexion.models.http import UnusableAnswerError
 from jeeves_reflexion.models.prices import reported
 from jeeves_reflexion.models.thoughts import spoken
@@ -16,14 +17,9 @@ from jeeves_reflexion.types import JSON
 FORM: Final = "chat"
 
 
-def request(
-    messages: Sequence[Message],
-    tools: Sequence[ToolSpec],
-    schema: Mapping[str, JSON] | None,
-    sampling: Sampling,
-    refused: frozenset[str],
-) -> dict[str, JSON]:
+def request(call: ModelCall) -> dict[str, JSON]:
     """Return the body of a request, without the model's name and without settings that the endpoint refused."""
+    messages, tools, schema, sampling, refused = call
     settings: dict[str, JSON] = {
         "temperature": sampling.temperature,
         "max_tokens": sampling.max_tokens,
@@ -38,8 +34,17 @@ def request(
         settings["response_format"] = {"type": "json_schema", "json_schema": form}
     if tools:
         settings["tools"] = [{"type": "function", "function": as_function(tool)} for tool in tools]
+
+    sent: list[JSON] = []
+    for message in messages:
+        given = message.opaque.get(FORM) if message.role == "assistant" else None
+        if isinstance(given, Mapping):
+            taken = {name: value for name, value in given.items() if name not in refused}
+            sent.append({**taken, "role": "assistant"})
+        else:
+            sent.append(_as_wire(message))
     kept = {name: value for name, value in settings.items() if value is not None and name not in refused}
-    return {"messages": [_sent(message, refused) for message in messages], **kept}
+    return {"messages": sent, **kept}
 
 
 def chat_request(
@@ -50,7 +55,7 @@ def chat_request(
     sampling: Sampling | None = None,
 ) -> dict[str, JSON]:
     """Return the body of a ``/chat/completions`` request, without the model's name, for a client of your own."""
-    return request(messages, tools, schema, sampling or Sampling(), frozenset())
+    return request(ModelCall(messages, tools, schema, sampling or Sampling()))
 
 
 def read_chat(answer: Mapping[str, JSON]) -> Completion:
@@ -64,29 +69,9 @@ def read_chat(answer: Mapping[str, JSON]) -> Completion:
         raise ModelResponseError(f"the client answered without {lack}") from None
 
 
-def named_tool(name: str) -> JSON:
-    """Return the ``tool_choice`` that forces one tool."""
-    return {"type": "function", "function": {"name": name}}
-
-
-def with_schema(messages: Sequence[Message], schema: Mapping[str, JSON]) -> list[Message]:
-    """Return a conversation whose last message asks for JSON of a schema."""
-    form = "Answer with JSON alone, of this JSON Schema:\n" + json.dumps(schema, ensure_ascii=False)
-    if messages and messages[-1].role == "user":
-        return [*messages[:-1], Message("user", f"{messages[-1].content}\n\n{form}")]
-    return [*messages, Message("user", form)]
-
-
 def as_function(tool: ToolSpec) -> dict[str, JSON]:
     """Return the description of a tool as OpenAI's API takes it."""
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-
-
-def _sent(message: Message, refused: frozenset[str]) -> JSON:
-    given = message.opaque.get(FORM) if message.role == "assistant" else None
-    if not isinstance(given, Mapping):
-        return _as_wire(message)
-    return {**{name: value for name, value in given.items() if name not in refused}, "role": "assistant"}
 
 
 def _as_wire(message: Message) -> dict[str, JSON]:
@@ -111,54 +96,43 @@ def completion(body: Mapping[str, JSON]) -> Completion:
     items = message.get("tool_calls") or []
     if not isinstance(items, list):
         raise UnusableAnswerError("a list of tool calls")
-    calls = [_call(item, number) for number, item in enumerate(items)]
-    known = tuple(call for call in calls if call is not None)
-    if len(known) < len(calls):
-        raise UnusableAnswerError("a name in each tool call")
+    calls: list[ToolCall] = []
+    for number, item in enumerate(items):
+        match item:
+            case {"function": {"name": str() as name, **rest}, **others} if name:
+                id, given = others.get("id"), rest.get("arguments")
+                arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+                calls.append(
+                    ToolCall(id if isinstance(id, str) and id else f"call_{number}", name, arguments)
+                )
+            case _:
+                raise UnusableAnswerError("a name in each tool call")
     text = text_of(message.get("content")) or text_of(message.get("refusal"))
     model, reason = body.get("model"), choice.get("finish_reason")
     return Completion(
         text,
-        tool_calls=known,
+        tool_calls=tuple(calls),
         usage=reported(body.get("usage"), "prompt_tokens", "completion_tokens"),
         model=model if isinstance(model, str) else "",
         finish_reason=reason if isinstance(reason, str) else "stop",
-        opaque=_opaque(message, text, known),
+        opaque=_opaque(message, text, calls),
     )
 
 
-def text_of(content: JSON) -> str:
-    """Return the text of a message's content, which is a string or a list of parts."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "".join(
-            text_of(part.get("text")) if isinstance(part, Mapping) else text_of(part) for part in content
-        )
-    return ""
-
-
-def _call(item: JSON, number: int) -> ToolCall | None:
-    match item:
-        case {"function": {"name": str() as name, **rest}, **call} if name:
-            arguments = rest.get("arguments")
-            text = (
-                arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-            )
-            id = call.get("id")
-            return ToolCall(id if isinstance(id, str) and id else f"call_{number}", name, text)
-    return None
-
-
 def _opaque(message: Mapping[str, Any], text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    """Return the whole message under the name of its format; empty if it says no more than what was read of it.
-
-    Calls without an id get ours, since the tool's result refers to it.
-    """
+    """Return the whole message under the name of its format; empty if it says no more than what was read of it."""
     whole = {name: value for name, value in message.items() if name != "tool_calls" or value}
     if calls:
-        pairs = zip(message["tool_calls"], calls, strict=True)
-        whole["tool_calls"] = [_completed(item, call) for item, call in pairs]
+        whole["tool_calls"] = [
+            # A call without an id gets ours, since the tool's result refers to it.
+            {
+                **item,
+                "id": call.id,
+                "type": item.get("type", "function"),
+                "function": {**item["function"], "arguments": call.arguments},
+            }
+            for item, call in zip(message["tool_calls"], calls, strict=True)
+        ]
     as_read = _as_wire(Message("assistant", text, tuple(calls)))
     filled = (name for name, value in whole.items() if name != "role" and value not in (None, "", [], {}))
     if spoken(text) == text and all(whole[name] == as_read.get(name) for name in filled):
@@ -166,6 +140,25 @@ def _opaque(message: Mapping[str, Any], text: str, calls: Sequence[ToolCall]) ->
     return {FORM: whole}
 
 
-def _completed(item: Mapping[str, Any], call: ToolCall) -> JSON:
-    function = {**item["function"], "arguments": call.arguments}
-    return {**item, "id": call.id, "type": item.get("type", "function"), "function": function}
+class ChatStream(TextStream):
+    """The chunks of ``/chat/completions``; the answer is complete with its ``finish_reason``."""
+
+    asks: ClassVar[Mapping[str, JSON]] = {"stream": True, "stream_options": {"include_usage": True}}
+
+    def _read(self, event: Mapping[str, Any]) -> str:
+        self.body |= {name: event[name] for name in ("model", "usage") if event.get(name)}
+        match event.get("choices"):
+            case [dict() as choice, *_]:
+                delta = an_object(choice.get("delta"))
+            case _:
+                return ""
+        (kept,) = self.body.setdefault("choices", [{"message": {"role": "assistant", "content": None}}])
+        put(kept["message"], delta)
+        if choice.get("finish_reason"):
+            kept["finish_reason"] = choice["finish_reason"]
+            calls = kept["message"].get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
+                # The index belongs to the stream, and some servers refuse it in the next request.
+                an_object(call).pop("index", None)
+            self.ended = True
+        return text_of(delta.get("content"))

@@ -14,16 +14,20 @@ from typing import ClassVar, Final, Self
 import httpx
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError, ModelResponseError
-from jeeves_reflexion.events import TextStreamed
 from jeeves_reflexion.models.ask import expected_tokens, metered
-from jeeves_reflexion.models.http import Retry, UnusableAnswerError, model_error
+from jeeves_reflexion.models.formats import ModelCall, TextStream
+from jeeves_reflexion.models.http import (
+    WAYS,
+    Retry,
+    UnusableAnswerError,
+    model_error,
+    refused_part,
+    without_system,
+)
 from jeeves_reflexion.models.prices import Prices
-from jeeves_reflexion.models.refusals import WAYS, refused_part, without_system
-from jeeves_reflexion.models.streams import Tell, TextStream
 from jeeves_reflexion.models.wrapped import Closable
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.values import check_whole, is_number
 from vectorstores.header_secrets import check_headers, secrets_of
@@ -106,7 +110,7 @@ class EndpointModel(Closable):
             raise ModelAuthError(str(error)) from error
         except ValueError as error:
             raise ConfigurationError(str(error)) from error
-        self._named(name, prices)
+        self._name, self._prices = self._checked_name(name), prices
         self._streams = stream
         self._given = options
         self._refused: frozenset[str] = frozenset()
@@ -122,10 +126,10 @@ class EndpointModel(Closable):
             clean=redact,
         )
 
-    def _named(self, name: str, prices: Prices | None) -> None:
+    def _checked_name(self, name: str) -> str:
         if not name.strip():
             raise ConfigurationError(f"{type(self).__name__} needs the name of a model, such as gpt-4o-mini")
-        self._name, self._prices = name, prices
+        return name
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, base_url={str(self._base).rstrip('/')!r})"
@@ -133,7 +137,7 @@ class EndpointModel(Closable):
     def named(self, name: str) -> Self:
         """Return another model at the same endpoint. It shares the connections, and its prices are unknown."""
         other = copy.copy(self)
-        other._named(name, None)  # noqa: SLF001 - it is one of these
+        other._name, other._prices = self._checked_name(name), None  # noqa: SLF001 - it is one of these
         other._service = self._service.at(other._address())  # noqa: SLF001 - as above
         return other
 
@@ -164,14 +168,19 @@ class EndpointModel(Closable):
         exclude reasoning, ``reasoning_effort`` becomes ``"none"``. Refused *tools* are an error, after which
         ``supports_tools`` is false.
         """
-        sampling = self._bounded(sampling or Sampling())
+        sampling = sampling or Sampling()
+        if sampling.max_tokens is None:
+            sampling = replace(sampling, max_tokens=self._given.max_tokens)
+        for setting in sorted(self._lacks - self._refused):
+            if getattr(sampling, setting):
+                self._refused |= {setting}
+                logger.warning("%s at %s has no setting %s", self._name, self._service.url, setting)
         while True:
             without = self._refused
-            sent = without_system(messages) if "system" in self._refused else messages
-            body = {"model": self._name, **self._body(sent, tools, schema, sampling)}
+            sent = without_system(messages) if "system" in without else messages
+            body = {"model": self._name, **self._body(ModelCall(sent, tools, schema, sampling, without))}
             if self._streams:
-                asks = self._stream.asks
-                body |= {name: value for name, value in asks.items() if name not in self._refused}
+                body |= {name: value for name, value in self._stream.asks.items() if name not in without}
             try:
                 answer = await self._post(body)
                 return replace(answer, model=answer.model or self._name)
@@ -188,7 +197,7 @@ class EndpointModel(Closable):
 
     async def _post(self, body: Mapping[str, JSON]) -> Completion:
         # Some servers stream without being asked to.
-        stream = self._stream(self._teller())
+        stream = self._stream(self._name)
         answer: Mapping[str, JSON] = {}
         error: ModelError
         try:
@@ -236,26 +245,6 @@ class EndpointModel(Closable):
                     whole[name] = more
         return whole
 
-    def _teller(self) -> Tell | None:
-        """Return a function that sends text to the listener of the current run; None if nobody listens."""
-        session, role = current_scope() or (None, None)
-        if session is None or role is None or session.listener is None:
-            return None
-
-        async def tell(text: str) -> None:
-            await session.tell(TextStreamed, role=role, model=self._name, text=text)
-
-        return tell
-
-    def _bounded(self, sampling: Sampling) -> Sampling:
-        for setting in sorted(self._lacks - self._refused):
-            if getattr(sampling, setting):
-                self._refused |= {setting}
-                logger.warning("%s at %s has no setting %s", self._name, self._service.url, setting)
-        if sampling.max_tokens is not None:
-            return sampling
-        return replace(sampling, max_tokens=self._given.max_tokens)
-
     @abstractmethod
     def _address(self) -> httpx.URL:
         """Return the address to which requests for this model go."""
@@ -265,13 +254,7 @@ class EndpointModel(Closable):
         """Return the headers of each request, with the key if there is one."""
 
     @abstractmethod
-    def _body(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        schema: Mapping[str, JSON] | None,
-        sampling: Sampling,
-    ) -> dict[str, JSON]:
+    def _body(self, call: ModelCall) -> dict[str, JSON]:
         """Return the body of a request, without the model's name and without settings that were refused."""
 
     @abstractmethod

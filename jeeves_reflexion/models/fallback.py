@@ -58,7 +58,13 @@ class FallbackModel(WrappedModel):
         try:
             return await super().complete(messages, **settings)
         except ModelError as error:
-            if not _can_not_answer(error):
+            if isinstance(error, ModelResponseError):
+                about_text = error.code == _FILTERED or TOO_LONG.search(error.said)
+                failed = error.status in {None, 200, 402, 408, 409, 429} or (error.status or 0) >= 500
+                unanswered = error.code in SPENT or (failed and not about_text)
+            else:
+                unanswered = isinstance(error, ModelTimeoutError | ModelConnectionError)
+            if error.handed_on or not unanswered:
                 raise
             warning = f"{self.name} can't answer, so {self._fallback.name} is asked: {error}"
         logger.warning("%s", warning)
@@ -69,13 +75,3 @@ class FallbackModel(WrappedModel):
         own = [replace(each, opaque=each.opaque.get(self._form, {})) for each in messages]
         completion = await self._fallback.complete(own, **settings)
         return replace(completion, opaque={self._form: completion.opaque} if completion.opaque else {})
-
-
-def _can_not_answer(error: ModelError) -> bool:
-    if error.handed_on:
-        return False
-    if not isinstance(error, ModelResponseError):
-        return isinstance(error, ModelTimeoutError | ModelConnectionError)
-    about_text = error.code == _FILTERED or TOO_LONG.search(error.said)
-    failed = error.status in {None, 200, 402, 408, 409, 429} or (error.status or 0) >= 500
-    return error.code in SPENT or (failed and not about_text)

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from jeeves_reflexion.models.replies import agreed, objects, opened, unwrapped
-from jeeves_reflexion.models.thoughts import answer
+from jeeves_reflexion.models.replies import Stated, agreed, opened, reading_of
 from jeeves_reflexion.types import JSON
 
 _MARKS: Final = r"[\s>#*_`~\[\]|\"'\u201c\u201d<-]{0,30}+"  # possessive: no reply makes reading slow
@@ -32,37 +31,29 @@ def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
     holds more fields than the headings outside it. Otherwise it is a quotation below a heading.
     """
     keys = {_letters(name): key for name, key in names.items()}
-    reply = unwrapped(answer(text))
-    read = [
-        one.read_as(
-            {
-                keys[_letters(name)]: value
-                for name, value in opened(one.value).items()
-                if _letters(name) in keys
-            }
-        )
-        for one in objects(reply)
-    ]
-    found = [one for one in read if one.value]
+    reading = reading_of(text)
+    reply = reading.text
+    found: list[Stated[dict[str, JSON]]] = []
+    for stated in reading.objects:
+        named = [(_letters(name), value) for name, value in opened(stated.value).items()]
+        if fields := {keys[name]: value for name, value in named if name in keys}:
+            found.append(stated.read_as(fields))
     one = agreed(found, lambda value: json.dumps(value, sort_keys=True))
     outside = reply
     for each in reversed(found):
         outside = f"{outside[: each.start]}\n{outside[each.end :]}"
     if one is not None and len(one.value) > len(_headings(outside.splitlines(), keys)):
-        return dict(one.value)
-    return _prose(reply.splitlines(), keys)
+        return one.value
 
-
-def _prose(lines: Sequence[str], keys: Mapping[str, str]) -> dict[str, JSON]:
+    lines = reply.splitlines()
     headings = _headings(lines, keys)
     parts: dict[str, list[str]] = {}
     current: list[str] = []
     for number, line in enumerate(lines):
-        if number in headings:
-            key, line = headings[number]  # noqa: PLW2901 - the heading's name is not part of the text
-            current = parts.setdefault(key, [])
-        closing = _CLOSING_TAG.search(line)
-        current.append(line[: closing.start()] if closing and _letters(closing["name"]) in keys else line)
+        key, rest = headings.get(number, ("", line))
+        current = parts.setdefault(key, []) if key else current
+        closing = _CLOSING_TAG.search(rest)
+        current.append(rest[: closing.start()] if closing and _letters(closing["name"]) in keys else rest)
     return {key: "\n".join(part).strip() for key, part in parts.items()}
 
 

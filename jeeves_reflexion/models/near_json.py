@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import Final
@@ -15,6 +16,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<word>[^\W\d]\w*)",
     re.DOTALL,
 )
+_BARE_QUOTE: Final = re.compile(r'(?<!\\)"')
 _WORDS: Final = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null",
                  "NaN": "NaN"}  # fmt: skip
 
@@ -54,15 +56,12 @@ def json_or_none(text: str) -> JSON:
 
 def same(one: JSON, other: JSON) -> bool:
     """Whether two values are equal as JSON: ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
-    one, other = (json.loads(json.dumps(value), parse_int=_number) for value in (one, other))
+    # A float would lose digits of a longer number, such as an id.
+    read = functools.partial(
+        json.loads, parse_int=lambda text: float(text) if abs(int(text)) < 2**53 else int(text)
+    )
+    one, other = (read(json.dumps(value)) for value in (one, other))
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _number(digits: str) -> float:
-    whole = int(digits)
-    return (
-        float(whole) if abs(whole) < 2**53 else whole
-    )  # a float would lose digits of a longer one, such as an id
 
 
 def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
@@ -93,7 +92,10 @@ def _strictly_written(text: str, start: int) -> tuple[str, int]:
                 written.append(token[0])
                 depth += (token[0] in "[{") - (token[0] in "]}")
             case "text":
-                written.append(_text(token[0]))
+                body = token[0][1:-1].replace("\\'", "'")
+                written.append(
+                    f'"{body}"' if token[0][0] == '"' else '"' + _BARE_QUOTE.sub(r"\"", body) + '"'
+                )
             case "number":
                 whole = token[0].isdecimal() and len(token[0]) <= 15
                 written.append(json.dumps(int(token[0]) if whole else float(token[0])))
@@ -107,10 +109,3 @@ def _strictly_written(text: str, start: int) -> tuple[str, int]:
         if depth > _DEPTH:
             raise NotJSONError(len(text))
     raise NotJSONError(start)
-
-
-def _text(quoted: str) -> str:
-    body = quoted[1:-1].replace("\\'", "'")
-    if quoted[0] != '"':
-        body = re.sub(r'(?<!\\)"', r"\"", body)
-    return f'"{body}"'

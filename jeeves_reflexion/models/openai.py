@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -11,10 +11,10 @@ import httpx
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models import chat, responses
 from jeeves_reflexion.models.endpoint import EndpointModel, EndpointOptions
+from jeeves_reflexion.models.formats import ModelCall, TextStream
 from jeeves_reflexion.models.http import Retry
 from jeeves_reflexion.models.prices import Prices, priced
-from jeeves_reflexion.models.streams import ChatStream, ResponsesStream, TextStream
-from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.protocols import Completion
 from jeeves_reflexion.types import JSON
 from vectorstores.service_address import address_of, key_headers
 
@@ -35,21 +35,19 @@ class _Form(NamedTuple):
     """One of OpenAI's APIs: its path, and how it writes requests and reads answers."""
 
     path: str
-    request: Callable[..., dict[str, JSON]]
+    request: Callable[[ModelCall], dict[str, JSON]]
     completion: Callable[[Mapping[str, JSON]], Completion]
-    named_tool: Callable[[str], JSON]
     stream: type[TextStream]
     lacks: frozenset[str] = frozenset()
 
 
 _FORMS: Final[Mapping[str, _Form]] = {
-    "chat": _Form("/chat/completions", chat.request, chat.completion, chat.named_tool, ChatStream),
+    "chat": _Form("/chat/completions", chat.request, chat.completion, chat.ChatStream),
     "responses": _Form(
         "/responses",
         responses.request,
         responses.completion,
-        responses.named_tool,
-        ResponsesStream,
+        responses.ResponsesStream,
         frozenset({"stop", "seed"}),
     ),
 }
@@ -113,29 +111,24 @@ class OpenAIModel(EndpointModel):
     def _headers(self, key: str) -> dict[str, str]:
         return key_headers(self._base, key, self._given.headers)
 
-    def _body(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        schema: Mapping[str, JSON] | None,
-        sampling: Sampling,
-    ) -> dict[str, JSON]:
-        body = self._form.request(messages, tools, schema, sampling, self._refused - {"tools"})
-        return {**self._with_extra(body), **(self._with_tools(tools) if tools else {})}
-
-    def _with_tools(self, tools: Sequence[ToolSpec]) -> dict[str, JSON]:
-        choice = self._given.tool_choice
-        if choice in {tool.name for tool in tools}:
-            chosen = self._form.named_tool(str(choice))
-        else:
-            chosen = choice if choice in {"auto", "none", "required"} else None
-        parallel = self._given.parallel_tool_calls
-        settings: dict[str, JSON] = {"tool_choice": chosen, "parallel_tool_calls": parallel}
-        for name in [name for name, value in settings.items() if value is None or name in self._refused]:
-            del settings[name]
-        if "reasoning_effort" in self._refused:
-            settings["reasoning_effort"] = "none"
-        return settings
+    def _body(self, call: ModelCall) -> dict[str, JSON]:
+        # Refused tools are left out by the caller, who has another form for them.
+        refused = call.refused - {"tools"}
+        body = self._with_extra(self._form.request(call._replace(refused=refused)))
+        if not call.tools:
+            return body
+        wanted = self._given.tool_choice
+        chosen: JSON = wanted if wanted in {"auto", "none", "required"} else None
+        if wanted in {tool.name for tool in call.tools}:
+            named: dict[str, JSON] = (
+                {"name": wanted} if self._form.path == "/responses" else {"function": {"name": wanted}}
+            )
+            chosen = {"type": "function", **named}
+        settings = {"tool_choice": chosen, "parallel_tool_calls": self._given.parallel_tool_calls}
+        body |= {name: each for name, each in settings.items() if each is not None and name not in refused}
+        if "reasoning_effort" in refused:
+            body["reasoning_effort"] = "none"
+        return body
 
     def _read(self, body: Mapping[str, JSON]) -> Completion:
         answer = self._form.completion(body)

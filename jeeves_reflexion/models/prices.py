@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -69,21 +68,19 @@ def read_prices(path: str | os.PathLike[str]) -> dict[str, Prices]:
     for name, row in table.items():
         if not isinstance(row, dict):
             raise ConfigurationError(f"the prices {path}: {name!r} must be an object with input and output")
-        prices = _of_row(row)
+        own = "input" in row or "output" in row
+        given = {name: row.get(name if own else column) for name, column in _PER_TOKEN.items()}
+        if own:
+            prices = {name: price for name, price in given.items() if price is not None}
+        else:
+            prices = {name: price * 1_000_000 for name, price in given.items() if is_number(price)}
         if prices.keys() >= {"input", "output"}:
             if not all(is_number(price) and 0 <= price < float("inf") for price in prices.values()):
                 raise ConfigurationError(f"the prices {path}: {name!r} must be US dollars of at least 0")
             found[name] = Prices(**prices)
-        elif "input" in row or "output" in row:
+        elif own:
             raise ConfigurationError(f"the prices {path}: {name!r} needs both input and output")
     return found
-
-
-def _of_row(row: Mapping[str, object]) -> dict[str, float]:
-    if "input" in row or "output" in row:
-        return {name: row[name] for name in _PER_TOKEN if row.get(name) is not None}  # type: ignore[misc]
-    per_token = {name: row.get(column) for name, column in _PER_TOKEN.items()}
-    return {name: price * 1_000_000 for name, price in per_token.items() if is_number(price)}
 
 
 def priced(usage: Usage, prices: Prices | None, *, written: int = 0) -> Usage:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import os
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from jeeves_reflexion.models.cassette import (
     recorded_error,
     request_of,
 )
+from jeeves_reflexion.models.scripted import ScriptedModel
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
@@ -74,17 +76,6 @@ class Counts:
     asked_usage: Usage = NO_USAGE
 
 
-@dataclass(eq=False, slots=True)
-class _Absent:
-    """Stands for a model that is only played, with what the recording says about it."""
-
-    name: str
-    supports_tools: bool = False
-
-    async def complete(self, messages: Sequence[Message], **settings: object) -> Completion:
-        raise NotImplementedError
-
-
 class RecordedModel(WrappedModel):
     """Records every exchange of a real model, and replays it offline.
 
@@ -116,27 +107,39 @@ class RecordedModel(WrappedModel):
         name: str | None = None,
     ) -> None:
         self.mode: Mode = mode or ("auto" if model else "replay")
+        check_choice("mode", self.mode, Mode)
+        check_choice("match", match, Match)
         self._match = match
-        self._given: Sequence[Exchange] = ()
-        self._cassette: Cassette | None = None
-        self._tape = "the recording"
         if isinstance(tape, str | os.PathLike):
-            self._cassette = Cassette(tape)
+            self._cassette: Cassette | None = Cassette(tape)
+            self._exchanges: Callable[[], Iterable[Exchange]] = self._cassette.exchanges
             self._tape = f"the cassette {self._cassette.path}"
         else:
-            self._given = tape
-        self._check(model, name)
+            self._cassette, self._tape = None, "the recording"
+            self._exchanges = functools.partial(iter, tape)
+        if model is None and self.mode != "replay":
+            raise ConfigurationError(f"mode={self.mode!r} needs the real model: pass model=")
+        if model is not None and name is not None:
+            raise ConfigurationError("name chooses among recorded models: pass it without a model")
+        if self.mode != "replay" and self._cassette is None:
+            raise ConfigurationError(f"mode={self.mode!r} needs the path of a cassette to write to")
+        if self.mode == "replay" and self._cassette is not None and not self._cassette.path.exists():
+            raise ConfigurationError(f"there is no cassette {self._cassette.path} to replay")
+
         # Without the requests, which are most of a recording: they are read again to explain an unknown one.
         self._answers: defaultdict[tuple[str, str], deque[Completion | RecordedError]] = defaultdict(deque)
         self._lock = threading.Lock()
         self._counts = Counts()
-        self._absent = _Absent("") if self.mode == "record" else self._load(model.name if model else name)
-        super().__init__(self._absent if model is None else model)
+        self._native = False
+        name = model.name if model else name
+        if self.mode != "record":
+            name = self._load(name)
+        super().__init__(ScriptedModel((), name=name or "") if model is None else model)
 
     @property
     def supports_tools(self) -> bool:
         """Whether the real model takes native tools, or took them when it was recorded."""
-        return (self._absent if self.mode == "replay" else self._model).supports_tools
+        return self._native if self.mode == "replay" else self._model.supports_tools
 
     @property
     def counts(self) -> Counts:
@@ -163,7 +166,15 @@ class RecordedModel(WrappedModel):
         if found is not None:
             # Like a real call, this one lets cancellation and other tasks have their turn.
             await anyio.lowlevel.checkpoint()
-            return self._played(found)
+            used = found.usage if isinstance(found, Completion) else NO_USAGE
+            with self._lock:
+                now = self._counts
+                self._counts = replace(now, played=now.played + 1, played_usage=now.played_usage + used)
+            if isinstance(found, RecordedError):
+                # A model may learn from its first call that its server has no tools.
+                self._native = self._native and found.native
+                raise found.raised()
+            return found
         if self.mode == "replay":
             raise UnknownRequestError(await anyio.to_thread.run_sync(self._unknown, at, request))
         exchange = Exchange(self.name, Completion(""), request, at, self._model.supports_tools)
@@ -182,21 +193,6 @@ class RecordedModel(WrappedModel):
         await self._keep(replace(exchange, answer=completion, seconds=time.monotonic() - started))
         return completion
 
-    def _check(self, model: ChatModel | None, name: str | None) -> None:
-        check_choice("mode", self.mode, Mode)
-        check_choice("match", self._match, Match)
-        if model is None and self.mode != "replay":
-            raise ConfigurationError(f"mode={self.mode!r} needs the real model: pass model=")
-        if model is not None and name is not None:
-            raise ConfigurationError("name chooses among recorded models: pass it without a model")
-        if self.mode != "replay" and self._cassette is None:
-            raise ConfigurationError(f"mode={self.mode!r} needs the path of a cassette to write to")
-        if self.mode == "replay" and self._cassette is not None and not self._cassette.path.exists():
-            raise ConfigurationError(f"there is no cassette {self._cassette.path} to replay")
-
-    def _exchanges(self) -> Iterable[Exchange]:
-        return self._given if self._cassette is None else self._cassette.exchanges()
-
     def _track(self, at: str, request: Request | None) -> tuple[str, str]:
         """Return the key of the exchanges that are played one after the other."""
         if self._match == "position":
@@ -207,8 +203,11 @@ class RecordedModel(WrappedModel):
             )
         return at, key_of(request)
 
-    def _load(self, name: str | None) -> _Absent:
-        """Read the exchanges of a model, by default of the only one; failures count for a replay only."""
+    def _load(self, name: str | None) -> str:
+        """Read the exchanges of a model, by default of the only one, and return its name.
+
+        Failures count for a replay only.
+        """
         native: dict[str, bool] = {}
         replays = self.mode == "replay"
         for exchange in self._exchanges():
@@ -222,18 +221,8 @@ class RecordedModel(WrappedModel):
         if replays and name is not None and name not in native:
             raise ConfigurationError(f"{self._tape} has no model {name!r}: {known}")
         name = next(iter(native)) if name is None else name
-        return _Absent(name, native.get(name, False))
-
-    def _played(self, answer: Completion | RecordedError) -> Completion:
-        usage = answer.usage if isinstance(answer, Completion) else NO_USAGE
-        with self._lock:
-            now = self._counts
-            self._counts = replace(now, played=now.played + 1, played_usage=now.played_usage + usage)
-        if isinstance(answer, RecordedError):
-            # A model may learn from its first call that its server has no tools.
-            self._absent.supports_tools = self._absent.supports_tools and answer.native
-            raise answer.raised()
-        return answer
+        self._native = native.get(name, False)
+        return name
 
     async def _keep(self, exchange: Exchange) -> None:
         """Record an exchange even if the caller is being cancelled, since it was paid for."""

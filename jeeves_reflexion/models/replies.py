@@ -35,32 +35,24 @@ _TAGGED: Final = re.compile(
 
 def unwrapped(text: str) -> str:
     """Return an answer without a fence, a tag, quotation marks or emphasis around the whole of it."""
-    while True:
-        text = text.strip()
-        inner = _inner(text)
+    text = text.strip()
+    while not text[:1].isalnum():  # else nothing is wrapped around it, the usual case
+        inner: str | None = None
+        match = _TAGGED.fullmatch(text)
+        if fences(text) == [(0, len(text))]:
+            inner = text.split("\n", 1)[1].rsplit("\n", 1)[0] if text.count("\n") > 1 else None
+        elif match and f"<{match['tag']}>" not in match["inner"]:
+            inner = match["inner"]
+        else:
+            pairs = [(one, two) for one, two in _PAIRS if text.startswith(one) and text.endswith(two)]
+            held = ((text[len(one) : len(text) - len(two)], one, two) for one, two in pairs)
+            inner = next(
+                (within for within, one, two in held if one not in within and two not in within), None
+            )
         if inner is None or not inner.strip():
-            return text
-        text = inner
-
-
-def _inner(text: str) -> str | None:
-    if text[:1].isalnum():  # the usual case: nothing is wrapped around it
-        return None
-    if fences(text) == [(0, len(text))]:
-        return text.split("\n", 1)[1].rsplit("\n", 1)[0] if text.count("\n") > 1 else None
-    if (match := _TAGGED.fullmatch(text)) and f"<{match['tag']}>" not in match["inner"]:
-        return match["inner"]
-    for opening, closing in _PAIRS:
-        within = text[len(opening) : len(text) - len(closing)]
-        if (
-            len(text) > len(opening) + len(closing)
-            and text.startswith(opening)
-            and text.endswith(closing)
-            and opening not in within
-            and closing not in within
-        ):
-            return within
-    return None
+            break
+        text = inner.strip()
+    return text
 
 
 _GONE: Final = "\ufffc"
@@ -113,17 +105,20 @@ def values(text: str) -> Iterator[Stated[JSON]]:
             before[-1:] in QUOTE_MARKS[:2] + "\u201c\u2018\u00ab" and before
         ):
             continue
-        if isinstance(value, dict) or (plain and _is_whole(value, text, start.start())):
+        # An array counts if it holds objects, or begins a fence or the text.
+        listed = (
+            isinstance(value, list)
+            and plain
+            and (
+                any(isinstance(item, dict) for item in value)
+                or _BEGINS.search(text, max(0, start.start() - 90), start.start())
+            )
+        )
+        if isinstance(value, dict) or listed:
             final = bool(_FINAL.search(text, max(0, start.start() - 90), start.start()))
             yield Stated(value, start.start(), at, plain, final)
         else:
             at = start.end()  # an array within prose is a reference such as [1], but it may hold an object
-
-
-def _is_whole(value: JSON, text: str, start: int) -> bool:
-    """Whether an array is more than a reference such as [1]: it holds objects, or begins a fence or the text."""
-    held = isinstance(value, list) and any(isinstance(item, dict) for item in value)
-    return held or bool(_BEGINS.search(text, max(0, start - 90), start))
 
 
 def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JSON]]]:
@@ -132,7 +127,15 @@ def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JS
     An object is a quotation if at least half of its fields have the values of an object that was shown. An answer that
     consists of a single object is one only if all fields are equal: the requested form may resemble what was shown.
     """
-    theirs = [each for one in shown if "{" in one for each in _nested(one)]
+    theirs: list[Mapping[str, JSON]] = []
+    waiting: list[JSON] = [stated.value for one in shown if "{" in one for stated in values(one)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            theirs.append(value)
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+
     found: list[Stated[Mapping[str, JSON]]] = []
     for stated in values(text):
         value = stated.value
@@ -171,19 +174,6 @@ def json_value(text: str) -> JSON:
     fenced = [one for one in stated if any(start < one.start < end for start, end in fences(text))]
     one = agreed(fenced or stated, lambda value: json.dumps(value, sort_keys=True))
     return None if one is None else one.value
-
-
-def _nested(text: str) -> list[Mapping[str, JSON]]:
-    found: list[Mapping[str, JSON]] = []
-    waiting: list[JSON] = [stated.value for stated in values(text)]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            found.append(value)
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-    return found
 
 
 _QUOTED: Final = re.compile(

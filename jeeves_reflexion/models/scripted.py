@@ -76,25 +76,21 @@ class ScriptedModel:
         self.calls.append(ScriptedCall(tuple(messages), tuple(tools), schema, sampling))
         # Like a real call, this one lets cancellation and other tasks have their turn.
         await anyio.lowlevel.checkpoint()
-        reply = await self._reply(number, messages)
+        reply: Reply | Exception
+        if callable(self._replies):
+            given = self._replies(messages)
+            reply = await given if inspect.isawaitable(given) else given
+        elif number < len(self._replies):
+            reply = self._replies[number]
+        else:
+            raise ConfigurationError(
+                f"the script of {self._name!r} has {len(self._replies)} replies and was asked again; "
+                f"the last message was: {messages[-1].content[:200] if messages else 'none'!r}"
+            )
         if isinstance(reply, Exception):
             raise reply
         if isinstance(reply, Completion):
             return reply
-        return Completion(reply, usage=_estimated(messages, reply), model=self._name)
-
-    async def _reply(self, number: int, messages: Sequence[Message]) -> Reply | Exception:
-        if isinstance(self._replies, tuple):
-            if number >= len(self._replies):
-                raise ConfigurationError(
-                    f"the script of {self._name!r} has {len(self._replies)} replies and was asked again; "
-                    f"the last message was: {messages[-1].content[:200] if messages else 'none'!r}"
-                )
-            return self._replies[number]
-        reply = self._replies(messages)
-        return await reply if inspect.isawaitable(reply) else reply
-
-
-def _estimated(messages: Sequence[Message], reply: str) -> Usage:
-    asked = sum(estimate_tokens(message.content) for message in messages)
-    return Usage(calls=1, input_tokens=asked, output_tokens=estimate_tokens(reply))
+        asked = sum(estimate_tokens(message.content) for message in messages)
+        usage = Usage(calls=1, input_tokens=asked, output_tokens=estimate_tokens(reply))
+        return Completion(reply, usage=usage, model=self._name)

@@ -13,16 +13,14 @@ _TAGS: Final = r"(?:\w+:)?(?:ant)?think(?:ing)?"
 _MORE_TAGS: Final = r"thoughts?|reasoning|reason|analysis|scratchpad|inner_?monologue"
 
 
-def _marks(tags: str) -> re.Pattern[str]:
-    return re.compile(
+_MARK, _ANY_MARK = (
+    re.compile(
         rf"[<\u25c1][|\uff5c]?(?P<close>/|end_(?:of_)?)?(?:(?:begin|start)_(?:of_)?)?"
         rf"(?:{tags}|(?<=_of_)thought)(?:\s[^<>\n]{{0,80}}(?<!/))?[|\uff5c]?[>\u25b7]|\[(?P<shut>/)?THINK\]",
         re.IGNORECASE,
     )
-
-
-_MARK: Final = _marks(_TAGS)
-_ANY_MARK: Final = _marks(f"{_TAGS}|{_MORE_TAGS}")
+    for tags in (_TAGS, f"{_TAGS}|{_MORE_TAGS}")
+)
 QUOTE_MARKS: Final = "\"'`\u201c\u201d\u2018\u2019"
 _BOTH_NAMED: Final = re.compile(r"\s*(?:and|or|to|,|/|\u2026|\.{3})\s*")
 _SOLID: Final = re.compile(r"\S")
@@ -91,36 +89,31 @@ def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
     marks = list(pattern.finditer(text))
     if not marks or (text.lstrip()[:1] in ("{", "[") and json_or_none(text) is not None):
         return text
-    closing = [mark.start() for mark in marks if _shuts(mark) and not _is_quoted(text, mark)]
+    closing = [
+        mark.start() for mark in marks if (mark["close"] or mark["shut"]) and not _is_quoted(text, mark)
+    ]
     begins = len(text) - len(text.lstrip())
     shown = [one for one in fences(text) if one[0] > begins]
     for mark in marks:
-        if not (opened or _shuts(mark)):
-            fenced = _end_of_fence(shown, mark.start())
+        shuts = bool(mark["close"] or mark["shut"])
+        if not (opened or shuts):
+            place = bisect.bisect(shown, (mark.start(), mark.start()))
+            fenced = shown[place - 1][1] if place else 0
         if mark.start() < fenced or _is_quoted(text, mark):
-            named = not _shuts(mark)  # the fence or the sentence is about marks
-        elif opened and _shuts(mark):
+            named = not shuts  # the fence or the sentence is about marks
+        elif opened and shuts:
             start, opened, named = mark.end(), False, False
-        elif not (opened or _shuts(mark)) and _opens(text, mark, closing):
+        elif not (opened or shuts) and _opens(text, mark, closing):
             kept.append(text[start : mark.start()])
             opened = True
-        elif not opened and _shuts(mark) and not named and _closes(text, mark):
+        elif not opened and shuts and not named and _closes(text, mark):
             kept.clear()  # the opening mark is missing: everything before was thinking
             start = mark.end()
         elif not opened:
-            named = not _shuts(mark)
+            named = not shuts
     if not kept and not start:
         return text
     return "".join(kept if opened else [*kept, text[start:]]).strip()
-
-
-def _end_of_fence(within: Sequence[tuple[int, int]], at: int) -> int:
-    place = bisect.bisect(within, (at, at))
-    return within[place - 1][1] if place else 0
-
-
-def _shuts(mark: re.Match[str]) -> bool:
-    return bool(mark["close"] or mark["shut"])
 
 
 def _is_quoted(text: str, mark: re.Match[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from jeeves_reflexion.models.ask import expected_cost, metered, provider_of
+from jeeves_reflexion.models.ask import expected_cost, metered
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 
@@ -41,8 +41,8 @@ class WrappedModel(Closable):
 
     @property
     def provider(self) -> str:
-        """The provider of the model."""
-        return provider_of(self._model)
+        """OpenTelemetry's name of the API that the model speaks; empty if the model does not say."""
+        return str(getattr(self._model, "provider", ""))
 
     @property
     def supports_tools(self) -> bool:

@@ -11,7 +11,12 @@ from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import bullets, cut_middle, fence, fenced_attempt, read_prompt
-from jeeves_reflexion.types import Evaluation, Outcome, Reflection, Task, Trial
+from jeeves_reflexion.types import Outcome, Reflection, Task, Trial
+
+_STEPS = re.compile(
+    r"(?<!\s)\s*+[\[(]steps?\s+(?P<numbers>\d(?:[\d,\s\u2013-]|and)*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE
+)
+_RANGE = re.compile(r"(\d{1,6})(?:\s*[\u2013-]\s*(\d{1,6}))?")
 
 
 class LessonReflector:
@@ -45,29 +50,18 @@ class LessonReflector:
             material += f"\n\nYour previous answer was refused: {problem}. Answer with one sentence."
         messages = [Message("system", self._success if passed else self._failed), Message("user", material)]
         completion = await ask(self.model, messages)
-        answer = read_lesson(completion.text) or completion.text
-        lesson, evidence = _without_evidence(answer, len(trials[-1].attempt.steps))
+        lesson = read_lesson(completion.text) or completion.text
+        evidence: set[int] = set()
+        if match := _STEPS.search(lesson):
+            lesson = lesson[: match.start()] + match["end"]
+            # Numbers of steps that do not exist are left out.
+            taken = len(trials[-1].attempt.steps)
+            for first, last in _RANGE.findall(match["numbers"]):
+                evidence |= set(range(max(int(first), 1), min(int(last or first), taken) + 1))
         if repeats(lesson, messages[0].content):
             lesson = ""  # an echo of the instructions
         outcome: Outcome = "success" if passed else "failed"
-        return Reflection(lesson, outcome=outcome, evidence=evidence, usage=completion.usage)
-
-
-_STEPS = re.compile(
-    r"(?<!\s)\s*+[\[(]steps?\s+(?P<numbers>\d(?:[\d,\s\u2013-]|and)*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE
-)
-_RANGE = re.compile(r"(\d{1,6})(?:\s*[\u2013-]\s*(\d{1,6}))?")
-
-
-def _without_evidence(text: str, n_steps: int) -> tuple[str, tuple[int, ...]]:
-    """Split step numbers from the end of an answer; numbers of steps that do not exist are left out."""
-    match = _STEPS.search(text)
-    if match is None:
-        return text, ()
-    numbers: set[int] = set()
-    for first, last in _RANGE.findall(match["numbers"]):
-        numbers |= set(range(max(int(first), 1), min(int(last or first), n_steps) + 1))
-    return text[: match.start()] + match["end"], tuple(sorted(numbers))
+        return Reflection(lesson, outcome=outcome, evidence=tuple(sorted(evidence)), usage=completion.usage)
 
 
 def material_of(task: Task, trials: Sequence[Trial], *, tokens: int) -> str:
@@ -78,15 +72,10 @@ def material_of(task: Task, trials: Sequence[Trial], *, tokens: int) -> str:
     if last.block or learned:
         parts.append(fence("lessons_so_far", last.block or bullets(learned)))
     parts += fenced_attempt(last.attempt, trajectory=tokens, output=tokens)
-    parts.append(fence("verdict", cut_middle(_verdict(last.evaluation), tokens)))
+    verdict = last.evaluation
+    score = "no score" if verdict.score is None else f"score {verdict.score:.2f}"
+    errors = (f"{error.path}: {error.message}" for error in verdict.errors)
+    faults = bullets([*verdict.issues, *errors, *verdict.suggestions])
+    said = "\n".join(part for part in (score, verdict.rationale, faults) if part)
+    parts.append(fence("verdict", cut_middle(said, tokens)))
     return "\n\n".join(parts)
-
-
-def _verdict(evaluation: Evaluation) -> str:
-    score = "no score" if evaluation.score is None else f"score {evaluation.score:.2f}"
-    faults = [
-        *evaluation.issues,
-        *(f"{e.path}: {e.message}" for e in evaluation.errors),
-        *evaluation.suggestions,
-    ]
-    return "\n".join(part for part in (score, evaluation.rationale, bullets(faults)) if part)

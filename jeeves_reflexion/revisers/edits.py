@@ -136,21 +136,15 @@ def _replaced(text: str, places: Sequence[_Place]) -> str:
         if not edit.search.strip():
             before = "\n" if any(parts) or cursor < start else ""  # an edit may delete the whole text
             replace = f"{replace}\n" if text.endswith("\n") else before + replace  # noqa: PLW2901
-        elif not replace:
-            first, last = _with_line_ending(text, start, end)
+        elif not replace and (not start or text[start - 1] == "\n"):
+            # Whole lines go with the line ending after them, else with the one before them.
+            if after := re.compile(r"\r?\n").match(text, end):
+                last = after.end()
+            elif end == len(text):
+                first = len(text[:start].removesuffix("\n").removesuffix("\r"))
         parts += (text[cursor:first], replace.replace("\n", newline[0] if newline else "\n"))
         cursor = last
     return "".join([*parts, text[cursor:]])
-
-
-def _with_line_ending(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a passage to delete: whole lines with the line ending after them, else the one before them."""
-    if start and text[start - 1] != "\n":
-        return start, end
-    if after := re.compile(r"\r?\n").match(text, end):
-        return start, after.end()
-    before = text[:start].removesuffix("\n").removesuffix("\r")
-    return (len(before), end) if end == len(text) else (start, end)
 
 
 # -- blocks ---------------------------------------------------------------------------------------------------------
@@ -185,7 +179,7 @@ def parse_edits(reply: str) -> ParsedEdits:
     for line in [*reply.split("\n"), SEARCH]:  # the additional opening line ends a block that is still open
         kind = _kind(line)
         if block and kind in {"search", "replace"}:
-            read = _read(block) if kind == "replace" else _broken(block, f"no line {REPLACE!r} at its end")
+            read = _read(block, closed=kind == "replace")
             if isinstance(read, Edit):
                 edits.append(read)
             else:
@@ -201,23 +195,18 @@ def _kind(line: str) -> str | None:
     return match.lastgroup if match else None
 
 
-def _read(block: Sequence[str]) -> Edit | str:
-    """Read a block, given with its first line but without its last."""
+def _read(block: Sequence[str], *, closed: bool) -> Edit | str:
+    """Read a block, given with its first line but without its last; return a problem if it can't be read."""
     dividers = [number for number, line in enumerate(block) if _kind(line) == "divider"]
     # Beside a divider of the usual length, others are underlines of headings.
     dividers = [number for number in dividers if block[number].strip() == DIVIDER] or dividers
-    if len(dividers) != 1:
-        return _broken(block, f"{'more than one' if dividers else 'no'} line {DIVIDER!r}")
+    if not closed or len(dividers) != 1:
+        divider = f"{'more than one' if dividers else 'no'} line {DIVIDER!r}"
+        problem = divider if closed else f"no line {REPLACE!r} at its end"
+        return f"a block has {problem}: {abridge(' '.join(block[1:4]), _EXCERPT)!r}"
     indent = block[0][: len(block[0]) - len(block[0].lstrip())]
-    search, replace = block[1 : dividers[0]], block[dividers[0] + 1 :]
-    return Edit(_outdented(search, indent), _outdented(replace, indent))
-
-
-def _outdented(lines: Sequence[str], indent: str) -> str:
-    if all(line.startswith(indent) for line in lines if line.strip()):
-        lines = [line.removeprefix(indent) for line in lines]
-    return "\n".join(lines)
-
-
-def _broken(block: Sequence[str], problem: str) -> str:
-    return f"a block has {problem}: {abridge(' '.join(block[1:4]), _EXCERPT)!r}"
+    parts: list[str] = []
+    for lines in (block[1 : dividers[0]], block[dividers[0] + 1 :]):
+        indented = all(line.startswith(indent) for line in lines if line.strip())
+        parts.append("\n".join(line.removeprefix(indent) if indented else line for line in lines))
+    return Edit(*parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jeeves_reflexion.drafts import Draft, RevisionRequest
@@ -51,7 +50,8 @@ def material(task: Task, request: RevisionRequest, tag: str, shown: Shown) -> st
     issues = issues_of(feedback)
     for name, lines in (("issues", issues), ("suggestions", feedback.suggestions)):
         if lines:
-            parts.append(fence(name, _numbered(lines)))
+            numbered = (f"{number}. {one_line(line)}" for number, line in enumerate(lines, 1))
+            parts.append(fence(name, "\n".join(numbered)))
     if not issues and not feedback.suggestions:
         parts.append(
             "No issue was named. Check the draft against the task itself, and mend what you find wrong or missing."
@@ -91,7 +91,3 @@ def _remembered(draft: Draft) -> str:
     score = "no score" if judged.score is None else f"score {judged.score:.2f}"
     faults = "; ".join(map(one_line, (*issues_of(judged), *judged.suggestions))) or one_line(judged.rationale)
     return f"draft {draft.number}{made}: {score}" + (f"; {faults}" if faults else "")
-
-
-def _numbered(lines: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {one_line(line)}" for number, line in enumerate(lines, 1))

@@ -6,7 +6,7 @@ import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from string import Template
 from typing import get_args
 
@@ -19,7 +19,7 @@ from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Agent, ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.revisers.edits import DIVIDER, REPLACE, SEARCH, apply_edits, holds_markers, parse_edits
 from jeeves_reflexion.revisers.material import Shown, free_tag, material
-from jeeves_reflexion.revisers.scope import choose, issues_of, other_than
+from jeeves_reflexion.revisers.scope import choose, issues_of
 from jeeves_reflexion.session import Session, current_scope
 from jeeves_reflexion.text import bullets, fence, read_prompt
 from jeeves_reflexion.types import NO_USAGE, Task
@@ -66,66 +66,69 @@ class TextReviser(ABC):
         hybrid = self.strategy == "hybrid"
         way, why = choose(request) if hybrid else (self.strategy, "the strategy asked for")
         old = request.draft.output
-        instead = other_than("incremental", request.failed)
+        instead: Strategy = "full_rewrite" if request.failed == "incremental" else "incremental"
         if way == "targeted_edit" and holds_markers(old):
             way, why = instead, f"{why}; the text has lines like those of an edit, so another way was taken"
             hybrid = False
         tag = free_tag(old)
-        shown = material(task, request, tag, self._shown)
-        job = _Job(task, old, tag, shown, request.max_tokens, why, hybrid)
+        shown = [material(task, request, tag, self._shown)]
+        note = [Template(_prompt("hybrid")).substitute(why=why)] if hybrid else []
+        addressed = issues_of(request.feedback.public())
+        earlier: tuple[str, ...] = ()
+        used = NO_USAGE
         if way == "targeted_edit":
-            revision = await self._edit(job, instead)
-        else:
-            revision = await self._write(job, way)
-        return replace(revision, addressed=issues_of(request.feedback.public()))
-
-    async def _edit(self, job: _Job, instead: Strategy) -> Revision:
-        """Have the draft edited; revise it by the strategy ``instead`` if no edit applies in two tries."""
-        messages = self._messages(job, "targeted_edit")
-        usage, why = NO_USAGE, job.why
-        problems: tuple[str, ...] = ()
-        for again in (False, True):
-            completion = await self.answer(job.task, messages, job.max_tokens)
-            usage += completion.usage
-            parsed = parse_edits(completion.text)
-            # In a thread, because many edits of a long text take a while.
-            edited = await anyio.to_thread.run_sync(apply_edits, job.old, parsed.edits)
-            problems = (*_cut(completion), *parsed.problems, *edited.refused)
-            if edited.applied or (_cut(completion) and not parsed.edits):
-                why = f"{why}; at the second try" if again else why
-                return Revision(edited.text, "targeted_edit", why, problems=problems, usage=usage)
-            messages = asked_again(messages, completion, _no_edit(problems))
-        why += "; no edit applied in two tries, so another way was taken"
-        revision = await self._write(replace(job, why=why, hybrid=False), instead)
-        return replace(
-            revision,
-            problems=(*(problems or ("the reply held no edit",)), *revision.problems),
-            usage=usage + revision.usage,
-        )
-
-    async def _write(self, job: _Job, way: Strategy) -> Revision:
-        """Ask for the whole text; keep the old one if the reply breaks off, or is empty twice."""
+            messages = [Message("user", "\n\n".join((*shown, *note, _prompt(way))))]
+            edited, applied = await self._edit(task, request, messages, why)
+            if applied:
+                return replace(edited, addressed=addressed)
+            earlier, used = edited.problems or ("the reply held no edit",), edited.usage
+            way, note = instead, []
+            why += "; no edit applied in two tries, so another way was taken"
 
         def read(completion: Completion) -> tuple[Revision, str]:
+            """Take the whole text; keep the old one if the reply breaks off, or is empty twice."""
             broken = "".join(_cut(completion))
-            text = "" if broken else whole_text(completion.text, job.old, job.tag)
+            text = "" if broken else whole_text(completion.text, old, tag)
             if text.strip():
-                return Revision(text, way, job.why), ""
+                return Revision(text, way, why), ""
             reason = "" if completion.finish_reason == "stop" else f" ({completion.finish_reason})"
             problem = f"{broken or f'the reply was empty, twice{reason}'}: the old text was kept"
-            return Revision(job.old, way, job.why, problems=(problem,)), "" if broken else "it is empty"
+            return Revision(old, way, why, problems=(problem,)), "" if broken else "it is empty"
 
         revision, usage = await ask_and_read(
-            functools.partial(self.answer, job.task, max_tokens=job.max_tokens),
-            self._messages(job, way),
+            functools.partial(self.answer, task, max_tokens=request.max_tokens),
+            [Message("user", "\n\n".join((*shown, *note, _prompt(way))))],
             read,
             form="Answer with the whole text.",
         )
-        return replace(revision, usage=usage)
+        problems = (*earlier, *revision.problems)
+        return replace(revision, problems=problems, usage=used + usage, addressed=addressed)
 
-    def _messages(self, job: _Job, way: Strategy) -> list[Message]:
-        why = [Template(_prompt("hybrid")).substitute(why=job.why)] if job.hybrid else []
-        return [Message("user", "\n\n".join((job.material, *why, _prompt(way))))]
+    async def _edit(
+        self, task: Task, request: RevisionRequest, messages: Sequence[Message], why: str
+    ) -> tuple[Revision, bool]:
+        """Have the draft edited, in two tries at most; return the revision, and whether any edit applied or was cut."""
+        usage, old = NO_USAGE, request.draft.output
+        for again in (False, True):
+            completion = await self.answer(task, messages, request.max_tokens)
+            usage += completion.usage
+            parsed = parse_edits(completion.text)
+            # In a thread, because many edits of a long text take a while.
+            edited = await anyio.to_thread.run_sync(apply_edits, old, parsed.edits)
+            problems = (*_cut(completion), *parsed.problems, *edited.refused)
+            stands = bool(edited.applied or (_cut(completion) and not parsed.edits))
+            said = f"{why}; at the second try" if again else why
+            revision = Revision(edited.text, "targeted_edit", said, problems=problems, usage=usage)
+            if stands or again:
+                break
+            unused = bullets(problems or ("it holds no block",))
+            problem = (
+                f"None of your answer could be applied to the draft:\n{unused}\n\n"
+                "Answer with blocks of this form alone, with the lines above the divider copied exactly from the draft:"
+                f"\n\n{SEARCH}\n...\n{DIVIDER}\n...\n{REPLACE}"
+            )
+            messages = asked_again(messages, completion, problem)
+        return revision, stands
 
 
 class ModelReviser(TextReviser):
@@ -186,30 +189,9 @@ class AgentReviser(TextReviser):
         return Completion(spoken(attempt.output), usage=attempt.usage, finish_reason=reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """The input of one revision, which all its questions share."""
-
-    task: Task
-    old: str
-    tag: str
-    material: str
-    max_tokens: int | None
-    why: str
-    hybrid: bool
-
-
 def _cut(completion: Completion) -> tuple[str, ...]:
     reason = completion.finish_reason
     return (f"the reply broke off ({reason})",) if reason in _CUT else ()
-
-
-def _no_edit(problems: tuple[str, ...]) -> str:
-    return (
-        f"None of your answer could be applied to the draft:\n{bullets(problems or ('it holds no block',))}\n\n"
-        "Answer with blocks of this form alone, with the lines above the divider copied exactly from the draft:\n\n"
-        f"{SEARCH}\n...\n{DIVIDER}\n...\n{REPLACE}"
-    )
 
 
 def _prompt(name: str) -> str:

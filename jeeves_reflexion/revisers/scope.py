@@ -66,19 +66,6 @@ def choose(request: RevisionRequest) -> tuple[Strategy, str]:
     The strategy that failed is not chosen again: incremental replaces the other two, and a full rewrite replaces
     incremental.
     """
-    way, why = _by_scope(request)
-    if way == request.failed:
-        way = _NEXT[way]
-        why += f"; {WORDS[request.failed]} made it worse before, so {WORDS[way]}"
-    return way, why
-
-
-def other_than(way: Strategy, failed: Strategy | None) -> Strategy:
-    """Return ``way``, or its replacement if it is the strategy that failed."""
-    return _NEXT[way] if way == failed else way
-
-
-def _by_scope(request: RevisionRequest) -> tuple[Strategy, str]:
     text, feedback, max_tokens = request.draft.output, request.feedback, request.max_tokens
     tokens = estimate_tokens(text)
     points = len(issues_of(feedback)) or len(feedback.suggestions)
@@ -103,4 +90,8 @@ def _by_scope(request: RevisionRequest) -> tuple[Strategy, str]:
     facts = ["no score" if feedback.score is None else f"score {feedback.score:.2f}"]
     if scores:
         facts.append(f"{failing:.0%} of the criteria below {CRITERION_THRESHOLD}")
-    return way, f"{reason} ({', '.join([counted(points, 'issue'), *facts])}, about {tokens} tokens)"
+    why = f"{reason} ({', '.join([counted(points, 'issue'), *facts])}, about {tokens} tokens)"
+    if way == request.failed:
+        way = _NEXT[way]
+        why += f"; {WORDS[request.failed]} made it worse before, so {WORDS[way]}"
+    return way, why
