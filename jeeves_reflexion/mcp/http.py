@@ -68,27 +68,22 @@ class _Limits:
         self._left: dict[str, tuple[float, float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._let_in(scope):
-            refused = JSONResponse({"error": "too many requests"}, 429, {"retry-after": "10"})
-            return await refused(scope, receive, send)
-        return await self._app(scope, receive, send)
-
-    def _let_in(self, scope: Scope) -> bool:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
         user, client = scope.get("user"), scope.get("client")
-        key = (
-            f"token {user.username}"
-            if isinstance(user, AuthenticatedUser)
-            else f"from {client and client[0]}"
-        )
+        key = f"from {client and client[0]}"
+        if isinstance(user, AuthenticatedUser):
+            key = f"token {user.username}"
         now = time.monotonic()
         left, at = self._left.get(key, (self._most, now))
         left = min(self._most, left + (now - at) * self._most / 60)
-        if (
-            len(self._left) > _MOST_KNOWN
-        ):  # a flood from many addresses: start again, so that memory stays bounded
-            self._left.clear()
+        if len(self._left) > _MOST_KNOWN:
+            self._left.clear()  # a flood from many addresses: start again, so that memory stays bounded
         self._left[key] = (left - 1 if left >= 1 else left, now)
-        return left >= 1
+        if left >= 1:
+            return await self._app(scope, receive, send)
+        refused = JSONResponse({"error": "too many requests"}, 429, {"retry-after": "10"})
+        return await refused(scope, receive, send)
 
 
 class _Available:
