@@ -13,8 +13,6 @@ from dataclasses import replace
 from typing import Annotated, Final, ParamSpec, TypeAlias, TypeVar
 
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
 from pydantic import Field
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, ReflexionError, UnknownLessonError
@@ -70,14 +68,9 @@ Words: TypeAlias = Annotated[str, Field(description="One sentence of advice.", m
 Reason: TypeAlias = Annotated[str, Field(description="Why, in a few words.", max_length=2_000)]
 
 
-class PromptError(MCPError):
-    """A refused prompt. The SDK shows the message of this error to the client, and of no other."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(INVALID_PARAMS, message)
-
-
-def told(work: Callable[P, Awaitable[T]], kind: type[Exception] = ToolError) -> Callable[P, Awaitable[T]]:
+def told(
+    work: Callable[P, Awaitable[T]], kind: Callable[[str], Exception] = ToolError
+) -> Callable[P, Awaitable[T]]:
     """Wrap ``work`` to raise errors that the client can act on as ``kind``; failures of the store stay general."""
 
     @functools.wraps(work)
