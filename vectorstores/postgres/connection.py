@@ -63,28 +63,20 @@ class Connection(AsyncConnection[Any]):
     effort = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class About:
     """The properties of a store and its server."""
 
     dim: int
-    generation: int
-    indexed: tuple[str, ...]
+    column: str
+    """The column of the vectors."""
+    columns: Mapping[str, str]
+    """The column of each indexed metadata key."""
     vector_oids: tuple[int, int]
     """The OIDs of pgvector's type and of its array type."""
     vector_schema: str
     deletes: bool
     """Whether this role may DELETE; otherwise it calls the functions of :mod:`vectorstores.postgres.security`."""
-
-    @property
-    def column(self) -> str:
-        """The column of the vectors."""
-        return column_name(self.generation)
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The column of each indexed metadata key."""
-        return {key: f"k{number}" for number, key in enumerate(self.indexed, 1)}
 
 
 def column_name(generation: int) -> str:

@@ -141,11 +141,8 @@ def leave(folder: Path) -> None:
             account = account_for(folder)
             place = _socket_folder(folder, account)
             if _answers(place):
-                stop = [
-                    str(programs_for(folder, account) / "pg_ctl"),
-                    *["stop", "-w", "-D", "data", "-m", "fast"],
-                ]
-                said = _run(stop, account, folder)
+                program = str(programs_for(folder, account) / "pg_ctl")
+                said = _run([program, "stop", "-w", "-D", "data", "-m", "fast"], account, folder)
                 if said is not None:
                     raise StoreUnavailableError(f"the PostgreSQL server in {folder} does not stop: {said}")
             if place != folder:
@@ -182,7 +179,32 @@ def _join(folder: Path) -> str:
             # The system releases this lock when the process ends, even if it is killed.
             _users[folder] = _use(folder, fcntl.LOCK_SH)
         if not _answers(place):
-            _start(folder, place, account)
+            programs = programs_for(folder, account)
+            if not (folder / "data").exists():
+                make_data(folder, programs, account)
+            log = folder / "log"
+            if log.exists() and log.stat().st_size > _MAX_LOG:
+                log.replace(folder / "log.1")
+            log.touch()
+            if account.uid is not None and account.gid is not None:
+                os.chown(log, account.uid, account.gid)
+            for left in (folder / "data" / "postmaster.pid", place / f"{_SOCKET}.lock"):
+                if _is_stale(left, place):
+                    left.unlink()
+            settings = (
+                f"-c listen_addresses= -c unix_socket_permissions=0700 -c {os.fsdecode(_OPTION)}{place}"
+            )
+            # A shell reads these options, so they contain no path with special characters.
+            options = "start -w -t 120 -D data -l log -o"
+            command = [str(programs / "pg_ctl"), *options.split(), settings]
+            end = time.monotonic() + _START_TIMEOUT
+            # A process that was killed may have begun to start a server, which then answers in a moment.
+            while _run(command, account, folder) is not None and not _answers(place):
+                if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:
+                    raise StoreUnavailableError(
+                        f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
+                    )
+                time.sleep(_PAUSE)
         return f"postgresql://postgres@/postgres?host={quote(str(place), safe='')}"
 
 
@@ -193,34 +215,6 @@ def _answers(place: Path) -> bool:
         except OSError:
             return False  # no socket, or that of a server that was killed
     return True
-
-
-def _start(folder: Path, place: Path, account: Account) -> None:
-    """Start the server; make its data directory if it is missing."""
-    programs = programs_for(folder, account)
-    if not (folder / "data").exists():
-        make_data(folder, programs, account)
-    log = folder / "log"
-    if log.exists() and log.stat().st_size > _MAX_LOG:
-        log.replace(folder / "log.1")
-    log.touch()
-    if account.uid is not None and account.gid is not None:
-        os.chown(log, account.uid, account.gid)
-    for left in (folder / "data" / "postmaster.pid", place / f"{_SOCKET}.lock"):
-        if _is_stale(left, place):
-            left.unlink()
-    settings = f"-c listen_addresses= -c unix_socket_permissions=0700 -c {os.fsdecode(_OPTION)}{place}"
-    # A shell reads these options, so they contain no path with special characters.
-    options = "start -w -t 120 -D data -l log -o"
-    command = [str(programs / "pg_ctl"), *options.split(), settings]
-    end = time.monotonic() + _START_TIMEOUT
-    # A process that was killed may have begun to start a server, which then answers in a moment.
-    while _run(command, account, folder) is not None and not _answers(place):
-        if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:
-            raise StoreUnavailableError(
-                f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
-            )
-        time.sleep(_PAUSE)
 
 
 def _is_stale(lock: Path, place: Path) -> bool:

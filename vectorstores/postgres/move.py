@@ -21,8 +21,7 @@ from vectorstores._engine import embed_checked
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
 from vectorstores.migration import Reembedding
 from vectorstores.postgres.address import PostgresOptions, split_schema
-from vectorstores.postgres.connection import About, Connection, column_name, on_connection, resolve
-from vectorstores.postgres.connection import rows as rows_of
+from vectorstores.postgres.connection import Connection, column_name, on_connection, resolve
 from vectorstores.postgres.pool import Pool, running_loop
 from vectorstores.postgres.schema import (
     add_column,
@@ -75,21 +74,11 @@ async def move_database(
     # Statements read the whole table and build the index, so a day. One connection builds, another holds the lock.
     options = PostgresOptions(pool_size=2, retry_for=_RETRY_FOR, statement_timeout=86_400.0)
 
-    async def look(connection: Connection) -> About:
-        return await describe(connection, place, await _read_meta(connection, place))
-
-    pool = Pool(place, options, await on_connection(place, options, look))
+    pool = Pool(place, options, await on_connection(place, options, partial(describe, place=place)))
     try:
         return await _Move(place, target, pool).run(batch, on_progress)
     finally:
         pool.close()
-
-
-async def _read_meta(connection: Connection, place: Place) -> dict[str, str]:
-    meta = await read_meta(connection, place)
-    if meta is None:
-        raise StoreUnavailableError(f"{place}: there is no store here")
-    return meta
 
 
 class _Move:
@@ -111,15 +100,18 @@ class _Move:
                     before, filled = filled, await self._fill(batch, on_progress)
                 await self._pool.write(self._exchange, repeatable=True)
         except EmbedderMismatchError as error:  # the new column is gone
-            raise self._replaced() from error
-        ((total,),) = await self._pool.read(partial(rows_of, statement=b"SELECT count(*) FROM chunks"))
+            raise StoreUnavailableError(
+                f"{self._place} is no longer being moved to {self._target.embedder_id}: another process began a move"
+                " to another embedder; start this one again if you still want it"
+            ) from error
+        ((total,),) = await self._pool.rows(b"SELECT count(*) FROM chunks")
         return Reembedding(total, total)
 
     async def _prepare(self, connection: Connection) -> bool:
         """Add the column of new vectors, or resume a move to the same embedder; False if there is nothing to do."""
         await connection.execute(_LOCK_WAIT)
         await check_owner(connection, self._place, lock=True)
-        meta, target = await _read_meta(connection, self._place), self._target
+        meta, target = await read_meta(connection, self._place), self._target
         resumed = meta.get("next_embedder") == target.embedder_id
         new = 1 + max(int(meta["generation"]), int(meta.get(_LAST, 0)))
         self._generation = int(meta["next_generation"]) if resumed else new
@@ -147,7 +139,7 @@ class _Move:
     async def _fill(self, batch: int, on_progress: Callable[[Reembedding], None]) -> int:
         """Embed the pending rows, once through the table in the order of the primary key; return their number."""
         count = f"SELECT count(*), count(*) - count({column_name(self._generation)}) FROM chunks"  # noqa: S608
-        ((total, left),) = await self._pool.read(partial(rows_of, statement=count.encode()))
+        ((total, left),) = await self._pool.rows(count.encode())
         after, filled = ("", 0), 0
         while rows := await self._pool.read(partial(self._pending, after=after, limit=batch)):
             after = rows[-1][:2]
@@ -208,11 +200,11 @@ class _Move:
         """Put the new vectors in the place of the old ones, under a lock; embed the rows that are still pending."""
         await connection.execute(_LOCK_WAIT)
         await check_owner(connection, self._place, lock=True)
-        meta = await _read_meta(connection, self._place)
+        meta = await read_meta(connection, self._place)
         if meta["generation"] == str(self._generation):
             return  # another process has finished the same move
         if meta.get("next_generation") != str(self._generation):
-            raise self._replaced()
+            raise EmbedderMismatchError("another process began a move to another embedder")
         # From here on writers wait, and soon readers too.
         await connection.execute("LOCK TABLE chunks IN EXCLUSIVE MODE")
         if rows := await self._pending(connection):
@@ -230,12 +222,6 @@ class _Move:
         for item in (self._target.about | {"generation": str(self._generation)}).items():
             await connection.execute(_SET_META, item)
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
-
-    def _replaced(self) -> StoreUnavailableError:
-        return StoreUnavailableError(
-            f"{self._place} is no longer being moved to {self._target.embedder_id}: another process began a move"
-            " to another embedder; start this one again if you still want it"
-        )
 
 
 def _trigger_name(generation: int) -> sql.Identifier:

@@ -94,7 +94,7 @@ class Pool:
         patience = Patience(self.place, self.options.retry_for)
         return await repeated(patience, lambda: self._call(lambda connection, _: work(connection)))
 
-    async def rows(self, statement: bytes, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+    async def rows(self, statement: bytes, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that changes nothing."""
         return await self.read(lambda connection: rows_of(connection, statement, parameters))
 

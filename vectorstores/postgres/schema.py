@@ -88,7 +88,7 @@ async def prepare(
             " make one with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
         )
     said = await read_meta(connection, place)
-    if said is None:
+    if not said:
         if not create:
             raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
         said = await _create(connection, place, opened, indexed)
@@ -107,27 +107,32 @@ def read_about(address: str) -> dict[str, str] | None:
         return None  # no server was ever made there
     place = resolve(conninfo, schema, create=False)
 
-    async def work(connection: Connection) -> dict[str, str] | None:
+    async def work(connection: Connection) -> dict[str, str]:
         await connection.execute("SET statement_timeout = '10s'")
         return await read_meta(connection, place)
 
     # In a thread of its own, since this one may already run an event loop.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(
-            asyncio.run, on_connection(place, PostgresOptions(retry_for=10.0), work)
-        ).result()
+        options = PostgresOptions(retry_for=10.0)
+        return thread.submit(asyncio.run, on_connection(place, options, work)).result() or None
 
 
-async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
-    """Return the properties of a store and its server."""
+async def describe(connection: Connection, place: Place, said: Mapping[str, str] | None = None) -> About:
+    """Return the properties of a store and its server. ``said`` is what :func:`read_meta` returned, if it was called.
+
+    Raises :class:`StoreUnavailableError` if there is no store.
+    """
+    said = await read_meta(connection, place) if said is None else said
+    if not said:
+        raise StoreUnavailableError(f"{place}: there is no store here")
     oids, vector_schema = await extension(connection, place)
     chunks = sql.Identifier(place.schema, "chunks").as_string(connection)
     cursor = await connection.execute("SELECT has_table_privilege(%s, 'DELETE')", (chunks,))
     ((deletes,),) = await cursor.fetchall()
     return About(
         dim=int(said["dim"]),
-        generation=int(said["generation"]),
-        indexed=tuple(json.loads(said["indexed"])),
+        column=column_name(int(said["generation"])),
+        columns={key: f"k{number}" for number, key in enumerate(json.loads(said["indexed"]), 1)},
         vector_oids=oids,
         vector_schema=vector_schema,
         deletes=deletes,
@@ -152,8 +157,8 @@ async def check_owner(connection: Connection, place: Place, *, lock: bool = Fals
     return str(owner[0])
 
 
-async def read_meta(connection: Connection, place: Place) -> dict[str, str] | None:
-    """Return the settings of a store, None if there is no store.
+async def read_meta(connection: Connection, place: Place) -> dict[str, str]:
+    """Return the settings of a store, none if there is no store.
 
     Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` if a setting is missing.
     """
@@ -161,7 +166,7 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
     try:
         found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
     except (pg.UndefinedTable, pg.InvalidSchemaName):
-        return None
+        return {}
     said: dict[str, str] = dict(await found.fetchall())
     version = said.get("format", "")
     check_format(int(version) if version.isdecimal() else None, place)
@@ -202,7 +207,7 @@ async def _create(
     except (pg.UniqueViolation, pg.DuplicateTable) as error:
         # The second process to make a schema or a table waits for the first, then gets this error.
         there = await read_meta(connection, place)
-        if there is not None:
+        if there:
             return there
         raise StoreUnavailableError(
             f"{place}: the schema holds other tables ({error.diag.message_primary}); name one of its own by schema="
