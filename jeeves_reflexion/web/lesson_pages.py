@@ -90,7 +90,7 @@ class LessonPages:
     async def show(
         self, request: Request, *, problem: str = "", draft: str | None = None, status: int = 200
     ) -> Response:
-        """Show one lesson, perhaps with the ``problem`` of a change and the text that it had in its form."""
+        """Show one lesson, and why a change was not made: its ``problem``, with the text of its form."""
         store, lesson_id = await self._library.store(), request.query_params.get("id", "")
         held = await store.quarantine.get(lesson_id)
         lesson = await store.get(lesson_id) if held is None else held.lesson
@@ -128,10 +128,8 @@ class LessonPages:
         try:
             async with self._library.turn:
                 await _check_unchanged(store, lesson_id, fields)
-                curator, reason = (
-                    Curator(store.repository, by=self._by),
-                    " ".join(_one(fields, "reason").split()),
-                )
+                curator = Curator(store.repository, by=self._by)
+                reason = " ".join(_one(fields, "reason").split())
                 match operation:
                     case "edit":
                         await curator.edit(lesson_id, _one(fields, "text"), reason=reason)

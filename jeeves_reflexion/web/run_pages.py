@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -12,7 +11,7 @@ from starlette.responses import Response
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName
-from jeeves_reflexion.experiments.results import Results, Tried
+from jeeves_reflexion.experiments.results import Results
 from jeeves_reflexion.web.renderer import number_of, render
 from jeeves_reflexion.web.runs import RunFolder, Runs, pictures
 
@@ -39,12 +38,11 @@ class RunPages:
         """Show the learning curves of a run and a page of its tasks."""
         first = number_of(request.query_params.get("from", ""), 0)
         run = self._runs.get(request.query_params.get("run", ""))
-        tries = run.refresh().values()
-        results = run.results(tries)
+        results = run.results()
         state, at = run.state()
         # For each arm and seed of a task, whether each of its attempts passed.
         tasks: dict[tuple[str, str], dict[tuple[str, int], list[bool]]] = {}
-        for each in tries:
+        for each in results.rows:
             played = tasks.setdefault((each.task.id, each.split), {})
             played.setdefault((each.arm, each.seed), []).append(each.passed)
         listed = [
@@ -64,7 +62,7 @@ class RunPages:
                 (part, Markup(picture))  # noqa: S704 - rendered with its texts escaped
                 for part, picture in pictures(run.name, results)
             ],
-            counts=[_counts(results, arm, tries) for arm in results.arms],
+            counts=[_counts(results, arm) for arm in results.arms],
             tasks=listed,
             total=len(tasks),
             following=first + _PAGE if len(tasks) > first + _PAGE else None,
@@ -100,9 +98,9 @@ def _story_link(run: str, task_id: str, arm: str, seed: int) -> str:
     return "/story?" + urlencode({"run": run, "task": task_id, "arm": arm, "seed": seed})
 
 
-def _counts(results: Results, arm: ArmName, tries: Iterable[Tried]) -> dict[str, Any]:
+def _counts(results: Results, arm: ArmName) -> dict[str, Any]:
     """Return the figures of an arm so far, as the page's table shows them."""
-    own, cost = [each for each in tries if each.arm == arm], results.cost(arm)
+    own, cost = [each for each in results.rows if each.arm == arm], results.cost(arm)
     return {
         "arm": arm,
         "attempts": cost.tries,

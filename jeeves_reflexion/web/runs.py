@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import arm_of
@@ -22,7 +21,6 @@ from jeeves_reflexion.types import Task
 
 _DEPTH: Final = 3
 _TAIL: Final = 65_536
-Mark: TypeAlias = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -35,7 +33,7 @@ class RunFolder:
     _made: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def current(self) -> Mark:
+    def current(self) -> tuple[int, ...]:
         """Return the sizes of the run's logs, which differ once there is more to show."""
         return tuple(_file(self.path / name)[0] for name in ("journal.jsonl", "events.jsonl"))
 
@@ -59,10 +57,11 @@ class RunFolder:
         except (OSError, OverflowError, *UNREADABLE) as error:
             raise ExperimentError(f"the configuration of run {self.name} can't be read: {error}") from error
 
-    def results(self, tries: Iterable[Tried]) -> Results:
-        """Return attempts as results. Raises :class:`ExperimentError`, also for seeds that the design does not name."""
+    def results(self) -> Results:
+        """Return all attempts as results. Raises :class:`ExperimentError`, also for seeds that the design lacks."""
+        tries = self.refresh()
         results, _ = self.begun()
-        results.rows = list(tries)
+        results.rows = list(tries.values())
         if unknown := {row.seed for row in results.rows} - {*results.seeds}:
             raise ExperimentError(
                 f"the journal of run {self.name} has attempts with the seed {unknown.pop()!r}, and config.json does not"

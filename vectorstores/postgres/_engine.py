@@ -24,13 +24,14 @@ from vectorstores.postgres.chunks import (
     columns_of,
     count_chunks,
     put,
+    refuse_records,
+    refuse_rows,
     require_vector,
 )
 from vectorstores.postgres.connection import Connection
 from vectorstores.postgres.connection import rows as rows_of
 from vectorstores.postgres.database import Database
 from vectorstores.postgres.filters import compile_filter
-from vectorstores.postgres.values import refuse_records, refuse_rows
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow, Row

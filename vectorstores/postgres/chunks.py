@@ -1,4 +1,4 @@
-"""Chunks as rows of the table ``chunks``: the statements that more than one operation uses, and their values."""
+"""Chunks as rows of the table ``chunks``, and what no row can hold."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pgvector import Vector
 
 from vectorstores._json import read_metadata
-from vectorstores.base import Chunk, StoreCorruptError
+from vectorstores.base import Chunk, InvalidChunkError, StoreCorruptError
 from vectorstores.postgres.connection import About, Connection, rows
-from vectorstores.postgres.filters import column_json, value_json
+from vectorstores.postgres.filters import column_json, holds_nul, value_json
 
 if TYPE_CHECKING:
-    from vectorstores._checks import Row
+    from vectorstores._checks import RecordRow, Row
     from vectorstores.postgres.filters import Where
 
 FIELDS: Final = "number, id, content, embed_text, metadata"
@@ -26,6 +26,38 @@ DELETE: Final = (
     b" (SELECT number FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held)"
     b" DELETE FROM chunks c USING gone WHERE c.namespace = %b AND c.number = gone.number RETURNING 1"
 )
+# A b-tree entry holds some 2,700 bytes, so indexed texts are limited to these lengths, in UTF-8 bytes.
+_MAX_SCOPE: Final = 500
+_MAX_ID: Final = 1500
+
+
+def refuse_rows(rows: Sequence[Row]) -> None:
+    """Raise :class:`InvalidChunkError` for the first chunk that PostgreSQL can't hold."""
+    for index, row in enumerate(rows):
+        place = f"chunks[{index}] (id {row.id!r:.100})"
+        _refuse(f"{place}: id", row.id, limit=_MAX_ID)
+        _refuse(f"{place}: content", row.content)
+        _refuse(f"{place}: embed_text", row.embed_text or "")
+        _refuse(f"{place}: metadata", encoded=row.metadata)
+
+
+def refuse_records(records: Sequence[RecordRow]) -> None:
+    """Raise :class:`InvalidChunkError` for the first record that PostgreSQL can't hold."""
+    for record in records:
+        place = f"record {record.collection!r:.100}/{record.key!r:.100}"
+        _refuse(f"{place}: collection", record.collection, limit=_MAX_SCOPE)
+        _refuse(f"{place}: key", record.key, limit=_MAX_ID)
+        _refuse(f"{place}: value", encoded=record.value)
+
+
+def _refuse(place: str, text: str = "", *, encoded: str = "", limit: int | None = None) -> None:
+    """Raise for a text, or for JSON, that PostgreSQL can't hold."""
+    # JSON writes NUL as \u0000; the same characters also stand for a backslash followed by u0000.
+    if "\0" in text or ("\\u0000" in encoded and holds_nul(json.loads(encoded))):
+        found = f", found at {text.index(chr(0))}" if text else ""
+        raise InvalidChunkError(f"{place}: PostgreSQL can't hold the character NUL (U+0000){found}")
+    if limit is not None and len(text) * 4 > limit and len(text.encode()) > limit:
+        raise InvalidChunkError(f"{place}: {len(text.encode())} bytes; in PostgreSQL at most {limit}")
 
 
 @lru_cache

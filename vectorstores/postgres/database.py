@@ -68,20 +68,13 @@ class Database(EmbeddingCache):
     async def open(self) -> Opened:
         """Open the store unless it is open already."""
         loop = running_loop()
-        self._check_usable()
-        if self._known is None:
+        if self._known is None and not self._closed and os.getpid() == self._process:
             learning = self._learning.get(loop)
             if learning is None or learning.done():
                 learning = self._learning[loop] = in_background(self._learn(loop))
             await asyncio.wait([learning])
             learning.result()
         return self.known.opened
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the PostgreSQL store was closed; open it again to use it")
-        if os.getpid() != self._process:
-            raise StoreClosedError("the PostgreSQL store was made before a fork; open it in this process")
 
     async def _learn(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -97,7 +90,10 @@ class Database(EmbeddingCache):
     @property
     def known(self) -> Known:
         """What opening the store has read. Raises :class:`StoreClosedError` unless it is open."""
-        self._check_usable()
+        if self._closed:
+            raise StoreClosedError("the PostgreSQL store was closed; open it again to use it")
+        if os.getpid() != self._process:
+            raise StoreClosedError("the PostgreSQL store was made before a fork; open it in this process")
         if self._known is None:
             raise StoreClosedError("the PostgreSQL store is not open")
         return self._known
@@ -149,8 +145,7 @@ class Database(EmbeddingCache):
             connection = await repeated(Patience(place, options.retry_for), listening)
             try:
                 yield  # whatever was written while nobody listened
-                while True:
-                    self._check_usable()
+                while self.known:  # which raises if the store was closed
                     if [told async for told in connection.notifies(timeout=_LISTEN, stop_after=1)]:
                         yield
             except psycopg.Error as error:

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vectorstores.base import InvalidFilterError
 from vectorstores.filters import And, Exists, Not, OneOf, Or, Ordered
-from vectorstores.postgres.values import holds_nul
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
@@ -159,3 +158,12 @@ def _normal(value: JSON) -> JSON:
     if isinstance(value, Mapping):
         return {key: _normal(part) for key, part in value.items()}
     return [_normal(part) for part in value]
+
+
+def holds_nul(value: object) -> bool:
+    """Whether the character NUL is in one of the texts of a JSON value."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, Mapping):
+        return any(map(holds_nul, value.keys())) or any(map(holds_nul, value.values()))
+    return isinstance(value, Sequence) and any(map(holds_nul, value))
