@@ -59,51 +59,43 @@ def _caller() -> Caller:
     return caller
 
 
-class _Limits:
-    """Limits the rate of requests with a token bucket for each token, and for each address without one."""
+def _limited(app: ASGIApp, per_minute: int) -> ASGIApp:
+    """Limit the rate of requests with a token bucket for each token, and for each address without one."""
+    buckets: dict[str, tuple[float, float]] = {}
 
-    def __init__(self, app: ASGIApp, per_minute: int) -> None:
-        self._app = app
-        self._most = per_minute
-        self._left: dict[str, tuple[float, float]] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._let_in(scope):
-            refused = JSONResponse({"error": "too many requests"}, 429, {"retry-after": "10"})
-            return await refused(scope, receive, send)
-        return await self._app(scope, receive, send)
-
-    def _let_in(self, scope: Scope) -> bool:
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await app(scope, receive, send)
         user, client = scope.get("user"), scope.get("client")
-        key = (
-            f"token {user.username}"
-            if isinstance(user, AuthenticatedUser)
-            else f"from {client and client[0]}"
-        )
+        key = f"from {client and client[0]}"
+        if isinstance(user, AuthenticatedUser):
+            key = f"token {user.username}"
         now = time.monotonic()
-        left, at = self._left.get(key, (self._most, now))
-        left = min(self._most, left + (now - at) * self._most / 60)
-        if (
-            len(self._left) > _MOST_KNOWN
-        ):  # a flood from many addresses: start again, so that memory stays bounded
-            self._left.clear()
-        self._left[key] = (left - 1 if left >= 1 else left, now)
-        return left >= 1
+        left, at = buckets.get(key, (per_minute, now))
+        left = min(per_minute, left + (now - at) * per_minute / 60)
+        if len(buckets) > _MOST_KNOWN:
+            buckets.clear()  # a flood from many addresses: start again, so that memory stays bounded
+        buckets[key] = (left - 1 if left >= 1 else left, now)
+        if left >= 1:
+            return await app(scope, receive, send)
+        refused = JSONResponse({"error": "too many requests"}, 429, {"retry-after": "10"})
+        return await refused(scope, receive, send)
+
+    return limited
 
 
-class _Available:
-    """Answers 503 if the store of the tokens fails."""
+def _available(app: ASGIApp) -> ASGIApp:
+    """Answer 503 if the store of the tokens fails."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def available(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
         except LessonStoreError as error:
             logger.warning("%s", error)
             refused = JSONResponse({"error": "the lesson store can't be used"}, 503, {"retry-after": "10"})
             await refused(scope, receive, send)
+
+    return available
 
 
 def http_app(
@@ -127,8 +119,8 @@ def http_app(
         max_request_body_size=MOST_BYTES,
         transport_security=security,
     )
-    app.user_middleware.insert(0, Middleware(_Available))
-    app.user_middleware.append(Middleware(_Limits, per_minute=per_minute))  # after authentication
+    app.user_middleware.insert(0, Middleware(_available))
+    app.user_middleware.append(Middleware(_limited, per_minute=per_minute))  # after authentication
     return app
 
 

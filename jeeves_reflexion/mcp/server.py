@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError
-from mcp_types import ToolAnnotations
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import AnyHttpUrl
 
 from jeeves_reflexion import __version__
-from jeeves_reflexion.mcp.tools import LessonTools, PromptError, told
+from jeeves_reflexion.mcp.tools import LessonTools, told
 
 INSTRUCTIONS: Final = (
     "A library of lessons from earlier attempts. Call recall_lessons when you begin a task, report_outcome with its"
@@ -42,8 +44,10 @@ def build_server(lessons: LessonTools, *, review: bool, verifier: TokenVerifier 
         server.add_tool(told(reads), annotations=_READS)
     resource = server.resource("lesson://{namespace}/{lesson_id}", mime_type="application/json")
     resource(told(lessons.lesson, ResourceError))
+    # Of a refused prompt, the SDK shows the client the message of this error and of no other.
+    refused = partial(MCPError, INVALID_PARAMS)
     for prompt in (lessons.begin_task, lessons.reflect):
-        server.prompt()(told(prompt, PromptError))
+        server.prompt()(told(prompt, refused))
     if review:
         for decides in (lessons.approve, lessons.retire, lessons.edit, lessons.forget):
             server.add_tool(told(decides), annotations=_DECIDES)

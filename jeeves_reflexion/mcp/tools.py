@@ -13,8 +13,6 @@ from dataclasses import replace
 from typing import Annotated, Final, ParamSpec, TypeAlias, TypeVar
 
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
 from pydantic import Field
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, ReflexionError, UnknownLessonError
@@ -25,6 +23,7 @@ from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.mcp.tokens import Caller, Right
 from jeeves_reflexion.mcp.values import (
+    ChangeValue,
     Decided,
     Explained,
     Forgotten,
@@ -35,10 +34,9 @@ from jeeves_reflexion.mcp.values import (
     Reported,
     SearchResult,
     Waiting,
-    change_value,
     found_lessons,
-    held_text,
     lesson_value,
+    words_of,
 )
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import read_prompt
@@ -70,14 +68,9 @@ Words: TypeAlias = Annotated[str, Field(description="One sentence of advice.", m
 Reason: TypeAlias = Annotated[str, Field(description="Why, in a few words.", max_length=2_000)]
 
 
-class PromptError(MCPError):
-    """A refused prompt. The SDK shows the message of this error to the client, and of no other."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(INVALID_PARAMS, message)
-
-
-def told(work: Callable[P, Awaitable[T]], kind: type[Exception] = ToolError) -> Callable[P, Awaitable[T]]:
+def told(
+    work: Callable[P, Awaitable[T]], kind: Callable[[str], Exception] = ToolError
+) -> Callable[P, Awaitable[T]]:
     """Wrap ``work`` to raise errors that the client can act on as ``kind``; failures of the store stay general."""
 
     @functools.wraps(work)
@@ -167,7 +160,18 @@ class LessonTools:
             lesson=lesson_value(store, lesson),
             tasks=(await store.repository.tasks_of([lesson_id])).get(lesson_id, ()),
             lift=known.lift(lesson_id),
-            history=tuple(map(change_value, history)),
+            history=tuple(
+                ChangeValue(
+                    number=each.number,
+                    at=each.at,
+                    operation=each.operation,
+                    by=each.by,
+                    reason=each.reason,
+                    lesson=words_of(each.after),
+                    state=each.after.state,
+                )
+                for each in history
+            ),
         )
 
     async def begin_task(self, task: str) -> str:
@@ -220,7 +224,17 @@ class LessonTools:
             store = self._open("review", namespace)
             found = await Curator(store.repository).waiting()
             proposed += [lesson_value(store, each) for each in found.proposed]
-            held += [held_text(each, namespace) for each in found.held]
+            held += [
+                HeldText(
+                    id=each.id,
+                    namespace=namespace,
+                    text=each.lesson.text,
+                    kind=each.kind,
+                    why=each.why,
+                    by=each.lesson.provenance.agent,
+                )
+                for each in found.held
+            ]
         return Waiting(proposed=tuple(proposed), quarantine=tuple(held))
 
     async def approve(self, lesson_id: LessonId, reason: Reason = "", namespace: Namespace = None) -> Decided:

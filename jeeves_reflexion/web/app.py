@@ -13,8 +13,8 @@ import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from jeeves_reflexion.errors import ExperimentError, ReflexionError, UnknownLessonError
@@ -23,13 +23,13 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.web.access import Access, Guard
 from jeeves_reflexion.web.lesson_pages import LessonPages
 from jeeves_reflexion.web.library import Library, StoreGoneError
-from jeeves_reflexion.web.live import LessonWatch, live
 from jeeves_reflexion.web.renderer import page
 from jeeves_reflexion.web.run_pages import RunPages
 from jeeves_reflexion.web.runs import Runs
 from vectorstores.base import VectorStoreError
 
 _HANDLED: Final = (ReflexionError, VectorStoreError, StoreGoneError, HTTPException, Exception)
+_POLL_SECONDS: Final = 0.5
 _RETRY: Final = {"Refresh": "5", "Retry-After": "5"}
 
 
@@ -50,51 +50,24 @@ class Shown:
 def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lambda: False) -> Guard:
     """Return the application. Live pages end their streams once ``stopping`` returns true."""
     library = Library(shown.open_store)
-    watch = LessonWatch(library)
+    runs = None if shown.runs is None else Runs(shown.runs)
     lessons = LessonPages(library, access.form, by=shown.by)
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/", lessons.index),
         Route("/lesson", lessons.show),
         Route("/lesson/{operation}", lessons.change, methods=["POST"]),
         Route("/review", lessons.review),
         Route("/why", lessons.why),
+        Route("/live", _live),
+        Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
-    runs = None if shown.runs is None else Runs(shown.runs)
     if runs is not None:
         pages = RunPages(runs)
         routes += [Route("/runs", pages.index), Route("/run", pages.show), Route("/story", pages.story)]
-
-    async def changes(request: Request) -> Response:
-        name = request.query_params.get("run")
-        if name is not None and runs is not None:
-            run = await anyio.to_thread.run_sync(runs.get, name)
-            return live(lambda: anyio.to_thread.run_sync(run.current), stopping)
-
-        async def count() -> int:
-            return watch.changes
-
-        return live(count, stopping)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with anyio.create_task_group() as group:
-            group.start_soon(watch.run)
-            yield
-            group.cancel_scope.cancel()
-        await library.close()
-
-    async def failed(request: Request, error: Exception) -> Response:
-        return await _error_page(request, error, library)
-
     app = Starlette(
-        routes=[
-            *routes,
-            Route("/live", changes),
-            Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
-        ],
-        exception_handlers=dict.fromkeys(_HANDLED, failed),
-        lifespan=lifespan,
+        routes=routes, exception_handlers=dict.fromkeys(_HANDLED, _error_page), lifespan=_lifespan
     )
+    app.state.library, app.state.runs, app.state.stopping = library, runs, stopping
     app.state.about = {
         "address": shown.address,
         "namespace": shown.namespace,
@@ -105,11 +78,39 @@ def make_app(shown: Shown, access: Access, *, stopping: Callable[[], bool] = lam
     return Guard(app, access)
 
 
-async def _error_page(request: Request, error: Exception, library: Library) -> Response:
+@contextlib.asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(app.state.library.watch)
+        yield
+        group.cancel_scope.cancel()
+    await app.state.library.close()
+
+
+async def _live(request: Request) -> Response:
+    """Tell the browser by server-sent events when its page has changed; it then fetches the page itself."""
+    state, name = request.app.state, request.query_params.get("run")
+    shows_run = name is not None and state.runs is not None
+    run = await anyio.to_thread.run_sync(state.runs.get, name) if shows_run else None
+
+    async def events() -> AsyncIterator[str]:
+        yield "retry: 2000\n\n"
+        last = None
+        while not state.stopping():
+            now = state.library.changes if run is None else await anyio.to_thread.run_sync(run.current)
+            if last is not None and now != last:
+                yield "event: changed\ndata: -\n\n"
+            last = now
+            await anyio.sleep(_POLL_SECONDS)
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+async def _error_page(request: Request, error: Exception) -> Response:
     """Return the page that says what went wrong, with a status that fits the error."""
     headers: dict[str, Any] = {}
     message, status, head = redact(str(error)), 500, "Something went wrong"
-    if isinstance(error, StoreGoneError) or await library.lost(error):
+    if isinstance(error, StoreGoneError) or await request.app.state.library.lost(error):
         status, head = 503, "The lessons can't be reached"
         # A browser must not send a form again by itself: the change may have been made already.
         headers = _RETRY if request.method == "GET" else {}

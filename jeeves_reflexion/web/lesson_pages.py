@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias, get_args
@@ -17,7 +19,7 @@ from jeeves_reflexion.lessons.history import has_before
 from jeeves_reflexion.lessons.records import RECALLED, one_each, readable
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.types import JSON, Lesson, LessonState, Outcome, Recall, RecalledLesson, Task
-from jeeves_reflexion.web.library import Library, mark_of
+from jeeves_reflexion.web.library import Library
 from jeeves_reflexion.web.renderer import number_of, page
 from vectorstores.base import Filter
 
@@ -61,7 +63,9 @@ class LessonPages:
         rows: list[tuple[Lesson, float | None]]
         following = None
         if asked["q"]:
-            found = await _search(store, asked["q"], where)
+            narrowed: Filter = {name: value for name, value in where.items() if name != "state"}
+            state = next((each for each in _STATES if each == where.get("state")), None)
+            found = await store.search(asked["q"], k=_MAX_FOUND, where=narrowed or None, state=state)
             rows = [(each.lesson, each.similarity) for each in found]
         else:
             listed = await _listed(store, request, where)
@@ -83,13 +87,10 @@ class LessonPages:
 
     # -- one lesson
 
-    async def show(self, request: Request) -> Response:
-        """Show one lesson."""
-        return await self._show(request)
-
-    async def _show(
+    async def show(
         self, request: Request, *, problem: str = "", draft: str | None = None, status: int = 200
     ) -> Response:
+        """Show one lesson, and why a change was not made: its ``problem``, with the text of its form."""
         store, lesson_id = await self._library.store(), request.query_params.get("id", "")
         held = await store.quarantine.get(lesson_id)
         lesson = await store.get(lesson_id) if held is None else held.lesson
@@ -127,13 +128,24 @@ class LessonPages:
         try:
             async with self._library.turn:
                 await _check_unchanged(store, lesson_id, fields)
-                await _change(Curator(store.repository, by=self._by), operation, lesson_id, fields)
+                curator = Curator(store.repository, by=self._by)
+                reason = " ".join(_one(fields, "reason").split())
+                match operation:
+                    case "edit":
+                        await curator.edit(lesson_id, _one(fields, "text"), reason=reason)
+                    case "merge":
+                        others = (*fields.get("other", ()), *_one(fields, "others").split())
+                        await curator.merge(lesson_id, [each for each in others if each], reason=reason)
+                    case "rollback":
+                        await curator.rollback(lesson_id, to=number_of(_one(fields, "to"), -1), reason=reason)
+                    case _:
+                        await getattr(curator, operation)(lesson_id, reason=reason)
         except (ConflictError, ConfigurationError, LessonStoreError) as error:
             if isinstance(error, UnknownLessonError) or await self._library.lost(error):
                 raise
             draft = _one(fields, "text") or None
             status = 409 if isinstance(error, ConflictError) else 422
-            return await self._show(request, problem=str(error), draft=draft, status=status)
+            return await self.show(request, problem=str(error), draft=draft, status=status)
         if _one(fields, "back") == "review" or operation == "reject":
             return RedirectResponse(f"/review?{urlencode({'done': operation})}", 303)
         return RedirectResponse(f"/lesson?{urlencode({'id': lesson_id, 'done': operation})}", 303)
@@ -182,13 +194,6 @@ class LessonPages:
         return await page(request, "why", asked=asked, recall=recall, lesson=lesson, about=about)
 
 
-async def _search(store: VectorLessonStore, text: str, where: dict[str, str]) -> list[RecalledLesson]:
-    """Return the lessons nearest to a text, in one state or in any."""
-    narrowed: Filter = {name: value for name, value in where.items() if name != "state"}
-    state = next((each for each in _STATES if each == where.get("state")), None)
-    return await store.search(text, k=_MAX_FOUND, where=narrowed or None, state=state)
-
-
 async def _listed(store: VectorLessonStore, request: Request, where: Filter) -> LessonPage:
     try:
         return await store.list(after=request.query_params.get("after"), limit=_PAGE, where=where or None)
@@ -221,6 +226,12 @@ async def _about(store: VectorLessonStore, lesson: Lesson, recall: Recall, task:
     return False, f"{state}others are nearer to the task: {similarity}"
 
 
+def mark_of(lesson: Lesson) -> str:
+    """Return a digest of a lesson's text and state, by which a form notices a change made meanwhile."""
+    seen = [lesson.text, lesson.state, lesson.state_reason]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+
+
 async def _check_unchanged(store: VectorLessonStore, lesson_id: str, fields: Fields) -> None:
     """Raise :class:`ConflictError` if a lesson changed after its form was made."""
     held = await store.quarantine.get(lesson_id)
@@ -235,20 +246,6 @@ async def _check_unchanged(store: VectorLessonStore, lesson_id: str, fields: Fie
     last = _one(fields, "last")
     if last and held is None and last != str((await store.repository.known(lesson_id)).changes):
         raise ConflictError("The lesson has changes that this page did not show. Nothing was rolled back.")
-
-
-async def _change(curator: Curator, operation: str, lesson_id: str, fields: Fields) -> None:
-    reason = " ".join(_one(fields, "reason").split())
-    match operation:
-        case "edit":
-            await curator.edit(lesson_id, _one(fields, "text"), reason=reason)
-        case "approve" | "reject" | "retire" | "restore":
-            await getattr(curator, operation)(lesson_id, reason=reason)
-        case "merge":
-            others = [each for each in (*fields.get("other", ()), *_one(fields, "others").split()) if each]
-            await curator.merge(lesson_id, others, reason=reason)
-        case "rollback":
-            await curator.rollback(lesson_id, to=number_of(_one(fields, "to"), -1), reason=reason)
 
 
 def _asked(request: Request, *names: str) -> dict[str, str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Final
 
 import anyio
@@ -13,7 +11,6 @@ import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.types import Lesson
 from vectorstores.base import (
     EmbedderMismatchError,
     StoreClosedError,
@@ -23,6 +20,7 @@ from vectorstores.base import (
 )
 
 _GONE: Final = (StoreUnavailableError, StoreClosedError, StoreCorruptError, EmbedderMismatchError)
+_RETRY_SECONDS: Final = 5.0
 
 
 class StoreGoneError(Exception):
@@ -37,6 +35,8 @@ class Library:
         self._opening = anyio.Lock()
         self._store: VectorLessonStore | None = None
         self.turn = anyio.Lock()
+        self.changes = 0
+        """How often the lessons were changed, by whomever, since the start of :meth:`watch`."""
 
     async def store(self) -> VectorLessonStore:
         """Return the open store. Raises :class:`StoreGoneError` if it can't be opened."""
@@ -47,6 +47,17 @@ class Library:
                 except (ConfigurationError, LessonStoreError) as error:
                     raise StoreGoneError(str(error)) from error
             return self._store
+
+    async def watch(self) -> None:
+        """Count changes until cancelled, also while the store can't be reached."""
+        while True:
+            # The pages themselves report a store that can't be reached.
+            with suppress(LessonStoreError, VectorStoreError, StoreGoneError):
+                store = await self.store()
+                async with aclosing(store.changes()) as changes:
+                    async for _ in changes:
+                        self.changes += 1
+            await anyio.sleep(_RETRY_SECONDS)
 
     async def lost(self, error: Exception) -> bool:
         """Return whether an error means that the store is gone. If so, close it: the next use opens it again."""
@@ -61,9 +72,3 @@ class Library:
         if store is not None:
             with suppress(VectorStoreError, OSError):  # its folder or server may be gone already
                 await store.close()
-
-
-def mark_of(lesson: Lesson) -> str:
-    """Return a digest of a lesson's text and state, by which a form notices a change made meanwhile."""
-    seen = [lesson.text, lesson.state, lesson.state_reason]
-    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]

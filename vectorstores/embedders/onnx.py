@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from vectorstores.base import EmbeddingError, MissingDependencyError
-from vectorstores.embedders.local import CutNotice, LocalEmbedder
+from vectorstores.embedders.local import LocalEmbedder, log_cut
 from vectorstores.embedders.model_folder import Recipe, read_recipe
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
 _WEIGHTS: Final = "model.safetensors"
+_INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 # Data types, versions of the format and of its operators, and the mark of data stored in another file.
 _FLOAT, _INT32 = 1, 6
 _IR_VERSION, _OPSET, _CONTRIB_OPSET = 8, 17, 1
@@ -74,7 +75,7 @@ class _Encoder:
     """Texts to unit vectors."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
-        library = import_module("tokenizers")
+        library, runtime = import_module("tokenizers"), import_module("onnxruntime")
         self._tokenizer = library.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(recipe.max_tokens)
@@ -82,60 +83,53 @@ class _Encoder:
             own = [self._tokenizer.normalizer] if self._tokenizer.normalizer else []
             lower = library.normalizers.Lowercase()
             self._tokenizer.normalizer = library.normalizers.Sequence([lower, *own])
-        self._cut = CutNotice(recipe.max_tokens)
-        self._session = _session(folder, recipe)
+        weights = (folder / _WEIGHTS).resolve()
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.enable_mem_pattern = False  # which expects inputs of one shape
+        options.log_severity_level = 3
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(weights.parent)
+        )
+        self._session = runtime.InferenceSession(
+            _model(folder, recipe.config, weights), options, providers=["CPUExecutionProvider"]
+        )
         self._recipe = recipe
+        self._told = False
 
     def __call__(self, texts: Sequence[str]) -> FloatArray:
-        tokens = [self._tokens(text) for text in texts]
+        # Unlike encode(), this lets other threads run; for one text it starts none itself.
+        tokens = [self._tokenizer.encode_batch([self._recipe.prompt + text])[0] for text in texts]
+        if not self._told and any(each.overflowing for each in tokens):
+            self._told = True
+            log_cut(self._recipe.max_tokens)
         shape = len(tokens), max(len(each.ids) for each in tokens)
         ids, mask, kinds = (np.zeros(shape, np.int32) for _ in range(3))
         for row, each in enumerate(tokens):
             length = len(each.ids)
             ids[row, :length], mask[row, :length], kinds[row, :length] = each.ids, 1, each.type_ids
-        feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
-        (hidden,) = self._session.run(["last_hidden_state"], feeds)
+        feeds = dict(zip(_INPUTS, (ids, mask, kinds), strict=True))
+        (hidden,) = self._session.run(None, feeds)
         # A sum serves as the mean, since the vector is scaled to unit length.
         weights = mask.astype(np.float32)[:, np.newaxis]
         vectors = hidden[:, 0] if self._recipe.pooling == ("cls",) else (weights @ hidden)[:, 0]
         unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit
 
-    def _tokens(self, text: str) -> Any:  # noqa: ANN401 - tokenizers.Encoding
-        # Unlike encode(), this lets other threads run; for one text it starts none itself.
-        (found,) = self._tokenizer.encode_batch([self._recipe.prompt + text])
-        if found.overflowing:
-            self._cut()
-        return found
 
+def _model(folder: Path, config: Mapping[str, Any], weights: Path) -> bytes:
+    """Return the ``ModelProto`` of a BERT: int32 ``input_ids``, ``attention_mask`` and ``token_type_ids`` of shape
+    ``(texts, tokens)`` to the float32 state of the last layer, of shape ``(texts, tokens, hidden)``.
 
-def _session(folder: Path, recipe: Recipe) -> Any:  # noqa: ANN401 - onnxruntime.InferenceSession
-    weights, kind = (folder / _WEIGHTS).resolve(), recipe.config.get("model_type")
+    onnxruntime looks the weights up by file name, in the folder of ``weights``. Raises :class:`EmbeddingError` for
+    weights or a configuration other than those of a plain BERT.
+    """
+    kind = config.get("model_type")
     if kind != "bert" or not weights.is_file():
         raise EmbeddingError(
             f"{folder} holds no model of type bert with {_WEIGHTS} (it is of type {kind});"
             " use SentenceTransformerEmbedder"
         )
-    runtime = import_module("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # which expects inputs of one shape
-    options.log_severity_level = 3
-    options.add_session_config_entry(
-        "session.model_external_initializers_file_folder_path", str(weights.parent)
-    )
-    return runtime.InferenceSession(
-        _encoder(recipe.config, weights), options, providers=["CPUExecutionProvider"]
-    )
-
-
-def _encoder(config: Mapping[str, Any], weights: Path) -> bytes:
-    """Return the model: int32 ``input_ids``, ``attention_mask`` and ``token_type_ids`` of shape ``(texts,
-    tokens)`` to float32 ``last_hidden_state`` of shape ``(texts, tokens, hidden)``.
-
-    onnxruntime looks the weights up by file name, in the folder of ``weights``. Raises :class:`EmbeddingError` for
-    weights or a configuration other than those of a plain BERT.
-    """
     activation, positions = config.get("hidden_act"), config.get("position_embedding_type", "absolute")
     if activation != "gelu" or positions != "absolute":
         raise EmbeddingError(
@@ -150,13 +144,20 @@ def _encoder(config: Mapping[str, Any], weights: Path) -> bytes:
     state = graph.embed()
     for number in range(layers):
         state = graph.layer(f"encoder.layer.{number}", state, heads)
-    inputs = ("input_ids", "attention_mask", "token_type_ids")
-    return _model(
-        [*graph.nodes, _node("Identity", [state], ["last_hidden_state"])],
-        graph.tensors.values(),
-        [_value(name, _INT32, ("texts", "tokens")) for name in inputs],
-        [_value("last_hidden_state", _FLOAT, ("texts", "tokens", "hidden"))],
-    )
+    ends = [(11, name, _INT32, ["texts", "tokens"]) for name in _INPUTS]
+    ends.append((12, state, _FLOAT, ["texts", "tokens", "hidden"]))
+    content = [_field(1, node) for node in graph.nodes] + [_field(2, "encoder")]
+    content += [_field(5, tensor) for tensor in graph.tensors.values()]
+    for number, name, kind, dimensions in ends:
+        # A ValueInfoProto whose dimensions have names, not sizes.
+        shape = b"".join(_field(1, _field(2, dimension)) for dimension in dimensions)
+        typed = _field(1, _field(1, kind) + _field(2, shape))
+        content.append(_field(number, _field(1, name) + _field(2, typed)))
+    operators = [
+        _field(8, _field(1, domain) + _field(2, version))
+        for domain, version in (("", _OPSET), (_CONTRIB, _CONTRIB_OPSET))
+    ]
+    return b"".join([_field(1, _IR_VERSION), _field(7, b"".join(content)), *operators])
 
 
 class _Graph:
@@ -167,7 +168,17 @@ class _Graph:
         self.tensors: dict[str, bytes] = {}
         self._epsilon = epsilon
         self._weights = weights
-        self._start, self._header = _read_header(weights)
+        try:
+            with weights.open("rb") as file:
+                (length,) = struct.unpack("<Q", file.read(8))
+                self._header: dict[str, Any] = json.loads(file.read(min(length, _MOST_HEADER)))
+            tensors = (entry for name, entry in self._header.items() if name != "__metadata__")
+            last = max(entry["data_offsets"][1] for entry in tensors)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+            raise EmbeddingError(f"{weights} can't be read: {error}; install the model again") from error
+        self._start = 8 + length
+        if weights.stat().st_size < self._start + last:
+            raise EmbeddingError(f"{weights} is cut short; install the model again")
         self._prefix = "bert." if any(name.startswith("bert.") for name in self._header) else ""
 
     def embed(self) -> str:
@@ -216,12 +227,19 @@ class _Graph:
         also: Sequence[str] = (),
         **attributes: float,
     ) -> str:
+        """Add a ``NodeProto``; ``also`` names outputs after the first."""
         output = f"{operator}.{len(self.nodes)}"
-        self.nodes.append(_node(operator, inputs, [output, *also], domain=domain, attributes=attributes))
+        node = [*(_field(1, name) for name in inputs), *(_field(2, name) for name in (output, *also))]
+        node += [_field(4, operator), _field(7, domain)]
+        for name, value in attributes.items():
+            whole = isinstance(value, int)
+            content = _field(3 if whole else 2, value) + _field(20, 2 if whole else 1)
+            node.append(_field(5, _field(1, name) + content))
+        self.nodes.append(b"".join(node))
         return output
 
     def _tensor(self, name: str) -> str:
-        """Name a weight in the graph, declaring it at its first use."""
+        """Name a weight in the graph. Its ``TensorProto`` refers to the data in the file of the weights."""
         entry = self._header.get(self._prefix + name)
         if not isinstance(entry, dict) or entry.get("dtype") != "F32":
             found = "is missing" if entry is None else f"is of type {entry.get('dtype')}, not F32"
@@ -230,85 +248,15 @@ class _Graph:
                 " only: use SentenceTransformerEmbedder"
             )
         begin, end = entry["data_offsets"]
-        place = self._weights, self._start + begin, end - begin
-        self.tensors[name] = _stored_tensor(name, entry["shape"], place)
+        place = {"location": self._weights.name, "offset": self._start + begin, "length": end - begin}
+        tensor = [*(_field(1, size) for size in entry["shape"]), _field(2, _FLOAT), _field(8, name)]
+        tensor += [_field(13, _field(1, key) + _field(2, str(value))) for key, value in place.items()]
+        self.tensors[name] = b"".join([*tensor, _field(14, _EXTERNAL)])
         return name
 
 
-def _read_header(weights: Path) -> tuple[int, dict[str, Any]]:
-    """Return the offset of the data in a safetensors file, and its table of tensors."""
-    try:
-        with weights.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(length, _MOST_HEADER)))
-        last = max(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise EmbeddingError(f"{weights} can't be read: {error}; install the model again") from error
-    if weights.stat().st_size < 8 + length + last:
-        raise EmbeddingError(f"{weights} is cut short; install the model again")
-    return 8 + length, header
-
-
-def _node(
-    operator: str,
-    inputs: Iterable[str],
-    outputs: Iterable[str],
-    *,
-    domain: str = "",
-    attributes: Mapping[str, float] | None = None,
-) -> bytes:
-    """Return a ``NodeProto``."""
-    return b"".join(
-        (
-            *(_field(1, name) for name in inputs),
-            *(_field(2, name) for name in outputs),
-            _field(4, operator),
-            *(_field(5, _attribute(name, value)) for name, value in (attributes or {}).items()),
-            _field(7, domain),
-        )
-    )
-
-
-def _stored_tensor(name: str, shape: Sequence[int], place: tuple[Path, int, int]) -> bytes:
-    """Return a ``TensorProto`` whose data is in another file; ``place`` is the file, the offset and the length."""
-    file, offset, length = place
-    entries = (("location", file.name), ("offset", str(offset)), ("length", str(length)))
-    return b"".join(
-        (
-            *(_field(1, size) for size in shape),
-            _field(2, _FLOAT),
-            _field(8, name),
-            *(_field(13, _field(1, key) + _field(2, value)) for key, value in entries),
-            _field(14, _EXTERNAL),
-        )
-    )
-
-
-def _value(name: str, kind: int, dimensions: Iterable[str]) -> bytes:
-    """Return a ``ValueInfoProto``: an input or output whose dimensions have names, not sizes."""
-    shape = b"".join(_field(1, _field(2, dimension)) for dimension in dimensions)
-    return _field(1, name) + _field(2, _field(1, _field(1, kind) + _field(2, shape)))
-
-
-def _model(
-    nodes: Iterable[bytes], tensors: Iterable[bytes], inputs: Iterable[bytes], outputs: Iterable[bytes]
-) -> bytes:
-    """Return a ``ModelProto`` over the standard operators and those of onnxruntime."""
-    parts = ((1, nodes), (5, tensors), (11, inputs), (12, outputs))
-    graph = _field(2, "encoder") + b"".join(_field(number, item) for number, items in parts for item in items)
-    operators = b"".join(
-        _field(8, _field(1, domain) + _field(2, version))
-        for domain, version in (("", _OPSET), (_CONTRIB, _CONTRIB_OPSET))
-    )
-    return _field(1, _IR_VERSION) + _field(7, graph) + operators
-
-
-def _attribute(name: str, value: float) -> bytes:
-    content = _field(3, value) + _field(20, 2) if isinstance(value, int) else _field(2, value) + _field(20, 1)
-    return _field(1, name) + content
-
-
 def _field(number: int, content: float | str | bytes) -> bytes:
+    """Return a field of a protobuf message: its number and kind, and its content."""
     if isinstance(content, int):
         return _varint(number << 3) + _varint(content)
     if isinstance(content, float):

@@ -96,23 +96,22 @@ class HashingEmbedder:
 def _weigh(text: str) -> Iterator[tuple[str, float]]:
     """Yield features with their weights; a word's weight grows with the root of how often it occurs."""
     words = [match.group().casefold() for match in _WORD.finditer(text)]
-    for word, count in Counter(words).items():
-        weight = _importance(word) * math.sqrt(count)
+    counts = Counter(words)
+    importance = {
+        word: _STOP_WEIGHT if word in _STOP_WORDS else _NUMBER_WEIGHT if word.isdecimal() else 1.0
+        for word in counts
+    }
+    for word, count in counts.items():
+        weight = importance[word] * math.sqrt(count)
         yield "word\0" + word, weight
         grams = _grams(word)
         # All parts of a word together weigh less than the word, however long it is.
         share = _GRAM_WEIGHT * weight / math.sqrt(len(grams)) if grams else 0.0
         for gram in grams:
             yield "gram\0" + gram, share
-    content_words = [word for word in words if _importance(word) == 1.0]
+    content_words = [word for word in words if importance[word] == 1.0]
     for pair, count in Counter(pairwise(content_words)).items():
         yield "pair\0" + "\0".join(pair), _PAIR_WEIGHT * math.sqrt(count)
-
-
-def _importance(word: str) -> float:
-    if word in _STOP_WORDS:
-        return _STOP_WEIGHT
-    return _NUMBER_WEIGHT if word.isdecimal() else 1.0
 
 
 @lru_cache(maxsize=20_000)

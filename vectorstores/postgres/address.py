@@ -26,25 +26,26 @@ def split_schema(url: str) -> tuple[str, str]:
     The rest stays unchanged, since the driver reads it by its own rules, not by those of web addresses.
     """
     head, parameters = _split_parameters(url)
-    schemas = [each.partition("=")[2] for each in parameters if _name(each) == "schema"]
+    schemas = [text.partition("=")[2] for name, text in parameters if name == "schema"]
     if not schemas:
         return url, DEFAULT_SCHEMA
-    rest = "&".join(each for each in parameters if _name(each) != "schema")
+    rest = "&".join(text for name, text in parameters if name != "schema")
     return (f"{head}?{rest}" if rest else head), unquote(schemas[-1])
 
 
-def _split_parameters(url: str) -> tuple[str, list[str]]:
-    """Split an address as libpq does, which allows a question mark in a password."""
+def _split_parameters(url: str) -> tuple[str, list[tuple[str, str]]]:
+    """Split an address into the rest and its parameters, each with its name.
+
+    A question mark may stand in a password, as libpq allows.
+    """
     start = url.index("://") + 3
     slash, at = url.find("/", start), url.find("@", start)
     if at >= 0 and (slash < 0 or at < slash):
         start = at
     mark = url.find("?", start)
-    return (url, []) if mark < 0 else (url[:mark], url[mark + 1 :].split("&"))
-
-
-def _name(parameter: str) -> str:
-    return unquote(parameter.partition("=")[0])
+    if mark < 0:
+        return url, []
+    return url[:mark], [(unquote(each.partition("=")[0]), each) for each in url[mark + 1 :].split("&")]
 
 
 def embedded_folder(conninfo: str) -> Path | None:
@@ -57,9 +58,9 @@ def embedded_folder(conninfo: str) -> Path | None:
         raise StoreUnavailableError(
             f"{EMBEDDED}{path} names no absolute folder; write {EMBEDDED}/absolute/path (three slashes)"
         )
-    if any(parameters):
+    if any(text for _, text in parameters):
         raise StoreUnavailableError(
-            f"{EMBEDDED}{path} has the parameter {_name(parameters[0])!r}; an embedded server takes none but schema,"
+            f"{EMBEDDED}{path} has the parameter {parameters[0][0]!r}; an embedded server takes none but schema,"
             " which only open_store() reads (a question mark in a path is written %3F)"
         )
     if "\0" in path:
@@ -89,11 +90,6 @@ class Place:
     """The folder of an embedded server, which this package starts."""
 
     def __repr__(self) -> str:
-        return self.shown
-
-    @property
-    def shown(self) -> str:
-        """Host, port, database and schema, for people."""
         from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - optional
 
         parts = conninfo_to_dict(self.conninfo)
@@ -102,28 +98,6 @@ class Place:
         return (
             f"PostgreSQL at {host}{port}, database {parts.get('dbname') or '(default)'}, schema {self.schema}"
         )
-
-
-def place_of(conninfo: str, schema: str) -> Place:
-    """Check an address that the driver understands.
-
-    Raises :class:`StoreUnavailableError`, which does not repeat the address, since it may contain a password.
-    """
-    require_psycopg()
-    from psycopg import ProgrammingError  # noqa: PLC0415 - optional
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - optional
-
-    if not schema or "\0" in schema or len(schema.encode()) > 63:
-        raise StoreUnavailableError(f"{schema!r} is no name of a schema: 1 to 63 bytes without NUL")
-    try:
-        conninfo_to_dict(conninfo)
-    except ProgrammingError:
-        raise StoreUnavailableError(
-            "the address of the PostgreSQL store can't be read; expected postgresql://user@host:port/database"
-            " or key=value pairs (https://www.postgresql.org/docs/current/libpq-connect.html); special"
-            " characters of a password in an address are written %XX"
-        ) from None
-    return Place(conninfo, schema)
 
 
 @dataclass(frozen=True, slots=True)

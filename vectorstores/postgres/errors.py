@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -11,6 +10,7 @@ from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError, VectorStoreError
+from vectorstores.postgres.embedded import log_end
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 # What passes, apart from lost connections: a serialisation failure, a deadlock, too many connections, a standby that is
 # being promoted, a prepared statement that the server forgot, a lock that was not free in time.
 _PASSING: Final = frozenset({"40001", "40P01", "53300", "25006", "26000", "55P03"})
-# psycopg gives no code for what happens before a session begins, only libpq's words.
-_COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet accepting|not accepting")
 # The rights of a trusted role that does not own the tables. The server has one code for all missing rights, so if its
 # messages are not in English, these statements are the only advice.
 _GRANTS: Final = (
@@ -28,9 +26,8 @@ _GRANTS: Final = (
 )
 
 
-def is_coming(error: BaseException) -> bool:
-    """Return whether the server answered that it will be ready in a moment."""
-    return isinstance(error, psycopg.OperationalError) and _COMING.search(str(error)) is not None
+class NotConnectedError(psycopg.OperationalError):
+    """No connection could be made."""
 
 
 def is_lost(error: BaseException) -> bool:
@@ -39,11 +36,6 @@ def is_lost(error: BaseException) -> bool:
         return False
     state = error.sqlstate
     return state is None or state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
-
-
-def is_unanswered(error: BaseException) -> bool:
-    """Return whether the statement may have been executed: the server did not refuse it."""
-    return not isinstance(error, psycopg.Error) or (is_lost(error) and error.sqlstate in {None, "57P02"})
 
 
 def is_passing(error: BaseException) -> bool:
@@ -57,6 +49,11 @@ def is_passing(error: BaseException) -> bool:
 
 def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStoreError:
     """Return the error of this package for an error of PostgreSQL, with what to do."""
+    if isinstance(error, NotConnectedError):
+        log = "" if place.folder is None else f"; the end of its log:\n{log_end(place.folder)}"
+        return StoreUnavailableError(
+            f"{place} can't be reached: {error}{_advice(error, str(error), place)}{log}"
+        )
     said = str(error) if isinstance(error, TimeoutError) else error.diag.message_primary or str(error)
     said = said.strip() or type(error).__name__
     if isinstance(error, pg.UndefinedColumn) and "vector_" in said:
@@ -68,12 +65,15 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
     elif isinstance(error, pg.UndefinedTable | pg.InvalidSchemaName | pg.UndefinedColumn):
         told = f"the tables of the store are gone, changed, or not for this role ({said}); open it again"
     elif isinstance(error, pg.InsufficientPrivilege):
-        told = f"{said}; {_advice(said, place)}"
-    # The time limit and pg_cancel_backend() share a code; only an English message tells them apart.
-    elif isinstance(error, pg.QueryCanceled) and "statement timeout" in said:
-        told = f"a statement took too long ({said}); see PostgresOptions"
+        told = f"{said}; {_advice(error, said, place)}"
     elif isinstance(error, pg.QueryCanceled):
-        told = f"a statement was cancelled at the server ({said})"
+        # The time limit and pg_cancel_backend() share a code; only an English message tells them apart.
+        limit = "statement timeout" in said
+        told = (
+            f"a statement took too long ({said}); see PostgresOptions"
+            if limit
+            else (f"a statement was cancelled at the server ({said})")
+        )
     elif isinstance(error, pg.LockNotAvailable):
         told = (
             f"another transaction, such as a backup or the build of an index, uses the tables ({said}); try again when"
@@ -88,34 +88,25 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
     return StoreUnavailableError(f"{place}: {told}")
 
 
-def _advice(said: str, place: Place) -> str:
-    """Return what to do about a missing right."""
-    if "row-level security" in said:
-        return "the owner of the tables lets a role into a namespace by PostgresVectorStore.secure()"
-    if "must be owner" in said:
-        return "use the address of the role that owns the tables"
-    role, database = _role_and_database(place)
-    grants = sql.SQL(_GRANTS).format(sql.Identifier(place.schema), sql.Identifier(role)).as_string(None)
-    return (
-        "the owner of the tables lets a role into a namespace by PostgresVectorStore.secure(); for a role that may see"
-        f" all, an administrator runs in database {database}: {grants}"
-    )
-
-
-def advice_on_connecting(said: str, place: Place) -> str:
-    """Return what to do about a missing right to connect; "" if the connection failed for another reason."""
-    role, database = map(sql.Identifier, _role_and_database(place))
-    if "permission denied for database" in said:
-        statement = sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(database, role)
-    elif "is not permitted to log in" in said:
-        statement = sql.SQL("ALTER ROLE {} LOGIN").format(role)
-    else:
-        return ""
-    return f"; an administrator runs: {statement.as_string(None)};"
-
-
-def _role_and_database(place: Place) -> tuple[str, str]:
+def _advice(error: psycopg.Error, said: str, place: Place) -> str:
+    """Return what to do about a missing right; "" if a connection failed for another reason."""
     default = {each.keyword: each.val for each in pq.Conninfo.get_defaults()}
     parts = conninfo_to_dict(place.conninfo)
-    role = str(parts.get("user") or (default.get(b"user") or b"").decode())
-    return role, str(parts.get("dbname") or (default.get(b"dbname") or b"").decode() or role)
+    user = str(parts.get("user") or (default.get(b"user") or b"").decode())
+    named = str(parts.get("dbname") or (default.get(b"dbname") or b"").decode() or user)
+    role, database, schema = map(sql.Identifier, (user, named, place.schema))
+    if isinstance(error, NotConnectedError):
+        if "permission denied for database" in said:
+            statement = sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(database, role)
+        elif "is not permitted to log in" in said:
+            statement = sql.SQL("ALTER ROLE {} LOGIN").format(role)
+        else:
+            return ""
+        return f"; an administrator runs: {statement.as_string(None)};"
+    let_in = "the owner of the tables lets a role into a namespace by PostgresVectorStore.secure()"
+    if "row-level security" in said:
+        return let_in
+    if "must be owner" in said:
+        return "use the address of the role that owns the tables"
+    grants = sql.SQL(_GRANTS).format(schema, role).as_string(None)
+    return f"{let_in}; for a role that may see all, an administrator runs in database {named}: {grants}"

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vectorstores.base import InvalidFilterError
 from vectorstores.filters import And, Exists, Not, OneOf, Or, Ordered
-from vectorstores.postgres.values import holds_nul
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
@@ -40,12 +39,6 @@ class Where:
 
     sql: bytes
     parameters: tuple[str | list[str], ...] = ()
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """A key that is equal only for equal conditions."""
-        texts = (tuple(each) if isinstance(each, list) else each for each in self.parameters)
-        return (self.sql, *texts)
 
 
 EVERYTHING: Final = Where(b"true")
@@ -69,32 +62,41 @@ def compile_filter(node: Node | None, columns: Mapping[str, str]) -> Where:
 
 def _compile(node: Node, columns: Mapping[str, str]) -> Compiled:
     match node:
-        case And(parts):
-            return _join([_compile(part, columns) for part in parts], " AND ", "true")
-        case Or(parts):
-            return _join([_compile(part, columns) for part in parts], " OR ", "false")
+        case And(parts) | Or(parts):
+            operator, empty = (" AND ", "true") if isinstance(node, And) else (" OR ", "false")
+            compiled = [_compile(part, columns) for part in parts]
+            joined = operator.join([expression for expression, _ in compiled]) or empty
+            return f"({joined})", [each for _, parameters in compiled for each in parameters]
         case Not(part):
             expression, parameters = _compile(part, columns)
-            return f"(NOT {expression})", parameters
+            negated = True
         case OneOf():
             expression, parameters = _one_of(node, columns.get(node.key))
-            return (f"(NOT {expression})" if node.negated else expression), parameters
+            negated = node.negated
         case Ordered():
             return _ordered(node, columns.get(node.key))
         case Exists():
-            expression, parameters = _exists(node, columns.get(node.key))
-            return (expression if node.present else f"(NOT {expression})"), parameters
-
-
-def _join(parts: list[Compiled], operator: str, empty: str) -> Compiled:
-    joined = operator.join([expression for expression, _ in parts])
-    return f"({joined or empty})", [each for _, parameters in parts for each in parameters]
+            negated, column = not node.present, columns.get(node.key)
+            if "\0" in node.key:
+                expression, parameters = "false", []
+            elif column is None:
+                expression, parameters = "(facts ? %b::text)", [node.key]
+            else:
+                expression, parameters = f"({column} IS NOT NULL)", []
+    return (f"(NOT {expression})" if negated else expression), parameters
 
 
 def _one_of(node: OneOf, column: str | None) -> Compiled:
     # No stored value contains a NUL, so a value with one equals none of them.
     values = [value for value in node.values if not holds_nul(value)]
-    forms = [form for value in values for form in ([value_json(value)] if column is None else _forms(value))]
+    if column is None:
+        forms = [value_json(value) for value in values]
+    else:
+        # A column holds a value or its digest. An object that looks like a digest is itself never stored there.
+        plain = [
+            value_json(value) for value in values if not (isinstance(value, Mapping) and _DIGEST_KEY in value)
+        ]
+        forms = list(dict.fromkeys([*map(column_json, values), *plain]))
     if not forms or "\0" in node.key:
         return "false", []
     wanted, equal = (forms[0], "= %b::jsonb") if len(forms) == 1 else (forms, "= ANY(%b::jsonb[])")
@@ -107,15 +109,13 @@ def _one_of(node: OneOf, column: str | None) -> Compiled:
 def _ordered(node: Ordered, column: str | None) -> Compiled:
     if "\0" in node.key:
         return "false", []
-    value, key = _value(node.key, column)
+    facts = "(facts -> %b::text)"
+    value, key = (facts, [node.key]) if column is None else (column, [])
     if not isinstance(node.bound, str):
         # Among jsonb numbers jsonb's order is the order of numbers.
         holds = f"{value} {_ORDERS[node.order]} %b::jsonb"
-        return f"CASE jsonb_typeof({value}) WHEN 'number' THEN {holds} ELSE false END", [
-            *key,
-            *key,
-            value_json(node.bound),
-        ]
+        expression = f"CASE jsonb_typeof({value}) WHEN 'number' THEN {holds} ELSE false END"
+        return expression, [*key, *key, value_json(node.bound)]
     order, (bound, nul, _) = node.order, node.bound.partition("\0")
     if nul:
         # No stored string contains a NUL, so a string that is not above the text before the NUL is below the bound.
@@ -125,20 +125,8 @@ def _ordered(node: Ordered, column: str | None) -> Compiled:
     expression = f"CASE jsonb_typeof({value}) WHEN 'string' THEN {compare.format(value)}"
     if column is None:
         return f"{expression} ELSE false END", [*key, *key, bound]
-    facts, key = _value(node.key, None)
     long = f"{column} ? '{_DIGEST_KEY}' AND jsonb_typeof({facts}) = 'string' AND {compare.format(facts)}"
-    return f"{expression} WHEN 'object' THEN {long} ELSE false END", [bound, *key, *key, bound]
-
-
-def _exists(node: Exists, column: str | None) -> Compiled:
-    if "\0" in node.key:
-        return "false", []
-    return ("(facts ? %b::text)", [node.key]) if column is None else (f"({column} IS NOT NULL)", [])
-
-
-def _value(key: str, column: str | None) -> Compiled:
-    """Return an expression for the value of a key, which is NULL if the key is missing."""
-    return ("(facts -> %b::text)", [key]) if column is None else (column, [])
+    return f"{expression} WHEN 'object' THEN {long} ELSE false END", [bound, node.key, node.key, bound]
 
 
 def value_json(value: JSON) -> str:
@@ -156,20 +144,10 @@ def column_json(value: JSON) -> str:
     text = value_json(value)
     # Even a number of 309 digits is short in jsonb, and order comparisons read numbers from this column.
     fits = isinstance(value, int | float) or len(text.encode()) <= _MAX_INDEXED
-    if fits and not _posed(value):
+    if fits and not (isinstance(value, Mapping) and _DIGEST_KEY in value):
         return text
     canonical = json.dumps(_normal(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return json.dumps({_DIGEST_KEY: hashlib.sha256(canonical.encode()).hexdigest()})
-
-
-def _forms(value: JSON) -> list[str]:
-    """Return the JSON texts that a declared key's column may hold for a value, with or without a digest."""
-    stored = column_json(value)
-    return [stored] if _posed(value) else list(dict.fromkeys([stored, value_json(value)]))
-
-
-def _posed(value: JSON) -> bool:
-    return isinstance(value, Mapping) and _DIGEST_KEY in value
 
 
 def _normal(value: JSON) -> JSON:
@@ -180,3 +158,12 @@ def _normal(value: JSON) -> JSON:
     if isinstance(value, Mapping):
         return {key: _normal(part) for key, part in value.items()}
     return [_normal(part) for part in value]
+
+
+def holds_nul(value: object) -> bool:
+    """Whether the character NUL is in one of the texts of a JSON value."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, Mapping):
+        return any(map(holds_nul, value.keys())) or any(map(holds_nul, value.values()))
+    return isinstance(value, Sequence) and any(map(holds_nul, value))

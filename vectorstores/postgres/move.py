@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
+from pgvector import Vector
 from psycopg import errors as pg
 from psycopg import sql
 
@@ -20,20 +21,17 @@ from vectorstores._engine import embed_checked
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
 from vectorstores.migration import Reembedding
 from vectorstores.postgres.address import PostgresOptions, split_schema
-from vectorstores.postgres.connection import About, Connection, column_name, on_connection, resolve
-from vectorstores.postgres.connection import rows as rows_of
+from vectorstores.postgres.connection import Connection, column_name, on_connection, resolve
 from vectorstores.postgres.pool import Pool, running_loop
 from vectorstores.postgres.schema import (
     add_column,
     add_index,
+    check_owner,
     describe,
-    index_name,
-    lock_schema,
     read_meta,
     require_vector,
 )
-from vectorstores.postgres.security import grant_columns
-from vectorstores.postgres.values import Vector
+from vectorstores.postgres.security import COLUMN_GRANTS, execute_made
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
@@ -76,21 +74,11 @@ async def move_database(
     # Statements read the whole table and build the index, so a day. One connection builds, another holds the lock.
     options = PostgresOptions(pool_size=2, retry_for=_RETRY_FOR, statement_timeout=86_400.0)
 
-    async def look(connection: Connection) -> About:
-        return await describe(connection, place, await _read_meta(connection, place))
-
-    pool = Pool(place, options, await on_connection(place, options, look))
+    pool = Pool(place, options, await on_connection(place, options, partial(describe, place=place)))
     try:
         return await _Move(place, target, pool).run(batch, on_progress)
     finally:
         pool.close()
-
-
-async def _read_meta(connection: Connection, place: Place) -> dict[str, str]:
-    meta = await read_meta(connection, place)
-    if meta is None:
-        raise StoreUnavailableError(f"{place}: there is no store here")
-    return meta
 
 
 class _Move:
@@ -98,7 +86,7 @@ class _Move:
 
     def __init__(self, place: Place, target: Opened, pool: Pool) -> None:
         self._place, self._target, self._pool = place, target, pool
-        self._generation = 0
+        self._generation, self._column = 0, sql.Identifier(column_name(0))  # until the move is prepared
 
     async def run(self, batch: int, on_progress: Callable[[Reembedding], None]) -> Reembedding:
         try:
@@ -112,25 +100,35 @@ class _Move:
                     before, filled = filled, await self._fill(batch, on_progress)
                 await self._pool.write(self._exchange, repeatable=True)
         except EmbedderMismatchError as error:  # the new column is gone
-            raise self._replaced() from error
-        ((total,),) = await self._pool.read(partial(rows_of, statement=b"SELECT count(*) FROM chunks"))
+            raise StoreUnavailableError(
+                f"{self._place} is no longer being moved to {self._target.embedder_id}: another process began a move"
+                " to another embedder; start this one again if you still want it"
+            ) from error
+        ((total,),) = await self._pool.rows(b"SELECT count(*) FROM chunks")
         return Reembedding(total, total)
 
     async def _prepare(self, connection: Connection) -> bool:
         """Add the column of new vectors, or resume a move to the same embedder; False if there is nothing to do."""
         await connection.execute(_LOCK_WAIT)
-        await lock_schema(connection, self._place)
-        meta, target = await _read_meta(connection, self._place), self._target
-        if meta.get("next_embedder") == target.embedder_id:
-            self._generation = int(meta["next_generation"])
+        await check_owner(connection, self._place, lock=True)
+        meta, target = await read_meta(connection, self._place), self._target
+        resumed = meta.get("next_embedder") == target.embedder_id
+        new = 1 + max(int(meta["generation"]), int(meta.get(_LAST, 0)))
+        self._generation = int(meta["next_generation"]) if resumed else new
+        self._column = sql.Identifier(column_name(self._generation))
+        if resumed:
             return True
         if "next_generation" in meta:
-            await self._abandon(connection, int(meta["next_generation"]))
+            # Remove what a move to a third embedder left.
+            left = int(meta["next_generation"])
+            await connection.execute(_LOCK_BUILD)
+            await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(left)))
+            await connection.execute(f"ALTER TABLE chunks DROP COLUMN IF EXISTS {column_name(left)}".encode())
+            await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
         if meta["embedder"] == target.embedder_id:
             return False
-        self._generation = 1 + max(int(meta["generation"]), int(meta.get(_LAST, 0)))
         await connection.execute(add_column(self._generation, target.dim))
-        await grant_columns(connection, self._place)
+        await execute_made(connection, COLUMN_GRANTS, self._place.schema)
         names = {"name": _trigger_name(self._generation), "column": self._column}
         await connection.execute(sql.SQL(_TRIGGER).format(**names))
         number = str(self._generation)
@@ -138,19 +136,10 @@ class _Move:
             await connection.execute(_SET_META, item)
         return True
 
-    async def _abandon(self, connection: Connection, generation: int) -> None:
-        """Remove what a move to a third embedder left."""
-        await connection.execute(_LOCK_BUILD)
-        await connection.execute(sql.SQL(_DROP_TRIGGER).format(_trigger_name(generation)))
-        await connection.execute(
-            f"ALTER TABLE chunks DROP COLUMN IF EXISTS {column_name(generation)}".encode()
-        )
-        await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
-
     async def _fill(self, batch: int, on_progress: Callable[[Reembedding], None]) -> int:
         """Embed the pending rows, once through the table in the order of the primary key; return their number."""
         count = f"SELECT count(*), count(*) - count({column_name(self._generation)}) FROM chunks"  # noqa: S608
-        ((total, left),) = await self._pool.read(partial(rows_of, statement=count.encode()))
+        ((total, left),) = await self._pool.rows(count.encode())
         after, filled = ("", 0), 0
         while rows := await self._pool.read(partial(self._pending, after=after, limit=batch)):
             after = rows[-1][:2]
@@ -191,31 +180,31 @@ class _Move:
         # The build waits for all snapshots at its end, also for that of one who waits here: so only for a moment.
         except (pg.LockNotAvailable, pg.DeadlockDetected):
             return False
-        await self._pool.read(self._create_index)
-        return True
 
-    async def _create_index(self, connection: Connection) -> None:
-        statement = add_index(self._generation, self._target.dim, concurrently=True)
-        name = index_name(self._generation)
-        cursor = await connection.execute(
-            "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
-        )
-        valid = await cursor.fetchone()
-        if statement is None or valid == (True,):
-            return
-        # An interrupted build leaves an index that is not valid.
-        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}".encode())
-        await connection.execute(statement)
+        async def build(other: Connection) -> None:
+            name = f"chunks_by_{column_name(self._generation)}"
+            cursor = await other.execute(
+                "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
+            )
+            valid = await cursor.fetchone()
+            statement = add_index(self._generation, self._target.dim, concurrently=True)
+            if statement is not None and valid != (True,):
+                # An interrupted build leaves an index that is not valid.
+                await other.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}".encode())
+                await other.execute(statement)
+
+        await self._pool.read(build)
+        return True
 
     async def _exchange(self, connection: Connection) -> None:
         """Put the new vectors in the place of the old ones, under a lock; embed the rows that are still pending."""
         await connection.execute(_LOCK_WAIT)
-        await lock_schema(connection, self._place)
-        meta = await _read_meta(connection, self._place)
+        await check_owner(connection, self._place, lock=True)
+        meta = await read_meta(connection, self._place)
         if meta["generation"] == str(self._generation):
             return  # another process has finished the same move
         if meta.get("next_generation") != str(self._generation):
-            raise self._replaced()
+            raise EmbedderMismatchError("another process began a move to another embedder")
         # From here on writers wait, and soon readers too.
         await connection.execute("LOCK TABLE chunks IN EXCLUSIVE MODE")
         if rows := await self._pending(connection):
@@ -233,16 +222,6 @@ class _Move:
         for item in (self._target.about | {"generation": str(self._generation)}).items():
             await connection.execute(_SET_META, item)
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
-
-    def _replaced(self) -> StoreUnavailableError:
-        return StoreUnavailableError(
-            f"{self._place} is no longer being moved to {self._target.embedder_id}: another process began a move"
-            " to another embedder; start this one again if you still want it"
-        )
-
-    @property
-    def _column(self) -> sql.Identifier:
-        return sql.Identifier(column_name(self._generation))
 
 
 def _trigger_name(generation: int) -> sql.Identifier:

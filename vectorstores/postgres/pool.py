@@ -16,13 +16,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import anyio
 import psycopg
+from pgvector.psycopg.vector import register_vector_info
+from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
+from psycopg.types import TypeInfo
+from psycopg.types.string import TextBinaryLoader
 
 from vectorstores.base import StoreClosedError, StoreUnavailableError
 from vectorstores.postgres.connection import (
@@ -33,8 +38,8 @@ from vectorstores.postgres.connection import (
     repeated,
     session_settings,
 )
-from vectorstores.postgres.errors import is_lost, is_unanswered
-from vectorstores.postgres.values import context_of
+from vectorstores.postgres.connection import rows as rows_of
+from vectorstores.postgres.errors import is_lost
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place, PostgresOptions
@@ -73,7 +78,11 @@ class Pool:
     def __init__(self, place: Place, options: PostgresOptions, about: About) -> None:
         self.place = place
         self.options = options
-        self._context = context_of(about.vector_oids)
+        # The adapters of these connections; those of the process stay as they are.
+        self._context: Any = SimpleNamespace(adapters=AdaptersMap(psycopg.adapters), connection=None)
+        register_vector_info(self._context, TypeInfo("vector", *about.vector_oids))
+        # JSON is loaded as text and parsed later, so that an error can name the row.
+        self._context.adapters.register_loader("json", TextBinaryLoader)
         self._settings = session_settings(options, about, place.schema)
         self._slots = asyncio.Semaphore(options.pool_size)
         # The connection used last is taken first, so that surplus ones grow old.
@@ -84,6 +93,10 @@ class Pool:
         """Run work that changes nothing, again if the connection is lost."""
         patience = Patience(self.place, self.options.retry_for)
         return await repeated(patience, lambda: self._call(lambda connection, _: work(connection)))
+
+    async def rows(self, statement: bytes, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement that changes nothing."""
+        return await self.read(lambda connection: rows_of(connection, statement, parameters))
 
     async def write(
         self,
@@ -115,15 +128,23 @@ class Pool:
                     await connection.execute(b"COMMIT")
             # The cancellation is the time limit of the whole call: its caller waits for this.
             except (psycopg.Error, TimeoutError, asyncio.CancelledError) as error:
-                if not is_unanswered(error):
-                    raise
+                if isinstance(error, psycopg.Error) and not (
+                    is_lost(error) and error.sqlstate in {None, "57P02"}
+                ):
+                    raise  # the server refused the commit
                 said = " ".join(str(error).split()) or "no answer in time"
                 unknown = f"the connection was lost in a commit ({said}); {_UNKNOWN}"
                 if repeatable:
                     raise
                 raise StoreUnavailableError(str(self.place)) from error
             if channel:
-                await _notify(connection, channel)
+                # After the commit and not in it: a commit with a NOTIFY holds a global lock during its flush to disk,
+                # and 16 writers then wrote half as much. This one waits for no disk. If it fails, or the time limit of
+                # the whole call ends it, the write has still succeeded.
+                told = f'BEGIN; SET LOCAL synchronous_commit = off; NOTIFY "{channel}"; COMMIT'
+                with contextlib.suppress(psycopg.Error, TimeoutError, asyncio.CancelledError):
+                    async with asyncio.timeout(GRACE):
+                        await connection.execute(told.encode(), prepare=False)
             return result
 
         try:
@@ -157,13 +178,18 @@ class Pool:
         return task.result()
 
     async def _run(self, call: Call, work: Work[T], limit: float) -> T:
-        connection: Connection | None = None
-        await self._wait_for_turn()
         try:
-            connection = self._take()
-            if connection is None:
-                call.phase = "connecting"
-                connection = await self._connect()
+            async with asyncio.timeout(self.options.checkout_timeout):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"{self.place}: pool exhausted: all {self.options.pool_size} connections stayed in use for"
+                f" {self.options.checkout_timeout:g} s; raise pool_size or checkout_timeout of PostgresOptions,"
+                " or make fewer calls at once"
+            ) from None
+        connection: Connection | None = None
+        try:
+            connection = await self._connection(call)
             if call.left:
                 raise asyncio.CancelledError  # the connection serves others
             call.phase = "working"
@@ -176,21 +202,15 @@ class Pool:
         finally:
             call.phase = "ending"
             if connection is not None:
-                self._give_back(connection)
+                # A connection whose transaction is still open serves nobody else.
+                if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                    connection.pgconn.finish()
+                else:
+                    self._idle.append((connection, time.monotonic()))
             self._slots.release()
 
-    async def _wait_for_turn(self) -> None:
-        try:
-            async with asyncio.timeout(self.options.checkout_timeout):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise StoreUnavailableError(
-                f"{self.place}: pool exhausted: all {self.options.pool_size} connections stayed in use for"
-                f" {self.options.checkout_timeout:g} s; raise pool_size or checkout_timeout of PostgresOptions,"
-                " or make fewer calls at once"
-            ) from None
-
-    def _take(self) -> Connection | None:
+    async def _connection(self, call: Call) -> Connection:
+        """Take an idle connection, or make one."""
         if self._closed:
             raise StoreClosedError(f"the store at {self.place} was closed; open it again to use it")
         oldest = time.monotonic() - _MAX_IDLE
@@ -200,25 +220,9 @@ class Pool:
             connection, _ = self._idle.pop()
             if not connection.closed:
                 return connection
-        return None
-
-    async def _connect(self) -> Connection:
+        call.phase = "connecting"
         async with asyncio.timeout(self.options.connect_timeout + 5.0):
-            connection = await connect(self.place, self.options, self._context)
-            try:
-                # One round trip: without parameters several statements may go together.
-                await connection.execute(self._settings)
-            except BaseException:
-                connection.pgconn.finish()
-                raise
-        return connection
-
-    def _give_back(self, connection: Connection) -> None:
-        """Keep a connection for others; close it if a transaction is still open."""
-        if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
-            connection.pgconn.finish()
-        else:
-            self._idle.append((connection, time.monotonic()))
+            return await connect(self.place, self.options, self._settings, self._context)
 
     def _drop_idle(self) -> None:
         """Close the idle connections: they may be as dead as one that was just lost."""
@@ -242,18 +246,6 @@ async def _roll_back(connection: Connection) -> None:
         finally:
             if connection.pgconn.transaction_status != TransactionStatus.IDLE:
                 connection.pgconn.finish()
-
-
-async def _notify(connection: Connection, channel: str) -> None:
-    """Wake those who wait for changes, after the commit and not in it.
-
-    A commit with a NOTIFY holds a global lock during its flush to disk: 16 writers then wrote half as much. This one
-    waits for no disk. If it fails, or the time limit of the whole call ends it, the write has still succeeded.
-    """
-    statements = f'BEGIN; SET LOCAL synchronous_commit = off; NOTIFY "{channel}"; COMMIT'
-    with contextlib.suppress(psycopg.Error, TimeoutError, asyncio.CancelledError):
-        async with asyncio.timeout(GRACE):
-            await connection.execute(statements.encode(), prepare=False)
 
 
 # An event loop keeps weak references to its tasks.

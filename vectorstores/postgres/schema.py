@@ -77,9 +77,18 @@ async def prepare(
     Raises :class:`~vectorstores.StoreUnavailableError`, :class:`~vectorstores.FormatVersionError`,
     :class:`~vectorstores.EmbedderMismatchError` and :class:`~vectorstores.StoreCorruptError`.
     """
-    _check_server(connection, place)
+    version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
+    if version < OLDEST_SERVER:
+        raise StoreUnavailableError(
+            f"{place}: the server is PostgreSQL {version // 10000}; 14 or newer is needed"
+        )
+    if encoding != "UTF8":
+        raise StoreUnavailableError(
+            f"{place}: the database is encoded in {encoding}, which can't hold every text;"
+            " make one with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+        )
     said = await read_meta(connection, place)
-    if said is None:
+    if not said:
         if not create:
             raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
         said = await _create(connection, place, opened, indexed)
@@ -98,78 +107,58 @@ def read_about(address: str) -> dict[str, str] | None:
         return None  # no server was ever made there
     place = resolve(conninfo, schema, create=False)
 
-    async def work(connection: Connection) -> dict[str, str] | None:
+    async def work(connection: Connection) -> dict[str, str]:
         await connection.execute("SET statement_timeout = '10s'")
         return await read_meta(connection, place)
 
     # In a thread of its own, since this one may already run an event loop.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(
-            asyncio.run, on_connection(place, PostgresOptions(retry_for=10.0), work)
-        ).result()
+        options = PostgresOptions(retry_for=10.0)
+        return thread.submit(asyncio.run, on_connection(place, options, work)).result() or None
 
 
-async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
-    """Return the properties of a store and its server."""
+async def describe(connection: Connection, place: Place, said: Mapping[str, str] | None = None) -> About:
+    """Return the properties of a store and its server. ``said`` is what :func:`read_meta` returned, if it was called.
+
+    Raises :class:`StoreUnavailableError` if there is no store.
+    """
+    said = await read_meta(connection, place) if said is None else said
+    if not said:
+        raise StoreUnavailableError(f"{place}: there is no store here")
     oids, vector_schema = await extension(connection, place)
     chunks = sql.Identifier(place.schema, "chunks").as_string(connection)
     cursor = await connection.execute("SELECT has_table_privilege(%s, 'DELETE')", (chunks,))
     ((deletes,),) = await cursor.fetchall()
     return About(
         dim=int(said["dim"]),
-        generation=int(said["generation"]),
-        indexed=tuple(json.loads(said["indexed"])),
+        column=column_name(int(said["generation"])),
+        columns={key: f"k{number}" for number, key in enumerate(json.loads(said["indexed"]), 1)},
         vector_oids=oids,
         vector_schema=vector_schema,
         deletes=deletes,
     )
 
 
-def _check_server(connection: Connection, place: Place) -> None:
-    version = connection.info.server_version
-    if version < OLDEST_SERVER:
-        raise StoreUnavailableError(
-            f"{place}: the server is PostgreSQL {version // 10000}; 14 or newer is needed"
-        )
-    encoding = connection.info.parameter_status("server_encoding")
-    if encoding != "UTF8":
-        raise StoreUnavailableError(
-            f"{place}: the database is encoded in {encoding}, which can't hold every text;"
-            " make one with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
-        )
+async def check_owner(connection: Connection, place: Place, *, lock: bool = False) -> str:
+    """Return the role that owns the tables; with ``lock``, lock their layout until the transaction ends.
 
-
-async def execute_made(connection: Connection, query: str, *parameters: object) -> None:
-    """Execute the statements that a query returns; the query quotes the names in them."""
-    cursor = await connection.execute(query, parameters)
-    for (statement,) in await cursor.fetchall():
-        await connection.execute(statement.encode())
-
-
-async def lock_schema(connection: Connection, place: Place) -> str:
-    """Lock the layout of the tables until the transaction ends, and return the role that owns them.
-
-    An advisory lock would not do, since any role of the database may take it. Raises as :func:`check_owner` does.
+    An advisory lock would not do, since any role of the database may take it. Raises :class:`StoreUnavailableError`
+    unless this role has the owner's rights.
     """
-    owner = await check_owner(connection, place)
-    table = sql.Identifier(place.schema, "meta")
-    await connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(table))
-    return owner
-
-
-async def check_owner(connection: Connection, place: Place) -> str:
-    """Return the owner of the tables. Raises :class:`StoreUnavailableError` unless this role has the owner's rights."""
     owner = await (await connection.execute(_OWNER, (place.schema,))).fetchone()
     if owner is None or not owner[1]:
         raise StoreUnavailableError(
             f"{place}: the role {connection.info.user} must be owner of the tables for this; use the address of the"
             " role that owns the tables"
         )
+    if lock:
+        table = sql.Identifier(place.schema, "meta")
+        await connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(table))
     return str(owner[0])
 
 
-async def read_meta(connection: Connection, place: Place) -> dict[str, str] | None:
-    """Return the settings of a store, None if there is no store.
+async def read_meta(connection: Connection, place: Place) -> dict[str, str]:
+    """Return the settings of a store, none if there is no store.
 
     Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` if a setting is missing.
     """
@@ -177,7 +166,7 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
     try:
         found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
     except (pg.UndefinedTable, pg.InvalidSchemaName):
-        return None
+        return {}
     said: dict[str, str] = dict(await found.fetchall())
     version = said.get("format", "")
     check_format(int(version) if version.isdecimal() else None, place)
@@ -188,55 +177,47 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
 async def _create(
     connection: Connection, place: Place, opened: Opened, indexed: Sequence[str]
 ) -> dict[str, str]:
+    """Make the tables, and return the settings of the store."""
+    schema, role = sql.Identifier(place.schema), sql.Identifier(connection.info.user)
+    make_schema = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema)
+    said = {"format": str(FORMAT), "store": new_id(), **opened.about}
+    said |= {"generation": "1", "indexed": json.dumps(indexed)}
     try:
         async with connection.transaction():
-            return await _make_tables(connection, place, opened, indexed)
+            vector_schema = await _make_extension(connection, place)
+            cursor = await connection.execute(
+                "SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.schema,)
+            )
+            if await cursor.fetchone() is None:
+                # An administrator may have made the schema for a role that has no right to make one.
+                await connection.execute(make_schema)
+            # For this transaction only: the connection is not one of the pool's.
+            await connection.execute(search_path(place.schema, vector_schema, local=True))
+            await connection.execute(_TABLES)
+            for column in (f"k{number}" for number in range(1, len(indexed) + 1)):
+                await connection.execute(
+                    f"ALTER TABLE chunks ADD COLUMN {column} jsonb; CREATE INDEX chunks_by_{column} ON chunks"
+                    f" (namespace, {column}) WHERE {column} IS NOT NULL".encode()
+                )
+            for made in (add_column(1, opened.dim), require_vector(1), add_index(1, opened.dim)):
+                if made is not None:
+                    await connection.execute(made)
+            for item in said.items():
+                await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
     except (pg.UniqueViolation, pg.DuplicateTable) as error:
         # The second process to make a schema or a table waits for the first, then gets this error.
-        said = await read_meta(connection, place)
-        if said is not None:
-            return said
+        there = await read_meta(connection, place)
+        if there:
+            return there
         raise StoreUnavailableError(
             f"{place}: the schema holds other tables ({error.diag.message_primary}); name one of its own by schema="
         ) from error
     except pg.InsufficientPrivilege as error:
-        schema, role = sql.Identifier(place.schema), sql.Identifier(connection.info.user)
-        statement = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}; GRANT USAGE, CREATE ON SCHEMA {} TO {};")
-        runs = _administrator(connection, statement.format(schema, schema, role).as_string(connection))
+        grant = sql.SQL("{}; GRANT USAGE, CREATE ON SCHEMA {} TO {};").format(make_schema, schema, role)
         raise StoreUnavailableError(
-            f"{place}: the role {connection.info.user} may not make the store's tables; {runs}"
+            f"{place}: the role {connection.info.user} may not make the store's tables;"
+            f" {_administrator(connection, grant.as_string(connection))}"
         ) from error
-
-
-async def _make_tables(
-    connection: Connection, place: Place, opened: Opened, indexed: Sequence[str]
-) -> dict[str, str]:
-    vector_schema = await _make_extension(connection, place)
-    cursor = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.schema,))
-    if await cursor.fetchone() is None:
-        # An administrator may have made the schema for a role that has no right to make one.
-        statement = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(place.schema))
-        await connection.execute(statement)
-    # For this transaction only: the connection is not one of the pool's.
-    await connection.execute(search_path(place.schema, vector_schema, local=True))
-    await connection.execute(_TABLES)
-    for number in range(1, len(indexed) + 1):
-        await connection.execute(
-            f"ALTER TABLE chunks ADD COLUMN k{number} jsonb;"
-            f" CREATE INDEX chunks_by_k{number} ON chunks (namespace, k{number}) WHERE k{number} IS NOT NULL".encode()
-        )
-    for made in (add_column(1, opened.dim), require_vector(1), add_index(1, opened.dim)):
-        if made is not None:
-            await connection.execute(made)
-    said = {
-        "format": str(FORMAT),
-        "store": new_id(),
-        **opened.about,
-        "generation": "1",
-        "indexed": json.dumps(indexed),
-    }
-    for item in said.items():
-        await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
     return said
 
 
@@ -257,13 +238,11 @@ def add_index(generation: int, dim: int, *, concurrently: bool = False) -> sql.C
     over = sql.SQL("{} vector_ip_ops").format(column)
     if dim > MAX_INDEXED_DIM:
         over = sql.SQL("({}::halfvec({})) halfvec_ip_ops").format(column, sql.Literal(dim))
-    how, name = sql.SQL("CONCURRENTLY" if concurrently else ""), sql.Identifier(index_name(generation))
+    how, name = (
+        sql.SQL("CONCURRENTLY" if concurrently else ""),
+        sql.Identifier(f"chunks_by_{column_name(generation)}"),
+    )
     return sql.SQL("CREATE INDEX {} {} ON chunks USING hnsw ({})").format(how, name, over)
-
-
-def index_name(generation: int) -> str:
-    """Return the name of the index of a column of vectors."""
-    return f"chunks_by_{column_name(generation)}"
 
 
 def require_vector(generation: int) -> sql.Composed:
@@ -293,7 +272,8 @@ async def extension(connection: Connection, place: Place) -> tuple[tuple[int, in
     oid, array_oid, schema, said, usable = found
     if tuple(int(part) for part in said.split(".") if part.isdecimal()) < OLDEST_VECTOR:
         raise StoreUnavailableError(
-            f"{place}: pgvector {said} is too old; {_installed(connection, 'ALTER EXTENSION vector UPDATE;')}"
+            f"{place}: pgvector {said} is too old; "
+            + _administrator(connection, "ALTER EXTENSION vector UPDATE;", install=True)
         )
     if not usable:
         role = connection.info.user
@@ -320,7 +300,7 @@ async def _make_extension(connection: Connection, place: Place) -> str:
         pass  # Another process was faster: this one waited for it, and pgvector is there now.
     except (pg.FeatureNotSupported, pg.UndefinedFile) as error:
         raise StoreUnavailableError(
-            f"{place}: the server has no pgvector; {_installed(connection, create)}"
+            f"{place}: the server has no pgvector; {_administrator(connection, create, install=True)}"
         ) from error
     except (pg.InsufficientPrivilege, pg.InvalidSchemaName) as error:
         if isinstance(error, pg.InvalidSchemaName):
@@ -332,14 +312,11 @@ async def _make_extension(connection: Connection, place: Place) -> str:
     return (await extension(connection, place))[1]
 
 
-def _installed(connection: Connection, statement: str) -> str:
-    package = f"Debian: postgresql-{connection.info.server_version // 10000}-pgvector"
-    version = ".".join(map(str, OLDEST_VECTOR))
-    return (
-        f"install version {version} or newer on the server ({package}), then"
-        f" {_administrator(connection, statement)}"
-    )
-
-
-def _administrator(connection: Connection, statement: str) -> str:
-    return f"an administrator runs in database {connection.info.dbname}: {statement}"
+def _administrator(connection: Connection, statement: str, *, install: bool = False) -> str:
+    """Return what an administrator does, perhaps after the installation of pgvector on the server."""
+    first = ""
+    if install:
+        package = f"Debian: postgresql-{connection.info.server_version // 10000}-pgvector"
+        version = ".".join(map(str, OLDEST_VECTOR))
+        first = f"install version {version} or newer on the server ({package}), then "
+    return f"{first}an administrator runs in database {connection.info.dbname}: {statement}"

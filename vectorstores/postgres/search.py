@@ -20,13 +20,14 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from pgvector import Vector
+
 from vectorstores.base import SearchHit
 from vectorstores.postgres.chunks import chunk_of, count_chunks, require_vector
 from vectorstores.postgres.connection import About, Connection
 from vectorstores.postgres.connection import rows as rows_of
 from vectorstores.postgres.filters import EVERYTHING
 from vectorstores.postgres.schema import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
-from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
@@ -66,28 +67,47 @@ _FIELDS: Final = "c.number, c.id, c.content, c.embed_text, c.metadata"
 class Searches:
     """The searches of a store, with what they learned about the size of the table and of filters."""
 
-    def __init__(self, about: About) -> None:
-        self._about = about
+    def __init__(self) -> None:
         # By namespace and filter: whether many chunks are admitted, and until when to believe that.
-        self._beliefs: dict[tuple[str, tuple[object, ...]], tuple[bool, float]] = {}
+        self._beliefs: dict[tuple[object, ...], tuple[bool, float]] = {}
         self._bound, self._effort, self._sized_until = 0, 0, 0.0
 
     async def search(
-        self, connection: Connection, namespace: str, query: Query, where: Where
+        self, connection: Connection, about: About, namespace: str, query: Query, where: Where
     ) -> list[SearchHit]:
         """Return the chunks nearest to the query."""
         wanted = min(query.k, _MOST_WANTED)
         found: Found = ()
-        if self._about.dim <= MAX_HALF_DIM and await self._admits_many(connection, namespace, where):
-            found = await self._nearest_by_index(connection, namespace, query, where, wanted)
+        if about.dim <= MAX_HALF_DIM and await self._admits_many(connection, about, namespace, where):
+            found = await self._walk(connection, about, namespace, query, where)
         if len(found) < wanted:
-            # Few are admitted, or the walk ended too early, or there are no more: only the exact search can tell.
-            found = await self._nearest(connection, namespace, query, where, wanted)
-        return _best(query, found, wanted)
+            # Few are admitted, or the walk ended too early, or there are no more: only comparing all can tell.
+            # The materialised part keeps the planner from walking the HNSW index. It holds numbers and distances only;
+            # the texts are fetched for the best alone.
+            statement = (
+                f"WITH picked AS MATERIALIZED (SELECT number, {about.column} <#> %b AS distance FROM chunks"  # noqa: S608
+                f" WHERE namespace = %b AND {where.sql.decode()}), best AS MATERIALIZED"
+                " (SELECT number, distance FROM picked ORDER BY distance, number LIMIT %b::bigint)"
+                f" SELECT {_FIELDS}, best.distance FROM best"
+                " JOIN chunks c ON c.namespace = %b AND c.number = best.number"
+            )
+            parameters = (Vector(query.vector), namespace, *where.parameters, wanted, namespace)
+            found = await rows_of(connection, statement.encode(), parameters)
+        for fields in found:
+            require_vector(fields[1], fields[5])  # without a vector the distance is NULL
+        hits: list[SearchHit] = []
+        for fields in sorted(found, key=itemgetter(5, 0))[:wanted]:
+            # pgvector's distance is the negative inner product. Rounding may leave [-1, 1] by a digit.
+            score = max(-1.0, min(1.0, -fields[5]))
+            if score < query.min_score:
+                break
+            hits.append(SearchHit(chunk_of(fields), score))
+        return hits
 
-    async def _admits_many(self, connection: Connection, namespace: str, where: Where) -> bool:
-        await self._measure(connection)
-        key, now = (namespace, where.key), time.monotonic()
+    async def _admits_many(self, connection: Connection, about: About, namespace: str, where: Where) -> bool:
+        await self._measure(connection, about)
+        parameters = (tuple(each) if isinstance(each, list) else each for each in where.parameters)
+        key, now = (namespace, where.sql, *parameters), time.monotonic()
         many, until = self._beliefs.get(key, (False, 0.0))
         if now > until:
             many = await count_chunks(connection, namespace, where, self._bound + 1) > self._bound
@@ -96,7 +116,7 @@ class Searches:
             self._beliefs[key] = (many, now + _BELIEVED_FOR)
         return many
 
-    async def _measure(self, connection: Connection) -> None:
+    async def _measure(self, connection: Connection, about: About) -> None:
         """Set the bound between few and many, and the candidates of a walk, by the size of the table."""
         now = time.monotonic()
         if now < self._sized_until:
@@ -105,33 +125,16 @@ class Searches:
         if analysed > 0 and pages > 0:
             rows = size / page * analysed / pages
         else:
-            rows = size / (_ROW + (4 * self._about.dim if self._about.dim <= INLINE_DIM else 0))
+            rows = size / (_ROW + (4 * about.dim if about.dim <= INLINE_DIM else 0))
         self._bound = min(_EXACT_BELOW, max(_ALWAYS, round(_SHARE * rows)))
         self._effort = effort_for(rows)
         self._sized_until = now + _SIZED_FOR
 
-    async def _nearest(
-        self, connection: Connection, namespace: str, query: Query, where: Where, wanted: int
-    ) -> Found:
-        """Compare all admitted chunks."""
-        column = self._about.column
-        # The materialised part keeps the planner from walking the HNSW index. It holds numbers and distances only; the
-        # texts are fetched for the best alone.
-        statement = (
-            f"WITH picked AS MATERIALIZED (SELECT number, {column} <#> %b AS distance FROM chunks"  # noqa: S608
-            f" WHERE namespace = %b AND {where.sql.decode()}), best AS MATERIALIZED"
-            " (SELECT number, distance FROM picked ORDER BY distance, number LIMIT %b::bigint)"
-            f" SELECT {_FIELDS}, best.distance FROM best JOIN chunks c ON c.namespace = %b AND c.number = best.number"
-        )
-        parameters = (Vector(query.vector), namespace, *where.parameters, wanted, namespace)
-        return await rows_of(connection, statement.encode(), parameters)
-
-    async def _nearest_by_index(
-        self, connection: Connection, namespace: str, query: Query, where: Where, wanted: int
+    async def _walk(
+        self, connection: Connection, about: About, namespace: str, query: Query, where: Where
     ) -> Found:
         """Walk the index until enough admitted chunks are found."""
-        dim, column = self._about.dim, self._about.column
-        by_half = dim > MAX_INDEXED_DIM
+        wanted, by_half = min(query.k, _MOST_WANTED), about.dim > MAX_INDEXED_DIM
         walked_for = wanted if where is EVERYTHING else wanted + min((_SPREAD - 1) * wanted, _MOST_SPARE)
         if by_half:
             # A halfvec has only three digits: find more, so that the exact scores decide.
@@ -140,9 +143,11 @@ class Searches:
         if connection.effort != effort:
             await connection.execute(b"SELECT set_config('hnsw.ef_search', %b, false)", (str(effort),))
             connection.effort = effort
-        order = f"{column}::halfvec({dim}) <#> %b::halfvec({dim})" if by_half else "distance"
+        order = (
+            f"{about.column}::halfvec({about.dim}) <#> %b::halfvec({about.dim})" if by_half else "distance"
+        )
         statement = (
-            f"SELECT {_FIELDS}, {column} <#> %b AS distance FROM chunks c"  # noqa: S608
+            f"SELECT {_FIELDS}, {about.column} <#> %b AS distance FROM chunks c"  # noqa: S608
             f" WHERE namespace = %b AND {where.sql.decode()} ORDER BY {order} LIMIT %b::bigint"
         )
         vector = Vector(query.vector)
@@ -155,17 +160,3 @@ def effort_for(rows: float) -> int:
     grown: float = _LEAST * (max(rows, _LEAST_UP_TO) / _LEAST_UP_TO) ** _GROWTH
     # In tens, since each change takes a statement on each connection.
     return min(10 * round(grown / 10), _MOST)
-
-
-def _best(query: Query, found: Found, wanted: int) -> list[SearchHit]:
-    """Return the best of the rows found, by the server's distances."""
-    hits: list[SearchHit] = []
-    for fields in found:
-        require_vector(fields[1], fields[5])  # without a vector the distance is NULL
-    for fields in sorted(found, key=itemgetter(5, 0))[:wanted]:
-        # pgvector's distance is the negative inner product. Rounding may leave [-1, 1] by a digit.
-        score = max(-1.0, min(1.0, -fields[5]))
-        if score < query.min_score:
-            break
-        hits.append(SearchHit(chunk_of(fields), score))
-    return hits

@@ -10,7 +10,7 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from vectorstores.base import StoreUnavailableError
-from vectorstores.postgres.schema import check_owner, execute_made, lock_schema
+from vectorstores.postgres.schema import check_owner
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
@@ -38,8 +38,9 @@ _GRANTS: Final = """
     GRANT UPDATE (value, version) ON {schema}.records TO {role};
     GRANT EXECUTE ON FUNCTION {schema}.remove_chunks, {schema}.remove_records TO {role};
 """
-# A role that may update one column of chunks may update all except those that identify a row.
-_COLUMN_GRANTS: Final = (
+# The statements that let a role which may update one column of chunks update all, also new ones, except those that
+# identify a row.
+COLUMN_GRANTS: Final = (
     "SELECT format('GRANT UPDATE (%%s) ON %%I.chunks TO %%I', string_agg(quote_ident(a.attname), ', '), n.nspname,"
     " held.rolname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " JOIN pg_attribute a ON a.attrelid = c.oid CROSS JOIN LATERAL"
@@ -115,13 +116,18 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
     await connection.execute("SET lock_timeout = '2s'")
     schema, name = sql.Identifier(place.schema), sql.Identifier(role)
     await check_owner(connection, place)
-    await _check_role(connection, place, role)
+    cursor = await connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,))
+    if await cursor.fetchone() is None:
+        raise StoreUnavailableError(
+            f"{place}: there is no role {role!r}; an administrator runs:"
+            f" CREATE ROLE {name.as_string(connection)} LOGIN;"
+        )
     locks = await (await connection.execute(_LOCKS, (place.schema, role))).fetchone() is not None
     if locks:
         with suppress(pg.InsufficientPrivilege):  # repeated below, where the error is reported
             await connection.execute(_END_SESSIONS, (role,))
     async with connection.transaction():
-        owner = await lock_schema(connection, place)
+        owner = await check_owner(connection, place, lock=True)
         # Literals, since psycopg would read a percent sign in the schema's name as a parameter.
         forget = sql.SQL("DELETE FROM {}.scopes WHERE role = {} RETURNING namespace")
         cursor = await connection.execute(forget.format(schema, sql.Literal(role)))
@@ -134,7 +140,7 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
             await _check_freedom(connection, place, role)
             await _protect(connection, place, owner)
             await connection.execute(sql.SQL(_GRANTS).format(schema=schema, role=name))
-            await grant_columns(connection, place)
+            await execute_made(connection, COLUMN_GRANTS, place.schema)
             scopes = sql.SQL(", ").join(
                 sql.SQL("({}, {})").format(sql.Literal(role), sql.Literal(namespace))
                 for namespace in dict.fromkeys(namespaces)
@@ -157,18 +163,11 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
         ) from error
 
 
-async def grant_columns(connection: Connection, place: Place) -> None:
-    """Let secured roles update all columns of chunks that change in an existing row, also new columns."""
-    await execute_made(connection, _COLUMN_GRANTS, place.schema)
-
-
-async def _check_role(connection: Connection, place: Place, role: str) -> None:
-    cursor = await connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,))
-    if await cursor.fetchone() is None:
-        raise StoreUnavailableError(
-            f"{place}: there is no role {role!r}; an administrator runs:"
-            f" CREATE ROLE {sql.Identifier(role).as_string(connection)} LOGIN;"
-        )
+async def execute_made(connection: Connection, query: str, *parameters: object) -> None:
+    """Execute the statements that a query returns; the query quotes the names in them."""
+    cursor = await connection.execute(query, parameters)
+    for (statement,) in await cursor.fetchall():
+        await connection.execute(statement.encode())
 
 
 async def _check_freedom(connection: Connection, place: Place, role: str) -> None:

@@ -60,12 +60,17 @@ class PostgresVectorStore(Store):
         options: PostgresOptions | None = None,
     ) -> None:
         require_psycopg()
-        from vectorstores.postgres._engine import PostgresEngine, Settings  # noqa: PLC0415 - optional dependency
+        from vectorstores.postgres._engine import PostgresEngine  # noqa: PLC0415 - optional dependency
 
-        settings = Settings(conninfo, schema, check_indexed(indexed), create, options or PostgresOptions())
-        engine = PostgresEngine(settings, embedder)
-        super().__init__(engine, _holdable(namespace))
-        self._postgres = engine
+        self._postgres = PostgresEngine(
+            conninfo,
+            schema,
+            embedder,
+            indexed=check_indexed(indexed),
+            create=create,
+            options=options or PostgresOptions(),
+        )
+        super().__init__(self._postgres, _holdable(namespace))
 
     def scoped(self, namespace: str) -> PostgresVectorStore:
         """Return a view of the same store in another namespace; closing the view leaves the store open."""
