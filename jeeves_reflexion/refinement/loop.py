@@ -8,8 +8,7 @@ state of a run, so one object serves many runs at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -24,7 +23,7 @@ from jeeves_reflexion.refinement.critics import Coach
 from jeeves_reflexion.refinement.options import ComparesWithPrior, Decision, RefinementOptions
 from jeeves_reflexion.session import Session, Spend, current_scope, logger
 from jeeves_reflexion.text import estimate_tokens
-from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task, Usage
+from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task
 from jeeves_reflexion.values import check_share, check_whole
 
 T = TypeVar("T")
@@ -102,36 +101,7 @@ def attempt_of(refined: Refined) -> Attempt:
 
 
 class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
-    """A phase failed after the first draft."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(described(error))
-        self.error = error
-
-
-class _Meter(Spend):
-    """Counts what one run of the loop uses, and charges it to the session's own spend, whose limits apply."""
-
-    def __init__(self, whole: Spend) -> None:
-        super().__init__()
-        self.budget = whole.budget
-        self._whole = whole
-
-    def charge(self, role: Role, usage: Usage) -> None:
-        super().charge(role, usage)
-        self._whole.charge(role, usage)
-
-    def check(self) -> None:
-        self._whole.check()
-
-    @contextmanager
-    def reserving(self, cost: float) -> Iterator[None]:
-        with self._whole.reserving(cost):
-            yield
-
-    @property
-    def seconds_left(self) -> float | None:
-        return self._whole.seconds_left
+    """A phase failed after the first draft, with the error that is the argument."""
 
 
 class _Run:
@@ -140,7 +110,7 @@ class _Run:
         self.options = loop.options
         self.task = task
         self.role: Role = role
-        self.spend = _Meter(session.spend)
+        self.spend = Spend(within=session.spend)
         self.session = replace(session, spend=self.spend)
         self.drafts: list[Draft] = []
         self.unjudged: Draft | None = None
@@ -148,45 +118,60 @@ class _Run:
         self.counted = NO_USAGE  # the usage of the drafts so far
         self.revision_tokens = 0
         self.note = ""
-        self.started = time.monotonic()
 
     async def go(self) -> Refined:
+        started = time.monotonic()
         error: Exception | None = None
         try:
-            reason = await self._improve(await self._write())
+            reason = await self._improve()
         except _Failed as failed:
-            error = failed.error
+            error = failed.args[0]
             spent = isinstance(error, BudgetExceededError)
             reason = ConvergenceReason.TOKEN_BUDGET if spent else ConvergenceReason.ERROR
-            self.problems.append(described(error))
+            self.problems.append(described(failed.args[0]))
             if self.unjudged is not None:
-                self._add(self.unjudged)
-        return await self._finish(reason, error)
+                self._keep(self.unjudged)
+        accepted = reason is ConvergenceReason.USER_ACCEPTED
+        best = self.drafts[-1] if accepted else select(self.drafts, self.options.selection)
+        await self.session.tell(
+            RefinementFinished,
+            reason=reason.value,
+            drafts=len(self.drafts),
+            best=best.number,
+            score=best.evaluation.score,
+        )
+        return Refined(
+            drafts=tuple(self.drafts),
+            best=best,
+            reason=reason,
+            usage=self.spend.total,
+            seconds=time.monotonic() - started,
+            flags=judge_flags(self.drafts, self.loop.threshold),
+            problems=tuple(self.problems),
+            error=error,
+        )
 
-    async def _improve(self, attempt: Attempt) -> ConvergenceReason:
-        draft = await self._judge(attempt, None, None)
-        while True:
-            reason = self._stop(draft, await self._decide(draft))
-            if reason is not None:
-                return reason
-            await self._look_into_loss()
-            base = self._base()
-            revision = await self._revise(base)
-            draft = await self._judge(attempt.revised(revision.output), revision, base)
-
-    # -- the phases
-
-    async def _write(self) -> Attempt:
-        public = self.task.public()
-        session, coach = self.session, None
-        if self.options.triggers.any_step and self.options.step_critic is not None:
-            coach = Coach(public, self.options.triggers, self.options.step_critic, session)
-            session = coach.session()
+    async def _improve(self) -> ConvergenceReason:
+        """Write a draft, then judge and revise until there is a reason to stop."""
+        options, public, session, coach = self.options, self.task.public(), self.session, None
+        if options.triggers.any_step and options.step_critic is not None:
+            coach = Coach(public, options.triggers, options.step_critic, session)
+            session = coach.session
         attempt = await self.session.spending(self.role, lambda: self.loop.agent(public, session))
         self.unjudged = Draft(1, attempt.output, Evaluation(None), attempt=attempt)
         if coach is not None and coach.error is not None:
             raise _Failed(coach.error) from coach.error
-        return attempt
+
+        draft = await self._judge(attempt, None, None)
+        while (reason := await self._reason_to_stop(draft)) is None:
+            await self._look_into_loss()
+            base = draft
+            if options.base == "best":
+                best = select(self.drafts, "highest_score")
+                base = draft if rank(draft) >= rank(best) else best
+            revision = await self._revise(base)
+            draft = await self._judge(attempt.revised(revision.output), revision, base)
+        return reason
 
     async def _judge(self, attempt: Attempt, revision: Revision | None, base: Draft | None) -> Draft:
         number = len(self.drafts) + 1
@@ -207,15 +192,15 @@ class _Run:
             strategy=revision.strategy if revision else None,
         )
         hooks = self.options.hooks
-        await self._tell(lambda: hooks.on_generation(attempt.output, number))
+        await self._ask_hook(lambda: hooks.on_generation(attempt.output, number))
         if base is not None:
-            await self._tell(lambda: hooks.on_revision(base.output, attempt.output, number))
+            await self._ask_hook(lambda: hooks.on_revision(base.output, attempt.output, number))
         evaluator = self.loop.evaluator
         if base is not None and isinstance(evaluator, ComparesWithPrior):
             evaluator = evaluator.with_prior(base.output)
         evaluation = await self._phase(lambda: evaluator(self.task, attempt))
         satisfactory = evaluation.meets(self.loop.threshold)
-        draft = self._add(replace(draft, evaluation=evaluation, satisfactory=satisfactory))
+        draft = self._keep(replace(draft, evaluation=evaluation, satisfactory=satisfactory))
         await self.session.tell(
             DraftJudged,
             number=number,
@@ -225,7 +210,7 @@ class _Run:
         )
         return draft
 
-    def _add(self, draft: Draft) -> Draft:
+    def _keep(self, draft: Draft) -> Draft:
         """Keep a draft with all usage since the one before."""
         used = self.spend.total
         draft = replace(draft, usage=used.beyond(self.counted), at=time.time())
@@ -233,15 +218,50 @@ class _Run:
         self.drafts.append(draft)
         return draft
 
+    async def _reason_to_stop(self, draft: Draft) -> ConvergenceReason | None:
+        most, convergence = self.options.max_revision_tokens, self.options.convergence
+        unscored = len(self.drafts) > 1 and not any(each.evaluation.scored for each in self.drafts[-2:])
+        decision = await self._ask_hook(lambda: self.options.hooks.on_judged(draft))
+        goes_on = decision is Decision.CONTINUE  # within the bounds
+        reason: ConvergenceReason | None = None
+        if decision is Decision.ACCEPT:
+            reason = ConvergenceReason.USER_ACCEPTED
+        elif decision is Decision.STOP:
+            reason = ConvergenceReason.STOPPED
+        elif draft.satisfactory and not goes_on:
+            reason = ConvergenceReason.QUALITY_MET
+        elif unscored and not goes_on:
+            reason = ConvergenceReason.UNSCORABLE
+        elif len(self.drafts) >= self.loop.max_drafts:
+            reason = ConvergenceReason.MAX_ITERATIONS
+        elif most is not None and self.revision_tokens >= most:
+            reason = ConvergenceReason.TOKEN_BUDGET
+        elif convergence is not None and not goes_on:
+            reason = convergence.reason(self.drafts)
+        return reason
+
+    async def _look_into_loss(self) -> None:
+        """Reflect on a draft whose score dropped (the trigger ``quality_drop``)."""
+        least, critic = self.options.triggers.quality_drop, self.options.drop_critic
+        if least is None or critic is None or len(self.drafts) < 2:
+            return
+        old, new = self.drafts[-2:]
+        before, after = old.evaluation.score, new.evaluation.score
+        if before is None or after is None or round(before - after, 9) < least:
+            return
+        found = await self._phase(lambda: critic(self.task.public(), new.output, old.output))
+        self.note = "\n".join(found.issues) or found.rationale
+        await self.session.tell(Reflected, trigger="quality_drop", critique=self.note)
+
     async def _revise(self, base: Draft) -> Revision:
-        latest = self.drafts[-1]
-        failed = latest.revision.strategy if latest is not base and latest.revision else None
+        latest, reference = self.drafts[-1], self.task.reference
+        public = {d.number: replace(d, evaluation=d.evaluation.public(reference)) for d in self.drafts}
         left = self.options.max_revision_tokens
         request = RevisionRequest(
-            draft=self._public(base),
-            feedback=base.evaluation.public(self.task.reference),
-            history=tuple(map(self._public, self.drafts)),
-            failed=failed,
+            draft=public[base.number],
+            feedback=public[base.number].evaluation,
+            history=tuple(public.values()),
+            failed=latest.revision.strategy if latest is not base and latest.revision else None,
             note=self.note,
             max_tokens=None if left is None else max(left - self.revision_tokens, 1),
         )
@@ -259,61 +279,6 @@ class _Run:
         self.revision_tokens += used.tokens if known else max(used.tokens, estimate_tokens(revision.output))
         return revision
 
-    def _public(self, draft: Draft) -> Draft:
-        return replace(draft, evaluation=draft.evaluation.public(self.task.reference))
-
-    async def _look_into_loss(self) -> None:
-        """Reflect on a draft whose score dropped (the trigger ``quality_drop``)."""
-        least, critic = self.options.triggers.quality_drop, self.options.drop_critic
-        if least is None or critic is None or len(self.drafts) < 2:
-            return
-        old, new = self.drafts[-2:]
-        before, after = old.evaluation.score, new.evaluation.score
-        if before is None or after is None or round(before - after, 9) < least:
-            return
-        found = await self._phase(lambda: critic(self.task.public(), new.output, old.output))
-        self.note = "\n".join(found.issues) or found.rationale
-        await self.session.tell(Reflected, trigger="quality_drop", critique=self.note)
-
-    # -- the decisions
-
-    async def _decide(self, draft: Draft) -> Decision:
-        decision = await self._tell(lambda: self.options.hooks.on_judged(draft))
-        return decision if isinstance(decision, Decision) else Decision.AUTO
-
-    def _stop(self, draft: Draft, decision: Decision) -> ConvergenceReason | None:
-        if decision is Decision.ACCEPT:
-            return ConvergenceReason.USER_ACCEPTED
-        if decision is Decision.STOP:
-            return ConvergenceReason.STOPPED
-        if decision is Decision.CONTINUE:
-            return self._bound()
-        convergence = self.options.convergence
-        found = self._verdict(draft) or self._bound()
-        return found or (None if convergence is None else convergence.reason(self.drafts))
-
-    def _verdict(self, draft: Draft) -> ConvergenceReason | None:
-        if draft.satisfactory:
-            return ConvergenceReason.QUALITY_MET
-        twice = len(self.drafts) > 1 and not any(d.evaluation.scored for d in self.drafts[-2:])
-        return ConvergenceReason.UNSCORABLE if twice else None
-
-    def _bound(self) -> ConvergenceReason | None:
-        if len(self.drafts) >= self.loop.max_drafts:
-            return ConvergenceReason.MAX_ITERATIONS
-        most = self.options.max_revision_tokens
-        return ConvergenceReason.TOKEN_BUDGET if most is not None and self.revision_tokens >= most else None
-
-    def _base(self) -> Draft:
-        """Return the draft to revise: the best so far, or the latest if the options say so or it is as good."""
-        latest = self.drafts[-1]
-        if self.options.base == "latest":
-            return latest
-        best = select(self.drafts, "highest_score")
-        return latest if rank(latest) >= rank(best) else best
-
-    # -- around them
-
     async def _phase(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call in time, charged to the attempt. An error ends the loop with the drafts so far."""
         try:
@@ -323,7 +288,8 @@ class _Run:
             raise _Failed(error) from error
         raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s"))
 
-    async def _tell(self, call: Callable[[], Awaitable[T]]) -> T | None:
+    async def _ask_hook(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what a hook answers; None if it fails, which is a problem of the run."""
         try:
             with anyio.fail_after(self.options.timeout):
                 return await call()
@@ -333,24 +299,3 @@ class _Run:
             self.problems.append(problem)
             await self.session.tell(Warned, message=problem)
             return None
-
-    async def _finish(self, reason: ConvergenceReason, error: Exception | None) -> Refined:
-        accepted = reason is ConvergenceReason.USER_ACCEPTED
-        best = self.drafts[-1] if accepted else select(self.drafts, self.options.selection)
-        await self.session.tell(
-            RefinementFinished,
-            reason=reason.value,
-            drafts=len(self.drafts),
-            best=best.number,
-            score=best.evaluation.score,
-        )
-        return Refined(
-            drafts=tuple(self.drafts),
-            best=best,
-            reason=reason,
-            usage=self.spend.total,
-            seconds=time.monotonic() - self.started,
-            flags=judge_flags(self.drafts, self.loop.threshold),
-            problems=tuple(self.problems),
-            error=error,
-        )
