@@ -53,8 +53,20 @@ def log_transcripts(data: bytes, place: str) -> Iterator[Transcript]:
 def _transcript(sample: EvalSample, name: str) -> Transcript:
     from jeeves_reflexion.adapters.inspect_ai import verdict_of  # noqa: PLC0415 - imports Inspect
 
-    failed = [each.tool_call_id for each in sample.messages if each.role == "tool" and each.error is not None]
-    _, said = conversation([_message(each) for each in sample.messages], failed=list(filter(None, failed)))
+    messages, failed = list[ChatMessage](), list[str]()
+    for each in sample.messages:
+        calls = (each.tool_calls or ()) if each.role == "assistant" else ()
+        answered = (each.tool_call_id or "") if each.role == "tool" else ""
+        error = each.error if each.role == "tool" else None
+        if answered and error is not None:
+            failed.append(answered)
+        called = [
+            ToolCall(id=it.id, function=CalledFunction(name=it.function, arguments=json.dumps(it.arguments)))
+            for it in calls
+        ]
+        text = each.text or (error.message if error is not None else "")
+        messages.append(ChatMessage(role=each.role, content=text, tool_calls=called, tool_call_id=answered))
+    _, said = conversation(messages, failed=failed)
     given = sample.input
     if isinstance(given, str):
         prompt = given
@@ -71,16 +83,3 @@ def _transcript(sample: EvalSample, name: str) -> Transcript:
     verdict = verdict_of(list(sample.scores.values())) if sample.scores else None
     scored = verdict is not None and verdict.scored
     return Transcript(transcript_id(sample.uuid or name), task, attempt, verdict if scored else None)
-
-
-def _message(message: Any) -> ChatMessage:  # noqa: ANN401 - of Inspect
-    calls = [
-        ToolCall(
-            id=call.id, function=CalledFunction(name=call.function, arguments=json.dumps(call.arguments))
-        )
-        for call in getattr(message, "tool_calls", None) or ()
-    ]
-    error = getattr(message, "error", None)
-    text = message.text or (error.message if error is not None else "")
-    answered = getattr(message, "tool_call_id", None) or ""
-    return ChatMessage(role=message.role, content=text, tool_calls=calls, tool_call_id=answered)
