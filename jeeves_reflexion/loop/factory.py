@@ -153,22 +153,19 @@ def stores_of(lessons: LessonsLike | None, memory: Memory | None) -> tuple[Lesso
         raise ConfigurationError(
             f"memory must be a Memory, such as FileMemory(folder), not {type(memory).__name__}"
         )
-    return _lessons(lessons), TransientMemory() if memory is None else memory
-
-
-def _lessons(store: LessonsLike | None) -> LessonStore | None:
-    if store is None or isinstance(store, LessonStore):
-        return store
-    if isinstance(store, VectorStore):
-        return VectorLessonStore(store)
-    if isinstance(store, str | os.PathLike):
+    memory = TransientMemory() if memory is None else memory
+    if lessons is None or isinstance(lessons, LessonStore):
+        return lessons, memory
+    if isinstance(lessons, VectorStore):
+        return VectorLessonStore(lessons), memory
+    if isinstance(lessons, str | os.PathLike):
         try:
-            return open_lessons(store)
+            return open_lessons(lessons), memory
         except LessonStoreError as error:
             raise ConfigurationError(f"lesson_store can't be opened: {error}") from error
     raise ConfigurationError(
         "lesson_store must be a LessonStore, a VectorStore or the address of one (a folder, memory://, "
-        f"postgresql://…), not {type(store).__name__}"
+        f"postgresql://…), not {type(lessons).__name__}"
     )
 
 

@@ -58,32 +58,8 @@ class Trace:
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        self._said(event)
-        match event:
-            case AttemptStarted():
-                self.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
-            case LessonsRecalled():
-                self._recalled(event)
-            case AttemptFinished():
-                self._attempted(event)
-            case Evaluated():
-                self._judged(event)
-            case LessonChecked() | LessonProduced() | LessonPersisted() | LessonDropped():
-                self._learned(event)
-            case Warned(message=message):
-                self._warned(message)
-            case ModelCalled(usage=usage):
-                self._usage += usage
-            case RunFinished():
-                self._ended(event)
-            case StepTaken() | ModelFailed() if self._verbose:
-                self._detailed(event)
-            case _:
-                pass  # other events are not shown
-
-    def _said(self, event: Event) -> None:
-        """Show the streamed lines that are complete, and break a line in progress between words if it is long."""
-        text = "\n"  # any other event ends the line
+        # Streamed lines are shown when they are complete, or between words if they are long; any other event ends one.
+        text = "\n"
         if isinstance(event, TextStreamed):
             text = event.text if event.role == "agent" else ""
         *lines, rest = (self._streamed + text).split("\n")
@@ -93,18 +69,79 @@ class Trace:
         for line in filter(str.strip, lines):
             self.note(f"> {line}", "dim", indent=2)
 
-    def _warned(self, message: str) -> None:
-        self._warning = message
-        # The attempt's error was shown when it ended.
-        if not self._error or not message.endswith(self._error):
-            self.note(f"warning: {message}", "yellow", indent=2)
+        match event:
+            case AttemptStarted() | LessonsRecalled() | AttemptFinished() | Evaluated():
+                self._attempted(event)
+            case LessonChecked() | LessonProduced() | LessonPersisted() | LessonDropped() | Warned():
+                self._learned(event)
+            case StepTaken() | ModelFailed() if self._verbose:
+                self._detailed(event)
+            case ModelCalled(usage=usage):
+                self._usage += usage
+            case RunFinished():
+                parts = [
+                    counted(event.attempts, "attempt"),
+                    "no score" if event.score is None else f"best score {event.score:.2f}",
+                    f"{counted(self.kept, 'lesson')} kept",
+                    # Tokens are unknown unless a model of this package was asked.
+                    *([tokens_of(self._usage)] if self._usage.calls else []),
+                    f"{event.seconds:.1f} s",
+                ]
+                style = "bold green" if event.passed else "bold yellow"
+                self.note(f"{ENDS[event.stop_reason]} ({', '.join(parts)})", style)
+            case _:
+                pass  # other events are not shown
 
-    def _recalled(self, event: LessonsRecalled) -> None:
-        withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
-        self.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
-        for lesson, similarity in zip_longest(event.lessons, event.similarities):
-            near = f"similarity {similarity:.2f}: " if self._verbose and similarity is not None else ""
-            self.note(f"- {near}{lesson}", "dim", indent=4)
+    def _attempted(self, event: AttemptStarted | LessonsRecalled | AttemptFinished | Evaluated) -> None:
+        match event:
+            case AttemptStarted():
+                self.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
+            case LessonsRecalled():
+                withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
+                self.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
+                for lesson, similarity in zip_longest(event.lessons, event.similarities):
+                    near = (
+                        f"similarity {similarity:.2f}: " if self._verbose and similarity is not None else ""
+                    )
+                    self.note(f"- {near}{lesson}", "dim", indent=4)
+            case AttemptFinished():
+                if event.output.strip():
+                    self.note(f"answer: {shortened(event.output)}", indent=2)
+                self._error = event.error or ""
+                if event.error:
+                    self.note(f"the attempt failed: {event.error}", "yellow", indent=2)
+                elif event.interrupted:
+                    self.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
+            case Evaluated(score=score, passed=passed):
+                verdict = "passed" if passed else "could not be judged" if score is None else "not passed"
+                number = "no score" if score is None else f"score {score:.2f}"
+                self.note(f"{number}: {verdict}", "green" if passed else "yellow", indent=2)
+                reason = _STATED.sub("", event.rationale, count=1)  # the score was just shown
+                if self._verbose and reason.strip():
+                    self.note(f"reason: {shortened(reason)}", "dim", indent=4)
+
+    def _learned(
+        self, event: LessonChecked | LessonProduced | LessonPersisted | LessonDropped | Warned
+    ) -> None:
+        match event:
+            case LessonChecked(lesson=lesson, changes=False, reason=reason):
+                refusal = f"turned down, it would not change an attempt: {lesson} ({reason})"
+                self.note(refusal, "yellow", indent=2)
+            case LessonChecked(changes=None, reason=reason):
+                self.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
+            case LessonProduced(lesson=lesson):
+                self._produced = lesson
+            case LessonPersisted(lesson=stored):
+                self.kept += stored is not None
+                text = stored.text if stored else self._produced
+                self.note(f"learned: {text}", "cyan", indent=2)
+            case Warned(message=message):
+                self._warning = message
+                # The attempt's error was shown when it ended.
+                if not self._error or not message.endswith(self._error):
+                    self.note(f"warning: {message}", "yellow", indent=2)
+            case LessonDropped(reason=reason) if reason != self._warning:  # else a warning has shown it
+                self.note(f"no lesson: {reason}", "yellow", indent=2)
 
     def _detailed(self, event: StepTaken | ModelFailed) -> None:
         if isinstance(event, ModelFailed):
@@ -119,53 +156,6 @@ class Trace:
         if step.observation.strip():
             style = "yellow" if step.failed else "dim"
             self.note(f"observed: {shortened(step.observation)}", style, indent=4)
-
-    def _attempted(self, event: AttemptFinished) -> None:
-        if event.output.strip():
-            self.note(f"answer: {shortened(event.output)}", indent=2)
-        self._error = event.error or ""
-        if event.error:
-            self.note(f"the attempt failed: {event.error}", "yellow", indent=2)
-        elif event.interrupted:
-            self.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
-
-    def _judged(self, event: Evaluated) -> None:
-        score = "no score" if event.score is None else f"score {event.score:.2f}"
-        verdict = "passed" if event.passed else "could not be judged" if event.score is None else "not passed"
-        self.note(f"{score}: {verdict}", "green" if event.passed else "yellow", indent=2)
-        reason = _STATED.sub("", event.rationale, count=1)  # the score was just shown
-        if self._verbose and reason.strip():
-            self.note(f"reason: {shortened(reason)}", "dim", indent=4)
-
-    def _learned(self, event: LessonChecked | LessonProduced | LessonPersisted | LessonDropped) -> None:
-        match event:
-            case LessonChecked(lesson=lesson, changes=False, reason=reason):
-                refusal = f"turned down, it would not change an attempt: {lesson} ({reason})"
-                self.note(refusal, "yellow", indent=2)
-            case LessonChecked(changes=None, reason=reason):
-                self.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
-            case LessonProduced(lesson=lesson):
-                self._produced = lesson
-            case LessonPersisted(lesson=stored):
-                self.kept += stored is not None
-                text = stored.text if stored else self._produced
-                self.note(f"learned: {text}", "cyan", indent=2)
-            case LessonDropped(reason=reason):
-                # A warning may have shown the same reason.
-                if reason != self._warning:
-                    self.note(f"no lesson: {reason}", "yellow", indent=2)
-
-    def _ended(self, event: RunFinished) -> None:
-        parts = [
-            counted(event.attempts, "attempt"),
-            "no score" if event.score is None else f"best score {event.score:.2f}",
-            f"{counted(self.kept, 'lesson')} kept",
-            # Tokens are unknown unless a model of this package was asked.
-            *([tokens_of(self._usage)] if self._usage.calls else []),
-            f"{event.seconds:.1f} s",
-        ]
-        style = "bold green" if event.passed else "bold yellow"
-        self.note(f"{ENDS[event.stop_reason]} ({', '.join(parts)})", style)
 
 
 def traced(session: Session) -> Session:
