@@ -338,19 +338,17 @@ class Meter:
     """Measures what the caller's role uses in the current run from now on, with metered models."""
 
     def __init__(self) -> None:
-        self._scope = current_scope()
-        self._before = self._spent()
-
-    def _spent(self) -> Usage:
-        return NO_USAGE if self._scope is None else self._scope[0].spend.of(self._scope[1])
+        scope = current_scope()
+        self._spend = scope[0].spend if scope else Spend()
+        self._role: Role = scope[1] if scope else "agent"
+        self._before = self._spend.of(self._role)
 
     def usage(self) -> Usage:
         """Return what was used. Without a metered call it is unknown: a callable may have asked other models."""
-        used = self._spent().beyond(self._before)
+        used = self._spend.of(self._role).beyond(self._before)
         return used if used.calls else UNKNOWN_USAGE
 
     def charge_unknown(self) -> None:
         """Charge a call of unknown usage for a callable that failed, unless its calls were metered."""
-        if self._scope is not None and not self._spent().beyond(self._before).calls:
-            session, role = self._scope
-            session.spend.charge(role, UNKNOWN_USAGE)
+        if not self._spend.of(self._role).beyond(self._before).calls:
+            self._spend.charge(self._role, UNKNOWN_USAGE)

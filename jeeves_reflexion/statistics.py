@@ -106,7 +106,11 @@ def difference(before: Sequence[float], after: Sequence[float], *, z: float = Z9
     than successes and failures with the same mean, so the interval holds for them too, and is then wide. Raises
     ``ValueError`` for a group without scores, or a score outside [0, 1].
     """
-    return difference_of_means(_mean(before), _mean(after), z=z)
+    for scores in (before, after):
+        if not scores or not all(0.0 <= score <= 1.0 for score in scores):
+            raise ValueError(f"no mean of {len(scores)} scores in [0, 1]: {list(scores)[:5]}")
+    first, second = (Mean(math.fsum(scores) / len(scores), len(scores)) for scores in (before, after))
+    return difference_of_means(first, second, z=z)
 
 
 def difference_of_means(before: Mean, after: Mean, *, z: float = Z95) -> Difference:
@@ -116,12 +120,6 @@ def difference_of_means(before: Mean, after: Mean, *, z: float = Z95) -> Differe
     low = q - p - math.hypot(q - q_low, p_high - p)
     high = q - p + math.hypot(q_high - q, p - p_low)
     return Difference(q - p, low, high)
-
-
-def _mean(scores: Sequence[float]) -> Mean:
-    if not scores or not all(0.0 <= score <= 1.0 for score in scores):
-        raise ValueError(f"no mean of {len(scores)} scores in [0, 1]: {list(scores)[:5]}")
-    return Mean(math.fsum(scores) / len(scores), len(scores))
 
 
 def _bounds(mean: Mean, z: float) -> tuple[float, float]:
