@@ -8,7 +8,6 @@ the variable of the conventions asks for them (:func:`captured`); then they are 
 from __future__ import annotations
 
 import functools
-import operator
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from jeeves_reflexion.events import Evaluated, Event, LessonDropped, LessonPersi
 from jeeves_reflexion.types import Recall, Role, RunResult, Usage
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span, Tracer, TracerProvider
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +29,9 @@ CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _NO_SPAN: Final = nullcontext()  # made once: most programs export no spans
 
 
-_tracer_of: Final = functools.cache(operator.methodcaller("get_tracer", "jeeves_reflexion"))
+@functools.cache
+def _tracer_of(provider: TracerProvider) -> Tracer:
+    return provider.get_tracer("jeeves_reflexion")
 
 
 def tracer() -> Tracer | None:
@@ -41,8 +42,7 @@ def tracer() -> Tracer | None:
     from opentelemetry import trace  # noqa: PLC0415 - optional dependency
 
     provider = trace.get_tracer_provider()
-    made: Tracer | None = None if isinstance(provider, trace.ProxyTracerProvider) else _tracer_of(provider)
-    return made
+    return None if isinstance(provider, trace.ProxyTracerProvider) else _tracer_of(provider)
 
 
 def captured() -> bool:

@@ -8,23 +8,7 @@ from collections.abc import Callable
 from itertools import zip_longest
 from typing import Final
 
-from jeeves_reflexion.events import (
-    AttemptFinished,
-    AttemptStarted,
-    Evaluated,
-    Event,
-    LessonChecked,
-    LessonDropped,
-    LessonPersisted,
-    LessonProduced,
-    LessonsRecalled,
-    ModelCalled,
-    ModelFailed,
-    RunFinished,
-    StepTaken,
-    TextStreamed,
-    Warned,
-)
+from jeeves_reflexion import events
 from jeeves_reflexion.session import Session, relay
 from jeeves_reflexion.summary import ENDS, counted, shortened, tokens_of
 from jeeves_reflexion.text import visible
@@ -56,11 +40,11 @@ class Trace:
         self._usage = Usage()
         self._streamed = ""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Show an event."""
         # Streamed lines are shown when they are complete, or between words if they are long; any other event ends one.
         text = "\n"
-        if isinstance(event, TextStreamed):
+        if isinstance(event, events.TextStreamed):
             text = event.text if event.role == "agent" else ""
         *lines, rest = (self._streamed + text).split("\n")
         while len(rest) > _WIDTH and (at := rest.rfind(" ", 0, _WIDTH)) > 0:
@@ -70,15 +54,26 @@ class Trace:
             self.note(f"> {line}", "dim", indent=2)
 
         match event:
-            case AttemptStarted() | LessonsRecalled() | AttemptFinished() | Evaluated():
+            case (
+                events.AttemptStarted()
+                | events.LessonsRecalled()
+                | events.AttemptFinished()
+                | events.Evaluated()
+            ):
                 self._attempted(event)
-            case LessonChecked() | LessonProduced() | LessonPersisted() | LessonDropped() | Warned():
+            case (
+                events.LessonChecked()
+                | events.LessonProduced()
+                | events.LessonPersisted()
+                | events.LessonDropped()
+                | events.Warned()
+            ):
                 self._learned(event)
-            case StepTaken() | ModelFailed() if self._verbose:
+            case events.StepTaken() | events.ModelFailed() if self._verbose:
                 self._detailed(event)
-            case ModelCalled(usage=usage):
+            case events.ModelCalled(usage=usage):
                 self._usage += usage
-            case RunFinished():
+            case events.RunFinished():
                 parts = [
                     counted(event.attempts, "attempt"),
                     "no score" if event.score is None else f"best score {event.score:.2f}",
@@ -92,11 +87,14 @@ class Trace:
             case _:
                 pass  # other events are not shown
 
-    def _attempted(self, event: AttemptStarted | LessonsRecalled | AttemptFinished | Evaluated) -> None:
+    def _attempted(
+        self,
+        event: events.AttemptStarted | events.LessonsRecalled | events.AttemptFinished | events.Evaluated,
+    ) -> None:
         match event:
-            case AttemptStarted():
+            case events.AttemptStarted():
                 self.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
-            case LessonsRecalled():
+            case events.LessonsRecalled():
                 withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
                 self.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
                 for lesson, similarity in zip_longest(event.lessons, event.similarities):
@@ -104,7 +102,7 @@ class Trace:
                         f"similarity {similarity:.2f}: " if self._verbose and similarity is not None else ""
                     )
                     self.note(f"- {near}{lesson}", "dim", indent=4)
-            case AttemptFinished():
+            case events.AttemptFinished():
                 if event.output.strip():
                     self.note(f"answer: {shortened(event.output)}", indent=2)
                 self._error = event.error or ""
@@ -112,7 +110,7 @@ class Trace:
                     self.note(f"the attempt failed: {event.error}", "yellow", indent=2)
                 elif event.interrupted:
                     self.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
-            case Evaluated(score=score, passed=passed):
+            case events.Evaluated(score=score, passed=passed):
                 verdict = "passed" if passed else "could not be judged" if score is None else "not passed"
                 number = "no score" if score is None else f"score {score:.2f}"
                 self.note(f"{number}: {verdict}", "green" if passed else "yellow", indent=2)
@@ -121,30 +119,37 @@ class Trace:
                     self.note(f"reason: {shortened(reason)}", "dim", indent=4)
 
     def _learned(
-        self, event: LessonChecked | LessonProduced | LessonPersisted | LessonDropped | Warned
+        self,
+        event: events.LessonChecked
+        | events.LessonProduced
+        | events.LessonPersisted
+        | events.LessonDropped
+        | events.Warned,
     ) -> None:
         match event:
-            case LessonChecked(lesson=lesson, changes=False, reason=reason):
+            case events.LessonChecked(lesson=lesson, changes=False, reason=reason):
                 refusal = f"turned down, it would not change an attempt: {lesson} ({reason})"
                 self.note(refusal, "yellow", indent=2)
-            case LessonChecked(changes=None, reason=reason):
+            case events.LessonChecked(changes=None, reason=reason):
                 self.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
-            case LessonProduced(lesson=lesson):
+            case events.LessonProduced(lesson=lesson):
                 self._produced = lesson
-            case LessonPersisted(lesson=stored):
+            case events.LessonPersisted(lesson=stored):
                 self.kept += stored is not None
                 text = stored.text if stored else self._produced
                 self.note(f"learned: {text}", "cyan", indent=2)
-            case Warned(message=message):
+            case events.Warned(message=message):
                 self._warning = message
                 # The attempt's error was shown when it ended.
                 if not self._error or not message.endswith(self._error):
                     self.note(f"warning: {message}", "yellow", indent=2)
-            case LessonDropped(reason=reason) if reason != self._warning:  # else a warning has shown it
+            case events.LessonDropped(reason=reason) if (
+                reason != self._warning
+            ):  # else a warning has shown it
                 self.note(f"no lesson: {reason}", "yellow", indent=2)
 
-    def _detailed(self, event: StepTaken | ModelFailed) -> None:
-        if isinstance(event, ModelFailed):
+    def _detailed(self, event: events.StepTaken | events.ModelFailed) -> None:
+        if isinstance(event, events.ModelFailed):
             failure = f"{event.model}, asked for the {event.role}, failed: {shortened(event.error)}"
             self.note(failure, "yellow", indent=2)
             return
@@ -162,7 +167,7 @@ def traced(session: Session) -> Session:
     """Return a session whose events are also shown, line by line on stderr."""
     trace = Trace()
 
-    async def both(event: Event) -> None:
+    async def both(event: events.Event) -> None:
         trace(event)
         await relay(session, event)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AliasChoices, AliasPath, Field, ValidationError, model_validator
 
@@ -36,7 +36,7 @@ _Id = Annotated[str, AfterValidator(lambda id: id.removeprefix("0x"))]
 class Event(Given):
     """An event within a span."""
 
-    name: str = Field(default="", validation_alias=AliasChoices("name", "eventName", "event_name"))
+    name: str = ""
     attributes: dict[str, Any] = Field(default_factory=dict)
     body: Any = None
 
@@ -47,16 +47,14 @@ class Event(Given):
             return given
         attributes, body = given.get("attributes"), given.get("body")
         attributes = _pairs(attributes) if isinstance(attributes, list) else attributes or {}
+        names = [given.get(key) for key in ("name", "eventName", "event_name")]
+        names.append(str(attributes.get("event.name") or ""))  # as SDKs wrote it before 1.30
         return {
             **given,
+            "name": next(filter(None, names), ""),
             "attributes": attributes,
             "body": _value(body) if isinstance(body, Mapping) else body,
         }
-
-    @model_validator(mode="after")
-    def _named(self) -> Self:
-        self.name = self.name or str(self.attributes.get("event.name", ""))  # as SDKs wrote it before 1.30
-        return self
 
 
 class Record(Event):

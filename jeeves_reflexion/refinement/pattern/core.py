@@ -125,9 +125,7 @@ class ReflectionPattern:
                 f"callbacks must be ReflectionCallbacks, not {type(self.callbacks).__name__}"
             )
         self.reflection_triggers = list(dict.fromkeys(["completion", *triggers]))
-        # Each part checks its own values.
-        self._active_triggers()
-        self._limits()
+        self._options()  # each part checks its own values
         if self.quality_criteria is not None:
             self.quality_criteria = as_criteria(self.quality_criteria)
 
@@ -154,7 +152,7 @@ class ReflectionPattern:
         judge = self._judge_model(writer)
         evaluator = self._evaluator(as_criteria(self.quality_criteria, task.kind), judge)
         make = partial(AgentReviser, agent) if writer is None else partial(ModelReviser, writer)
-        triggers = self._active_triggers()
+        options, triggers = self._options()
         if judge is None and (triggers.any_step or triggers.quality_drop is not None):
             raise ConfigurationError("reflection triggers need a model: pass model= to ReflectionPattern")
         return Refinement(
@@ -168,9 +166,8 @@ class ReflectionPattern:
             max_drafts=self.max_iterations + 1,
             threshold=self.quality_threshold,
             options=replace(
-                self._limits(),
+                options,
                 triggers=triggers,
-                hooks=self.callbacks or Hooks(),
                 step_critic=None if judge is None else ModelStepCritic(judge),
                 drop_critic=None if judge is None else partial(_loss, judge),
             ),
@@ -258,28 +255,28 @@ class ReflectionPattern:
             external=self.external_validator,
         )
 
-    def _limits(self) -> RefinementOptions:
-        convergence = Convergence(
-            plateau_iterations=self.plateau_iterations,
-            improvement_threshold=self.improvement_threshold,
-            detect_oscillation=self.detect_oscillation,
-        )
-        return RefinementOptions(
-            convergence=convergence,
-            selection=self.best_version_selection,
-            max_revision_tokens=self.max_revision_tokens,
-            timeout=self.timeout,
-        )
-
-    def _active_triggers(self) -> Triggers:
-        named = set(self.reflection_triggers)
-        drop = self.quality_drop_threshold
-        return Triggers(
+    def _options(self) -> tuple[RefinementOptions, Triggers]:
+        """Return the options, without the triggers, which need their critics, and the triggers."""
+        named, drop = set(self.reflection_triggers), self.quality_drop_threshold
+        triggers = Triggers(
             step_interval=self.reflection_interval,
             on_error="error" in named if self.reflect_on_error is None else self.reflect_on_error,
             on_tools=self.reflect_on_tools,
             quality_drop=DROP if drop is None and "quality_drop" in named else drop,
         )
+        convergence = Convergence(
+            plateau_iterations=self.plateau_iterations,
+            improvement_threshold=self.improvement_threshold,
+            detect_oscillation=self.detect_oscillation,
+        )
+        options = RefinementOptions(
+            convergence=convergence,
+            selection=self.best_version_selection,
+            max_revision_tokens=self.max_revision_tokens,
+            timeout=self.timeout,
+            hooks=self.callbacks or Hooks(),
+        )
+        return options, triggers
 
 
 class PatternAgent:
