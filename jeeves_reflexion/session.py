@@ -264,13 +264,10 @@ class Session:
 
     async def spending(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call in time on behalf of ``role``, and charge the usage that it reports beyond what was metered."""
-        return await self.in_time(lambda: self._metered(role, call))
-
-    async def _metered(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
         before = self.spend.of(role)
         with self.acting_as(role), telemetry.acting(role, self.attempt):
             try:
-                value = await call()
+                value = await self.in_time(call)
             except anyio.get_cancelled_exc_class() as error:
                 if is_cancelled():
                     raise
