@@ -249,11 +249,10 @@ class Reflexion(Generic[T]):
         Without a store, the block is the memory's at the start of the run, with the lessons that the run learned since.
         """
         if self.lessons is None:
-            last = history[-1] if history else None
-            if last is None:
-                name = self.lessons_block_name
-                return None, await session.in_time(lambda: read_block(self.memory, name))
-            return None, with_reflection(last.block, last.reflection)
+            if history:
+                return None, with_reflection(history[-1].block, history[-1].reflection)
+            name = self.lessons_block_name
+            return None, await session.in_time(lambda: read_block(self.memory, name))
         lessons, number = self.lessons, len(history) + 1
         skipped = session.id if self.preset.structured else ""
         recall = await session.in_time(

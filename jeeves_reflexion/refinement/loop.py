@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
@@ -23,7 +23,7 @@ from jeeves_reflexion.refinement.critics import Coach
 from jeeves_reflexion.refinement.options import ComparesWithPrior, Decision, RefinementOptions
 from jeeves_reflexion.session import Session, Spend, current_scope, logger
 from jeeves_reflexion.text import estimate_tokens
-from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task
+from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task, Usage
 from jeeves_reflexion.values import check_share, check_whole
 
 T = TypeVar("T")
@@ -72,11 +72,14 @@ class Refinement:
 
         Without a session, a call within another run is charged to that run and its budget.
         """
-        scope = current_scope() if session is None else None
-        if scope is not None:
+        role: Role = "agent"
+        if session is None and (scope := current_scope()) is not None:
             outer, role = scope
-            return await _Run(self, task, Session(spend=outer.spend), role).go()
-        return await _Run(self, task, session or Session()).go()
+            session = Session(spend=outer.spend)
+        session = session or Session()
+        # Runs may share a session, and each reports what it used itself.
+        counted = replace(session, spend=Spend(within=session.spend))
+        return await _Run(self, task, counted, role).go()
 
 
 def attempt_of(refined: Refined) -> Attempt:
@@ -104,20 +107,18 @@ class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
     """A phase failed after the first draft, with the error that is the argument."""
 
 
+@dataclass(eq=False, slots=True)
 class _Run:
-    def __init__(self, loop: Refinement, task: Task, session: Session, role: Role = "agent") -> None:
-        self.loop = loop
-        self.options = loop.options
-        self.task = task
-        self.role: Role = role
-        self.spend = Spend(within=session.spend)
-        self.session = replace(session, spend=self.spend)
-        self.drafts: list[Draft] = []
-        self.unjudged: Draft | None = None
-        self.problems: list[str] = []
-        self.counted = NO_USAGE  # the usage of the drafts so far
-        self.revision_tokens = 0
-        self.note = ""
+    loop: Refinement
+    task: Task
+    session: Session
+    role: Role
+    drafts: list[Draft] = field(default_factory=list)
+    unjudged: Draft | None = None
+    problems: list[str] = field(default_factory=list)
+    counted: Usage = NO_USAGE  # the usage of the drafts so far
+    revision_tokens: int = 0
+    note: str = ""
 
     async def go(self) -> Refined:
         started = time.monotonic()
@@ -132,7 +133,7 @@ class _Run:
             if self.unjudged is not None:
                 self._keep(self.unjudged)
         accepted = reason is ConvergenceReason.USER_ACCEPTED
-        best = self.drafts[-1] if accepted else select(self.drafts, self.options.selection)
+        best = self.drafts[-1] if accepted else select(self.drafts, self.loop.options.selection)
         await self.session.tell(
             RefinementFinished,
             reason=reason.value,
@@ -144,7 +145,7 @@ class _Run:
             drafts=tuple(self.drafts),
             best=best,
             reason=reason,
-            usage=self.spend.total,
+            usage=self.session.spend.total,
             seconds=time.monotonic() - started,
             flags=judge_flags(self.drafts, self.loop.threshold),
             problems=tuple(self.problems),
@@ -153,7 +154,7 @@ class _Run:
 
     async def _improve(self) -> ConvergenceReason:
         """Write a draft, then judge and revise until there is a reason to stop."""
-        options, public, session, coach = self.options, self.task.public(), self.session, None
+        options, public, session, coach = self.loop.options, self.task.public(), self.session, None
         if options.triggers.any_step and options.step_critic is not None:
             coach = Coach(public, options.triggers, options.step_critic, session)
             session = coach.session
@@ -191,7 +192,7 @@ class _Run:
             base=draft.base,
             strategy=revision.strategy if revision else None,
         )
-        hooks = self.options.hooks
+        hooks = self.loop.options.hooks
         await self._ask_hook(lambda: hooks.on_generation(attempt.output, number))
         if base is not None:
             await self._ask_hook(lambda: hooks.on_revision(base.output, attempt.output, number))
@@ -212,16 +213,16 @@ class _Run:
 
     def _keep(self, draft: Draft) -> Draft:
         """Keep a draft with all usage since the one before."""
-        used = self.spend.total
+        used = self.session.spend.total
         draft = replace(draft, usage=used.beyond(self.counted), at=time.time())
         self.counted, self.unjudged = used, None
         self.drafts.append(draft)
         return draft
 
     async def _reason_to_stop(self, draft: Draft) -> ConvergenceReason | None:
-        most, convergence = self.options.max_revision_tokens, self.options.convergence
+        most, convergence = self.loop.options.max_revision_tokens, self.loop.options.convergence
         unscored = len(self.drafts) > 1 and not any(each.evaluation.scored for each in self.drafts[-2:])
-        decision = await self._ask_hook(lambda: self.options.hooks.on_judged(draft))
+        decision = await self._ask_hook(lambda: self.loop.options.hooks.on_judged(draft))
         goes_on = decision is Decision.CONTINUE  # within the bounds
         reason: ConvergenceReason | None = None
         if decision is Decision.ACCEPT:
@@ -242,7 +243,7 @@ class _Run:
 
     async def _look_into_loss(self) -> None:
         """Reflect on a draft whose score dropped (the trigger ``quality_drop``)."""
-        least, critic = self.options.triggers.quality_drop, self.options.drop_critic
+        least, critic = self.loop.options.triggers.quality_drop, self.loop.options.drop_critic
         if least is None or critic is None or len(self.drafts) < 2:
             return
         old, new = self.drafts[-2:]
@@ -256,7 +257,7 @@ class _Run:
     async def _revise(self, base: Draft) -> Revision:
         latest, reference = self.drafts[-1], self.task.reference
         public = {d.number: replace(d, evaluation=d.evaluation.public(reference)) for d in self.drafts}
-        left = self.options.max_revision_tokens
+        left = self.loop.options.max_revision_tokens
         request = RevisionRequest(
             draft=public[base.number],
             feedback=public[base.number].evaluation,
@@ -266,7 +267,7 @@ class _Run:
             max_tokens=None if left is None else max(left - self.revision_tokens, 1),
         )
         self.note = ""
-        before = self.spend.total
+        before = self.session.spend.total
 
         async def revise() -> Revision:
             self.session.spend.check()
@@ -274,7 +275,7 @@ class _Run:
 
         revision = await self._phase(revise)
         self.problems += revision.problems
-        used = self.spend.total.beyond(before)
+        used = self.session.spend.total.beyond(before)
         known = used.tokens > 0 and not used.unreported
         self.revision_tokens += used.tokens if known else max(used.tokens, estimate_tokens(revision.output))
         return revision
@@ -282,16 +283,16 @@ class _Run:
     async def _phase(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call in time, charged to the attempt. An error ends the loop with the drafts so far."""
         try:
-            with anyio.move_on_after(self.options.timeout):
+            with anyio.move_on_after(self.loop.options.timeout):
                 return await self.session.spending(self.role, call)
         except Exception as error:
             raise _Failed(error) from error
-        raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s"))
+        raise _Failed(TimeoutError(f"no answer within {self.loop.options.timeout} s"))
 
     async def _ask_hook(self, call: Callable[[], Awaitable[T]]) -> T | None:
         """Return what a hook answers; None if it fails, which is a problem of the run."""
         try:
-            with anyio.fail_after(self.options.timeout):
+            with anyio.fail_after(self.loop.options.timeout):
                 return await call()
         except Exception as error:  # noqa: BLE001 - it is logged, and reported in the result
             logger.exception("a callback failed in run %s", self.session.id)
