@@ -35,7 +35,7 @@ async def warn(session: Session, trial: Trial, message: str, history: Sequence[T
 async def finish(
     result: RunResult[T],
     session: Session,
-    note: Callable[[RunResult[T]], Awaitable[object]] | None = None,
+    note: Callable[[RunResult[T]], Awaitable[object]] | None,
 ) -> RunResult[T]:
     """Emit how a run ended, and return its result with details on why.
 
@@ -60,5 +60,12 @@ async def finish(
             logger.warning("run %s: %s", session.id, message)
             await session.tell(Warned, attempt=attempts, message=message)
             result = replace(result, detail="; ".join(filter(None, (result.detail, message))))
-    await session.tell(RunFinished.of, result=result)
+    await session.tell(
+        RunFinished,
+        stop_reason=result.stop_reason,
+        passed=result.passed,
+        score=result.score,
+        attempts=attempts,
+        seconds=result.seconds,
+    )
     return result
