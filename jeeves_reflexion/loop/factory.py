@@ -22,7 +22,7 @@ from jeeves_reflexion.reflectors import LessonReflector, as_reflector
 from jeeves_reflexion.session import Budget
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import Task
-from jeeves_reflexion.values import check_share, check_whole
+from jeeves_reflexion.values import check_whole
 from vectorstores.base import VectorStore
 
 DEFAULT_EVALUATOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.evaluators", "judge.md")
@@ -167,15 +167,6 @@ def stores_of(lessons: LessonsLike | None, memory: Memory | None) -> tuple[Lesso
         "lesson_store must be a LessonStore, a VectorStore or the address of one (a folder, memory://, "
         f"postgresql://…), not {type(lessons).__name__}"
     )
-
-
-def check_numbers(max_attempts: int, threshold: float, top_k_lessons: int, lessons_block_name: str) -> None:
-    """Raise :class:`ConfigurationError` that names an argument of the loop that is out of range."""
-    check_whole("max_attempts", max_attempts)
-    check_whole("top_k_lessons", top_k_lessons)
-    check_share("threshold", threshold)
-    if not (isinstance(lessons_block_name, str) and lessons_block_name.strip()):
-        raise ConfigurationError(f"lessons_block_name must be a text with words, not {lessons_block_name!r}")
 
 
 def checked_task(task: Task | str) -> Task:

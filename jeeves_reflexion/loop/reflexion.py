@@ -49,8 +49,7 @@ from jeeves_reflexion.types import (
     Task,
     Trial,
 )
-
-_NO_VERDICT = Evaluation(None, rationale="not judged yet")
+from jeeves_reflexion.values import check_share, check_whole
 
 
 class Reflexion(Generic[T]):
@@ -90,7 +89,12 @@ class Reflexion(Generic[T]):
         self.preset = preset_of(preset)
         self.max_attempts = self.preset.max_attempts if max_attempts is None else max_attempts
         self.top_k_lessons = self.preset.top_k_lessons if top_k_lessons is None else top_k_lessons
-        factory.check_numbers(self.max_attempts, threshold, self.top_k_lessons, lessons_block_name)
+        check_whole("max_attempts", self.max_attempts)
+        check_whole("top_k_lessons", self.top_k_lessons)
+        check_share("threshold", threshold)
+        if not (isinstance(lessons_block_name, str) and lessons_block_name.strip()):
+            problem = f"lessons_block_name must be a text with words, not {lessons_block_name!r}"
+            raise errors.ConfigurationError(problem)
         model = factory.model_of(model)
         structured = self.preset.structured or isinstance(lesson_store, ReflectionLibrary)
         self.agent = factory.agent_of(base, model)
@@ -126,11 +130,9 @@ class Reflexion(Generic[T]):
             await policy.require(self._agent_name)
         started, before = time.monotonic(), session.spend.by_role()
         await session.tell(events.RunStarted, task_id=task.id, max_attempts=self.max_attempts)
-        trials: list[Trial[Any]] = []
-        stop: StopReason | None = None
-        while stop is None:
+        trials: list[Trial[Any]] = [await self.trial(task, (), session)]
+        while (stop := self.stop_reason(trials)) is None:
             trials.append(await self.trial(task, trials, session))
-            stop = self.stop_reason(trials)
         result: RunResult[T] = RunResult(
             session.id,
             task,
@@ -169,10 +171,9 @@ class Reflexion(Generic[T]):
         Raises ``ConfigurationError`` if this loop has its own budget, which would not be kept.
         """
         if self.options.budget is not None:
-            problem = (
+            raise errors.ConfigurationError(
                 "a Reflexion within another one can't have its own budget: give the budget to the outer one"
             )
-            raise errors.ConfigurationError(problem)
         result = await self.run(task, session=replace(session, id=Session().id))
         best = result.best.attempt if result.best else Attempt[T](interrupted=result.stop_reason)
         return replace(best, usage=result.usage["agent"], seconds=result.seconds)
@@ -279,7 +280,8 @@ class Reflexion(Generic[T]):
             with_block = session.for_attempt(number, {self.lessons_block_name: "\n\n".join(blocks)})
             attempt, exhausted, problem = await self._try(task, history, with_block)
         await session.tell(events.AttemptFinished.of, made=attempt)
-        trial = Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
+        unjudged = Evaluation(None, rationale="not judged yet")
+        trial = Trial(number, attempt, unjudged, recall=recall, block=block, exhausted=exhausted)
         return await warn(session, trial, problem, history) if problem else trial
 
     async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str, str]:

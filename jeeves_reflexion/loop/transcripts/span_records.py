@@ -7,7 +7,7 @@ in attributes or events, following the current conventions for generative AI or 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -46,7 +46,9 @@ class Event(Given):
         if not isinstance(given, Mapping):
             return given
         attributes, body = given.get("attributes"), given.get("body")
-        attributes = _pairs(attributes) if isinstance(attributes, list) else attributes or {}
+        if isinstance(attributes, list):
+            attributes = _value({"kvlistValue": {"values": attributes}})
+        attributes = attributes or {}
         names = [given.get(key) for key in ("name", "eventName", "event_name")]
         names.append(str(attributes.get("event.name") or ""))  # as SDKs wrote it before 1.30
         return {
@@ -197,17 +199,13 @@ def _parsed(value: object, span: Record) -> Any:  # noqa: ANN401 - JSON
         ) from error
 
 
-def _pairs(given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    return {each["key"]: _value(each.get("value") or {}) for each in given}
-
-
 def _value(given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
     """Return an OTLP value as plain data; other data stays as it is."""
     if len(given) != 1:
         return given or None
     [(kind, value)] = given.items()
     if kind == "kvlistValue":
-        return _pairs(value.get("values") or ())
+        return {each["key"]: _value(each.get("value") or {}) for each in value.get("values") or ()}
     if kind == "arrayValue":
         return [_value(each) for each in value.get("values") or ()]
     if kind == "intValue":
