@@ -60,12 +60,13 @@ async def finish(
             logger.warning("run %s: %s", session.id, message)
             await session.tell(Warned, attempt=attempts, message=message)
             result = replace(result, detail="; ".join(filter(None, (result.detail, message))))
-    await session.tell(
-        RunFinished,
-        stop_reason=result.stop_reason,
-        passed=result.passed,
-        score=result.score,
-        attempts=attempts,
-        seconds=result.seconds,
-    )
+    if session.heard:  # else the best attempt would be looked for in vain
+        await session.tell(
+            RunFinished,
+            stop_reason=result.stop_reason,
+            passed=result.passed,
+            score=result.score,
+            attempts=attempts,
+            seconds=result.seconds,
+        )
     return result
