@@ -64,10 +64,14 @@ def table(result: RunResult[Any]) -> str:
         )
         rows.append(row)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [">" if name in _NUMBERS else "<" for name in _COLUMNS]
-    columns = list(zip(aligned, widths, strict=True))
-    padded = [[f"{cell:{a}{w}}" for cell, (a, w) in zip(row, columns, strict=True)] for row in rows]
-    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+    found = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+            for name, cell, width in zip(_COLUMNS, row, widths, strict=True)
+        ]
+        found.append("  ".join(cells).rstrip())
+    return "\n".join(found)
 
 
 def counted(number: int, noun: str) -> str:

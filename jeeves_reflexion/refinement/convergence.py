@@ -78,10 +78,10 @@ class Convergence:
         return None
 
     def _by_texts(self, drafts: Sequence[Draft]) -> ConvergenceReason | None:
-        compared = self._without_gain(drafts, _STABLE_REVISIONS + 1)
-        texts = {d.number: [line.rstrip() for line in d.output.rstrip().split("\n")] for d in drafts}
-        if compared and all(texts.get(draft.base or 0) == texts[draft.number] for draft in compared[1:]):
-            return ConvergenceReason.SEMANTIC_STABILITY
+        if compared := self._without_gain(drafts, _STABLE_REVISIONS + 1):
+            texts = {d.number: [line.rstrip() for line in d.output.rstrip().split("\n")] for d in drafts}
+            if all(texts.get(draft.base or 0) == texts[draft.number] for draft in compared[1:]):
+                return ConvergenceReason.SEMANTIC_STABILITY
 
         compared = self._without_gain(drafts, self.repeated_issues)
         named = [{" ".join(each.casefold().split()) for each in d.evaluation.issues} for d in compared]
