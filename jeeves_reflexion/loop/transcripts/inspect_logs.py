@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError, described
@@ -21,12 +21,8 @@ from jeeves_reflexion.types import Attempt, Task
 if TYPE_CHECKING:
     from inspect_ai.log import EvalSample
 
-_KEYS: Final = {"version", "status", "eval"}
-
-
-def is_log(value: Mapping[str, Any]) -> bool:
-    """Whether a JSON value is a log of Inspect."""
-    return value.keys() >= _KEYS
+LOG_KEYS: Final = {"version", "status", "eval"}
+"""A JSON object with these keys is a log of Inspect."""
 
 
 def log_transcripts(data: bytes, place: str) -> Iterator[Transcript]:
