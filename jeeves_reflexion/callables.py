@@ -61,7 +61,11 @@ async def run(function: Callable[..., object], call: Callable[[], object]) -> ob
     if is_async(function):
         value = call()
     else:
-        outcome = await anyio.to_thread.run_sync(_outcome, call, abandon_on_cancel=True, limiter=_limiter())
+        # With a limiter of their own, users' callables that hang leave the stores their threads.
+        limiter = _limiters.get(None)
+        if limiter is None:
+            _limiters.set(limiter := anyio.CapacityLimiter(_THREADS))
+        outcome = await anyio.to_thread.run_sync(_outcome, call, abandon_on_cancel=True, limiter=limiter)
         value = outcome.result()
     return await value if inspect.isawaitable(value) else value
 
@@ -78,15 +82,6 @@ def _outcome(call: Callable[[], T]) -> concurrent.futures.Future[T]:
     except BaseException as error:  # noqa: BLE001
         outcome.set_exception(error)
     return outcome
-
-
-def _limiter() -> anyio.CapacityLimiter:
-    """Return the limiter of threads for users' callables, so that hanging ones leave the stores their threads."""
-    try:
-        return _limiters.get()
-    except LookupError:
-        _limiters.set(limiter := anyio.CapacityLimiter(_THREADS))
-        return limiter
 
 
 async def side_by_side(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
@@ -126,14 +121,10 @@ def run_alone(call: Callable[[], Awaitable[T]], instead: str) -> T:
 
     Raises :class:`~jeeves_reflexion.errors.SessionError` if one runs already; its message says to await ``instead``.
     """
-    if _in_event_loop():
-        raise SessionError(f"a sync call can't be used within an event loop: write `await {instead}` there")
-    return anyio.run(call)
-
-
-def _in_event_loop() -> bool:
     try:
         anyio.get_cancelled_exc_class()
     except RuntimeError:
-        return False
-    return True
+        pass  # no event loop runs
+    else:
+        raise SessionError(f"a sync call can't be used within an event loop: write `await {instead}` there")
+    return anyio.run(call)

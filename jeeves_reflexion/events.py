@@ -23,7 +23,6 @@ from jeeves_reflexion.types import (
     Recall,
     Reflection,
     Role,
-    RunResult,
     Step,
     StopReason,
     Usage,
@@ -189,19 +188,6 @@ class RunFinished(Occurrence, kind="reflexion.run_finished"):
     score: float | None
     attempts: int
     seconds: float
-
-    @classmethod
-    def of(cls, result: RunResult, *, run_id: str, attempt: int) -> Self:
-        """Return the event of a result."""
-        return cls(
-            run_id=run_id,
-            attempt=attempt,
-            stop_reason=result.stop_reason,
-            passed=result.passed,
-            score=result.score,
-            attempts=len(result.trials),
-            seconds=result.seconds,
-        )
 
 
 class DraftWritten(Occurrence, kind="refinement.draft_written"):

@@ -6,6 +6,8 @@ regular files are read or replaced, never a link, a pipe or a device.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import stat
 from pathlib import Path
@@ -27,12 +29,17 @@ def replace_file(path: Path, text: str | bytes, *, mode: int = _MODE) -> None:
     Raises :class:`NotSyncedError` if the file was replaced but the change may be lost, and any other ``OSError`` if the
     file is unchanged, for example because it is a link, a folder, a pipe or a device.
     """
-    _check_replaceable(path)
+    with contextlib.suppress(FileNotFoundError):
+        kind = path.lstat().st_mode
+        if stat.S_ISLNK(kind):
+            raise OSError("it is a link, and is not replaced: name the file that it leads to")
+        if not stat.S_ISREG(kind):
+            raise OSError("it is not a regular file, and is not replaced")
     part = path.with_name(f"{path.name}.part")
     try:
         # Never write to an existing .part: it may be readable for others, or a link or pipe that somebody made.
         part.unlink(missing_ok=True)
-        with open(part, "xb", opener=_for_this_user) as file:
+        with open(part, "xb", opener=functools.partial(os.open, mode=_MODE)) as file:
             file.write(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
             if mode != _MODE:
                 part.chmod(mode)
@@ -83,18 +90,3 @@ def read_regular(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise OSError(f"it has more than {most} bytes: shorten it")
     return data
-
-
-def _check_replaceable(path: Path) -> None:
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if stat.S_ISLNK(mode):
-        raise OSError("it is a link, and is not replaced: name the file that it leads to")
-    if not stat.S_ISREG(mode):
-        raise OSError("it is not a regular file, and is not replaced")
-
-
-def _for_this_user(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=_MODE)

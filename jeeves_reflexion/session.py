@@ -69,13 +69,17 @@ _UNUSED: Mapping[Role, Usage] = dict.fromkeys(get_args(Role), NO_USAGE)
 
 
 class Spend:
-    """What a run has used so far, by role; grows as models answer."""
+    """What a run has used so far, by role; grows as models answer.
+
+    With ``within`` it counts what a part of a run uses, charges it to the run too, and keeps the limits of the run.
+    """
 
     # One lock for all: a sync agent asks models in its own thread, and an experiment adds up several runs.
     lock = threading.RLock()
 
-    def __init__(self, budget: Budget | None = None) -> None:
-        self.budget = budget or _NO_BUDGET
+    def __init__(self, budget: Budget | None = None, *, within: Spend | None = None) -> None:
+        self._within = within
+        self.budget: Budget = within.budget if within is not None else budget or _NO_BUDGET
         self._by_role = dict(_UNUSED)
         self._reserved = 0.0
         self._started = time.monotonic()
@@ -84,6 +88,8 @@ class Spend:
         """Add the usage of a call made on behalf of ``role``."""
         with self.lock:
             self._by_role[role] += usage
+            if self._within is not None:
+                self._within.charge(role, usage)
 
     @contextlib.contextmanager
     def reserving(self, cost: float) -> Iterator[None]:
@@ -91,6 +97,10 @@ class Spend:
 
         Raises :class:`BudgetExceededError` if the call could exceed the budget.
         """
+        if self._within is not None:
+            with self._within.reserving(cost):
+                yield
+            return
         limit = self.budget.max_cost_usd
         with self.lock:
             used = self.total.cost_usd
@@ -130,12 +140,17 @@ class Spend:
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the deadline, or None if there is none."""
+        if self._within is not None:
+            return self._within.seconds_left
         if self.budget.max_seconds is None:
             return None
         return self.budget.max_seconds - (time.monotonic() - self._started)
 
     def check(self) -> None:
         """Raise :class:`BudgetExceededError` if a limit is reached, naming it."""
+        if self._within is not None:
+            self._within.check()
+            return
         budget = self.budget
         if budget is _NO_BUDGET:
             return
@@ -249,13 +264,10 @@ class Session:
 
     async def spending(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call in time on behalf of ``role``, and charge the usage that it reports beyond what was metered."""
-        return await self.in_time(lambda: self._metered(role, call))
-
-    async def _metered(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
         before = self.spend.of(role)
         with self.acting_as(role), telemetry.acting(role, self.attempt):
             try:
-                value = await call()
+                value = await self.in_time(call)
             except anyio.get_cancelled_exc_class() as error:
                 if is_cancelled():
                     raise
@@ -323,19 +335,17 @@ class Meter:
     """Measures what the caller's role uses in the current run from now on, with metered models."""
 
     def __init__(self) -> None:
-        self._scope = current_scope()
-        self._before = self._spent()
-
-    def _spent(self) -> Usage:
-        return NO_USAGE if self._scope is None else self._scope[0].spend.of(self._scope[1])
+        scope = current_scope()
+        self._spend = scope[0].spend if scope else Spend()
+        self._role: Role = scope[1] if scope else "agent"
+        self._before = self._spend.of(self._role)
 
     def usage(self) -> Usage:
         """Return what was used. Without a metered call it is unknown: a callable may have asked other models."""
-        used = self._spent().beyond(self._before)
+        used = self._spend.of(self._role).beyond(self._before)
         return used if used.calls else UNKNOWN_USAGE
 
     def charge_unknown(self) -> None:
         """Charge a call of unknown usage for a callable that failed, unless its calls were metered."""
-        if self._scope is not None and not self._spent().beyond(self._before).calls:
-            session, role = self._scope
-            session.spend.charge(role, UNKNOWN_USAGE)
+        if not self._spend.of(self._role).beyond(self._before).calls:
+            self._spend.charge(self._role, UNKNOWN_USAGE)

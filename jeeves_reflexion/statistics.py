@@ -39,7 +39,7 @@ def wilson(successes: int, n: int, *, z: float = Z95) -> Share:
     return Share(successes, n, low if successes else 0.0, high if successes < n else 1.0)
 
 
-def clustered_share(clusters: Iterable[Sequence[bool]], *, z: float = Z95) -> Share:
+def clustered_share(clusters: Iterable[Sequence[bool]]) -> Share:
     """Return the share of successes for outcomes in clusters of similar members, such as the seeds of a task.
 
     The interval is Wilson's for the effective number of outcomes: their number divided by the design effect, which is
@@ -50,7 +50,7 @@ def clustered_share(clusters: Iterable[Sequence[bool]], *, z: float = Z95) -> Sh
     """
     found = [(sum(each), len(each)) for each in clusters if each]
     successes, n, groups = sum(won for won, _ in found), sum(size for _, size in found), len(found)
-    plain = wilson(successes, n, z=z)
+    plain = wilson(successes, n)
     if groups == n:
         return plain
     p = successes / n
@@ -59,13 +59,14 @@ def clustered_share(clusters: Iterable[Sequence[bool]], *, z: float = Z95) -> Sh
     else:
         robust = groups / (groups - 1) * sum((won - size * p) ** 2 for won, size in found) / n**2
         effective = n / max(robust / (p * (1 - p) / (n - 1)), 1.0)
-        effective *= (_t(n - 1, z) / _t(groups - 1, z)) ** 2
-    low, high = _bounds(Mean(p, effective), z)
+        effective *= (_t95(n - 1) / _t95(groups - 1)) ** 2
+    low, high = _bounds(Mean(p, effective), Z95)
     return Share(successes, n, low if successes else 0.0, high if successes < n else 1.0)
 
 
-def _t(freedom: int, z: float) -> float:
-    """The quantile of Student's t at the normal quantile ``z``, by its expansion (Abramowitz and Stegun 26.7.5)."""
+def _t95(freedom: int) -> float:
+    """The quantile of Student's t at the normal quantile ``Z95``, by its expansion (Abramowitz and Stegun 26.7.5)."""
+    z = Z95
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
@@ -99,14 +100,18 @@ class Mean:
     n: float
 
 
-def difference(before: Sequence[float], after: Sequence[float], *, z: float = Z95) -> Difference:
-    """Return by how much the mean score changed, with an interval (Newcombe 1998, method 10), by default at 95 %.
+def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
+    """Return by how much the mean score changed, with an interval at 95 % (Newcombe 1998, method 10).
 
     Scores lie in [0, 1]. Newcombe's interval combines the Wilson intervals of two shares. Graded scores vary no more
     than successes and failures with the same mean, so the interval holds for them too, and is then wide. Raises
     ``ValueError`` for a group without scores, or a score outside [0, 1].
     """
-    return difference_of_means(_mean(before), _mean(after), z=z)
+    for scores in (before, after):
+        if not scores or not all(0.0 <= score <= 1.0 for score in scores):
+            raise ValueError(f"no mean of {len(scores)} scores in [0, 1]: {list(scores)[:5]}")
+    first, second = (Mean(math.fsum(scores) / len(scores), len(scores)) for scores in (before, after))
+    return difference_of_means(first, second)
 
 
 def difference_of_means(before: Mean, after: Mean, *, z: float = Z95) -> Difference:
@@ -116,12 +121,6 @@ def difference_of_means(before: Mean, after: Mean, *, z: float = Z95) -> Differe
     low = q - p - math.hypot(q - q_low, p_high - p)
     high = q - p + math.hypot(q_high - q, p - p_low)
     return Difference(q - p, low, high)
-
-
-def _mean(scores: Sequence[float]) -> Mean:
-    if not scores or not all(0.0 <= score <= 1.0 for score in scores):
-        raise ValueError(f"no mean of {len(scores)} scores in [0, 1]: {list(scores)[:5]}")
-    return Mean(math.fsum(scores) / len(scores), len(scores))
 
 
 def _bounds(mean: Mean, z: float) -> tuple[float, float]:

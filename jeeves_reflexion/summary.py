@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jeeves_reflexion.text import one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from jeeves_reflexion.types import Lift, Role, RunResult, Trial, Usage
+    from jeeves_reflexion.types import Lift, RunResult, Usage
 
 ENDS: Final = {
     "passed": "passed",
@@ -39,7 +37,8 @@ def lines(result: RunResult[Any]) -> str:
     found = [f"{ENDS[result.stop_reason]} ({', '.join(facts)})"]
     if result.text.strip():
         found.append(f"answer: {shortened(result.text)}")
-    found += [f"learned: {shortened(_learned(trial))}" for trial in result.trials if _learned(trial)]
+    texts = [trial.lesson.text for trial in result.trials if trial.lesson]
+    found += [f"learned: {shortened(text)}" for text in texts if text]
     found += [f"problem: {shortened(problem)}" for problem in result.problems]
     return "\n".join(found)
 
@@ -48,9 +47,31 @@ def table(result: RunResult[Any]) -> str:
     """Return one row for each attempt, below a row of headings; empty if there was no attempt."""
     if not result.trials:
         return ""
-    rows = [_COLUMNS, *(_row(trial) for trial in result.trials)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-    return "\n".join(_line(row, widths) for row in rows)
+    rows = [_COLUMNS]
+    for trial in result.trials:
+        score, tokens = trial.evaluation.score, sum(each.tokens for each in trial.usage.values())
+        used = f"{tokens:,}"
+        if any(each.unreported for each in trial.usage.values()):
+            used = f"{used}+" if tokens else "unknown"  # a lower bound
+        row = (
+            str(trial.number),
+            "-" if score is None else f"{score:.2f}",
+            "passed" if trial.passed else "not passed" if trial.evaluation.scored else "not judged",
+            "-" if trial.recall is None else str(len(trial.recall.offered)),
+            used,
+            f"{trial.seconds:.1f}",
+            shortened(trial.lesson.text if trial.lesson else "") or "-",
+        )
+        rows.append(row)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    found = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+            for name, cell, width in zip(_COLUMNS, row, widths, strict=True)
+        ]
+        found.append("  ".join(cells).rstrip())
+    return "\n".join(found)
 
 
 def counted(number: int, noun: str) -> str:
@@ -88,36 +109,3 @@ def shortened(text: str) -> str:
     """Return a text on one line of bounded length, without characters that move a terminal's cursor."""
     line = one_line(visible(text))
     return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
-
-
-def _learned(trial: Trial[Any]) -> str:
-    return trial.lesson.text if trial.lesson else ""
-
-
-def _row(trial: Trial[Any]) -> tuple[str, ...]:
-    score = trial.evaluation.score
-    verdict = "passed" if trial.passed else "not passed" if trial.evaluation.scored else "not judged"
-    return (
-        str(trial.number),
-        "-" if score is None else f"{score:.2f}",
-        verdict,
-        "-" if trial.recall is None else str(len(trial.recall.offered)),
-        _tokens(trial.usage),
-        f"{trial.seconds:.1f}",
-        shortened(_learned(trial)) or "-",
-    )
-
-
-def _tokens(usage: Mapping[Role, Usage]) -> str:
-    """Return how many tokens a trial used; ``+`` marks a lower bound if a part is unknown."""
-    total = sum(each.tokens for each in usage.values())
-    unknown = any(each.unreported for each in usage.values())
-    return f"{total:,}" if not unknown else f"{total:,}+" if total else "unknown"
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [
-        cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
-        for name, cell, width in zip(_COLUMNS, row, widths, strict=True)
-    ]
-    return "  ".join(cells).rstrip()

@@ -26,7 +26,7 @@ Value: TypeAlias = str | int | float | bool | Sequence[str] | Sequence[float]
 Run: TypeAlias = Callable[P, Coroutine[Any, Any, R]]
 
 CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_NO_SPAN: Final = nullcontext()
+_NO_SPAN: Final = nullcontext()  # made once: most programs export no spans
 
 
 @functools.cache
@@ -53,11 +53,11 @@ def captured() -> bool:
 
 def _span(operation: str, name: str, attributes: Mapping[str, Value]) -> AbstractContextManager[Span | None]:
     exporting = tracer()
-    return _NO_SPAN if exporting is None else _seen(exporting, operation, name, attributes)
+    return _NO_SPAN if exporting is None else _exported(exporting, operation, name, attributes)
 
 
 @contextmanager
-def _seen(tracer: Tracer, operation: str, name: str, attributes: Mapping[str, Value]) -> Iterator[Span]:
+def _exported(tracer: Tracer, operation: str, name: str, attributes: Mapping[str, Value]) -> Iterator[Span]:
     given = {"gen_ai.operation.name": operation, **attributes}
     # The text of an exception may quote a model or a tool, so only its type is recorded.
     with tracer.start_as_current_span(
@@ -149,9 +149,7 @@ def memory(operation: Literal["search_memory", "upsert_memory"]) -> Callable[[Ru
             with _span(operation, store, {"gen_ai.memory.store.id": store}) as span:
                 result = await function(*args, **kwargs)
                 if span is not None:
-                    offered = len(result.offered) if isinstance(result, Recall) else 1
-                    span.set_attribute("gen_ai.memory.record.count", offered)
-                    span.set_attributes(_of_recall(result) if isinstance(result, Recall) else {})
+                    span.set_attributes(_of_result(result))
                 return result
 
         return call
@@ -159,13 +157,16 @@ def memory(operation: Literal["search_memory", "upsert_memory"]) -> Callable[[Ru
     return decorate
 
 
-def _of_recall(recall: Recall) -> dict[str, Value]:
-    """Return the ids that a recall offered and withheld, and known lifts with their ids in ``jeeves.lift.ids``."""
-    lifts = {item.lesson.id: item.lift.value for item in (*recall.offered, *recall.withheld) if item.lift}
+def _of_result(result: object) -> dict[str, Value]:
+    """Return how many lessons a recall offered, their ids, and known lifts with theirs; 1 for a lesson recorded."""
+    if not isinstance(result, Recall):
+        return {"gen_ai.memory.record.count": 1}
+    lifts = {each.lesson.id: each.lift.value for each in (*result.offered, *result.withheld) if each.lift}
     known = {id: lift for id, lift in lifts.items() if lift is not None}
     return {
-        "jeeves.lesson.ids": [item.lesson.id for item in recall.offered],
-        "jeeves.withheld.ids": [item.lesson.id for item in recall.withheld],
+        "gen_ai.memory.record.count": len(result.offered),
+        "jeeves.lesson.ids": [each.lesson.id for each in result.offered],
+        "jeeves.withheld.ids": [each.lesson.id for each in result.withheld],
         **({"jeeves.lift": list(known.values()), "jeeves.lift.ids": list(known)} if known else {}),
     }
 

@@ -134,21 +134,19 @@ def sentences(text: str) -> list[str]:
     hidden = _QUOTED.sub(lambda match: f"{match[0][0]}{'x' * (len(match[0]) - 3)}{match[0][-2:]}", text)
     found, start = [], 0
     for end in _ENDS.finditer(hidden):
-        if end["full"] or _ends(hidden, start, end):
-            found.append(text[start : end.end()].strip())
-            start = end.end()
+        if not end["full"]:
+            # Look only at the word before: rescanning a long sentence at each full stop would be slow.
+            before = hidden[max(start, end.start() - _LONGEST_WORD) : end.start()].rstrip("\"'`)*_]")
+            mark, word = end["mark"], end["next"]
+            if word[0].islower() or (mark == "." and _GOES_ON.search(before)):
+                continue
+            begins = _BEGINNERS.fullmatch(word.replace("\u2019", "'"))
+            if mark == "." and not begins and _MAY_END.search(before):
+                continue
+        found.append(text[start : end.end()].strip())
+        start = end.end()
     rest = text[start:].strip()
     return [*found, rest] if rest else found
-
-
-def _ends(text: str, start: int, end: re.Match[str]) -> bool:
-    # Look only at the word before: rescanning a long sentence at each full stop would be slow.
-    before = text[max(start, end.start() - _LONGEST_WORD) : end.start()].rstrip("\"'`)*_]")
-    word = end["next"]
-    if word[0].islower() or (end["mark"] == "." and _GOES_ON.search(before)):
-        return False
-    begins = _BEGINNERS.fullmatch(word.replace("\u2019", "'"))
-    return bool(begins) or end["mark"] != "." or not _MAY_END.search(before)
 
 
 def render_steps(steps: Sequence[Step], max_tokens: int) -> str:
@@ -198,20 +196,13 @@ _SEQUENCES: Final = re.compile(
     r"|\x1b[PX^_][^\x1b]*\x1b\\"  # strings for the terminal itself
     r"|\x1b[ -/]*[0-~]"
 )
-# Embeddings, overrides and isolates of writing direction: they make text read otherwise than it is.
-_REORDERING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Control characters but \n and \t, and embeddings, overrides and isolates of writing direction: they make text read
+# otherwise than it is.
+_HIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
     """Return a text without escape sequences, control characters and characters that reorder it."""
     text = _SEQUENCES.sub("", text.replace("\r\n", "\n"))
-    return "".join(_shown(character) for character in text)
-
-
-def _shown(character: str) -> str:
-    if character in "\n\t":
-        return character
-    category = unicodedata.category(character)
-    if category == "Cs":
-        return "\ufffd"
-    return "" if category == "Cc" or character in _REORDERING else character
+    return _SURROGATES.sub("\ufffd", _HIDDEN.sub("", text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import numbers
@@ -85,9 +86,8 @@ def parametrised(cls: C) -> C:
     return cls
 
 
-def checked_settings(cls: C) -> C:
-    """Make a settings class check its fields as :func:`checked` does; raises ``ConfigurationError``."""
-    return checked(cls, refusal=ConfigurationError)
+checked_settings = functools.partial(checked, refusal=ConfigurationError)
+"""Make a settings class check its fields as :func:`checked` does; raises ``ConfigurationError``."""
 
 
 def plain_number(value: object) -> object:
@@ -219,16 +219,13 @@ class Hider:
     def __init__(self, reference: JSON) -> None:
         leaves = _leaves(reference)
         texts = {*leaves, *(form[1:-1] for leaf in leaves for form in (repr(leaf), json.dumps(leaf)))}
-        joined = "|".join(map(_spaced, sorted(texts, key=len, reverse=True)))
+        longest_first = (text.split() for text in sorted(texts, key=len, reverse=True))
+        joined = "|".join(r"\s+".join(map(re.escape, words)) for words in longest_first)
         self.pattern = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
 
     def __call__(self, text: str) -> str:
         """Return a text with each of them replaced by :data:`WITHHELD`."""
         return text if self.pattern is None else self.pattern.sub(WITHHELD, text)
-
-
-def _spaced(text: str) -> str:
-    return r"\s+".join(re.escape(word) for word in text.split())
 
 
 def _leaves(value: JSON) -> list[str]:

@@ -22,7 +22,7 @@ from jeeves_reflexion.reflectors import LessonReflector, as_reflector
 from jeeves_reflexion.session import Budget
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import Task
-from jeeves_reflexion.values import check_share, check_whole
+from jeeves_reflexion.values import check_whole
 from vectorstores.base import VectorStore
 
 DEFAULT_EVALUATOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.evaluators", "judge.md")
@@ -153,32 +153,20 @@ def stores_of(lessons: LessonsLike | None, memory: Memory | None) -> tuple[Lesso
         raise ConfigurationError(
             f"memory must be a Memory, such as FileMemory(folder), not {type(memory).__name__}"
         )
-    return _lessons(lessons), TransientMemory() if memory is None else memory
-
-
-def _lessons(store: LessonsLike | None) -> LessonStore | None:
-    if store is None or isinstance(store, LessonStore):
-        return store
-    if isinstance(store, VectorStore):
-        return VectorLessonStore(store)
-    if isinstance(store, str | os.PathLike):
+    memory = TransientMemory() if memory is None else memory
+    if lessons is None or isinstance(lessons, LessonStore):
+        return lessons, memory
+    if isinstance(lessons, VectorStore):
+        return VectorLessonStore(lessons), memory
+    if isinstance(lessons, str | os.PathLike):
         try:
-            return open_lessons(store)
+            return open_lessons(lessons), memory
         except LessonStoreError as error:
             raise ConfigurationError(f"lesson_store can't be opened: {error}") from error
     raise ConfigurationError(
         "lesson_store must be a LessonStore, a VectorStore or the address of one (a folder, memory://, "
-        f"postgresql://…), not {type(store).__name__}"
+        f"postgresql://…), not {type(lessons).__name__}"
     )
-
-
-def check_numbers(max_attempts: int, threshold: float, top_k_lessons: int, lessons_block_name: str) -> None:
-    """Raise :class:`ConfigurationError` that names an argument of the loop that is out of range."""
-    check_whole("max_attempts", max_attempts)
-    check_whole("top_k_lessons", top_k_lessons)
-    check_share("threshold", threshold)
-    if not (isinstance(lessons_block_name, str) and lessons_block_name.strip()):
-        raise ConfigurationError(f"lessons_block_name must be a text with words, not {lessons_block_name!r}")
 
 
 def checked_task(task: Task | str) -> Task:

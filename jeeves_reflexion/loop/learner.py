@@ -23,7 +23,7 @@ from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import render_blocks
-from jeeves_reflexion.types import Attempt, Evaluation, Recall, RunResult, Task, Trial
+from jeeves_reflexion.types import Attempt, Evaluation, Recall, Task, Trial
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,7 +104,12 @@ class Learner:
             raise ConfigurationError(f"an attempt must be an Attempt or a text, not {type(attempt).__name__}")
         session = self._loop.session()  # a new one: the agent's time does not count against the budget
         if advice is not None:
-            _check_advice(advice, task)
+            if not isinstance(advice, Advice):
+                raise ConfigurationError(f"advice must be what recall() gave, not {type(advice).__name__}")
+            if advice.task_id not in {"", task.id}:
+                raise ConfigurationError(
+                    "the advice is for another task: its lessons would be credited with an attempt that never saw them"
+                )
             session = replace(session, id=advice.session.id, listener=advice.session.listener)
         session = redacting(session)
         trial = Trial[Any](1, made, Evaluation(None), recall=advice.recall if advice is not None else None)
@@ -135,45 +140,28 @@ def reflexive(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # 
         name = getattr(function, "__name__", type(function).__name__)
         signature = inspect.signature(function)
 
-        def task_of(*args: P.args, **kwargs: P.kwargs) -> Any:  # noqa: ANN401 - checked by the loop
+        async def call(*args: P.args, **kwargs: P.kwargs) -> object:
             first, *_ = signature.parameters
             given = signature.bind_partial(*args, **kwargs).arguments
             if first not in given or len(given) > 1:
                 raise TypeError(f"{name}() with lessons is called with its {first} alone")
-            return given[first]
+            result = await loop.run(given[first])
 
-        if is_async(function):
+            # A failure is not an empty answer.
+            best = result.best.attempt if result.best else Attempt[Any](error=result.detail)
+            if (why := best.error or best.interrupted) and not best.output:
+                attempts = counted(len(result.trials), "attempt")
+                raise ReflexionError(f"{name} gave no answer in {attempts}: {why}")
+            return result.output
 
-            async def call(*args: P.args, **kwargs: P.kwargs) -> object:
-                return _answer(name, await loop.run(task_of(*args, **kwargs)))
-        else:
+        def call_alone(*args: P.args, **kwargs: P.kwargs) -> object:
+            return run_alone(lambda: call(*args, **kwargs), f"{name}.reflexion.run(task)")
 
-            def call(*args: P.args, **kwargs: P.kwargs) -> object:  # type: ignore[misc]
-                task = task_of(*args, **kwargs)
-                return _answer(name, run_alone(lambda: loop.run(task), f"{name}.reflexion.run(task)"))
-
-        wrapped = functools.wraps(function)(call)
+        wrapped = functools.wraps(function)(call if is_async(function) else call_alone)
         wrapped.reflexion = loop  # type: ignore[attr-defined]
         return cast("Callable[P, R]", wrapped)
 
     return decorate
-
-
-def _answer(name: str, result: RunResult[Any]) -> object:
-    """Return the best answer; raises if no attempt gave one, since a failure is not an empty answer."""
-    best = result.best.attempt if result.best else Attempt[Any](error=result.detail)
-    if (why := best.error or best.interrupted) and not best.output:
-        raise ReflexionError(f"{name} gave no answer in {counted(len(result.trials), 'attempt')}: {why}")
-    return result.output
-
-
-def _check_advice(advice: Advice, task: Task) -> None:
-    if not isinstance(advice, Advice):
-        raise ConfigurationError(f"advice must be what recall() gave, not {type(advice).__name__}")
-    if advice.task_id not in {"", task.id}:
-        raise ConfigurationError(
-            "the advice is for another task: its lessons would be credited with an attempt that never saw them"
-        )
 
 
 async def _nobody(prompt: str) -> str:

@@ -19,6 +19,7 @@ from jeeves_reflexion.tasknotes import (
 from vectorstores import AbsentEmbedder, HashingEmbedder, Store, open_store, origin_of
 
 SCHEMA: Final = "task_notes"
+_POSTGRES: Final = ("postgresql://", "postgres://", "postgresql+embedded://")
 # Notes are not embedded, but a new store needs an embedder; this one costs nothing.
 _NO_VECTORS: Final = 8
 
@@ -58,7 +59,7 @@ class PostgresReflectionStore(_AddressedStore):
     """
 
     def __init__(self, address: str, *, namespace: str, create: bool = True) -> None:
-        if not _is_postgres(address):
+        if not address.startswith(_POSTGRES):
             raise ConfigurationError(
                 "PostgresReflectionStore needs an address such as postgresql://user@host/db"
             )
@@ -82,7 +83,7 @@ def open_notes(
     place that is missing is an error. What can't be opened raises :class:`ReflectionStoreError` at the first call.
     """
     address = os.fspath(place) if place is not None else default_notes_place()
-    if _is_postgres(address):
+    if address.startswith(_POSTGRES):
         return PostgresReflectionStore(address, namespace=namespace, create=create)
     if address == "memory://":
         return InMemoryReflectionStore()
@@ -92,7 +93,3 @@ def open_notes(
     if path.is_dir():
         path /= "notes.sqlite3"
     return SqliteReflectionStore(path, namespace=namespace, create=create)
-
-
-def _is_postgres(address: str) -> bool:
-    return address.startswith(("postgresql://", "postgres://", "postgresql+embedded://"))

@@ -1,4 +1,4 @@
-"""The outcome of a run: problems that do not end it, how it ends, and what it returns."""
+"""The outcome of a run: problems that do not end it, and how it ends."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonStoreError, described, programming_error
-from jeeves_reflexion.events import (
-    Escalated,
-    Evaluated,
-    LessonDropped,
-    MaxAttemptsReached,
-    RunFinished,
-    ThresholdMet,
-    Warned,
-)
+from jeeves_reflexion.events import Escalated, MaxAttemptsReached, RunFinished, Warned
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.types import Attempt, Evaluation, RunResult, StopReason, T, Task, Trial
+from jeeves_reflexion.types import RunResult, T, Trial
 
 
 def failure(part: str, error: Exception, history: Sequence[Trial]) -> str:
@@ -41,40 +32,22 @@ async def warn(session: Session, trial: Trial, message: str, history: Sequence[T
     return replace(trial, problems=(*trial.problems, message))
 
 
-async def tell_verdict(session: Session, task: Task, evaluation: Evaluation, *, passed: bool) -> None:
-    """Emit the verdict on the session's attempt, without gold."""
-    if session.heard:
-        rationale = await aside(redact, evaluation.public(task.reference).rationale)
-        await session.tell(Evaluated, score=evaluation.score, passed=passed, rationale=rationale)
-    if passed:
-        await session.tell(ThresholdMet, score=evaluation.score)
-
-
-async def drop(session: Session, trial: Trial, reason: str) -> Trial:
-    """Emit why a trial leaves no lesson, and return the trial."""
-    await session.tell(LessonDropped, attempt=trial.number, reason=reason)
-    return trial
-
-
-def detail_of(stop: StopReason, last: Trial) -> str:
-    """Return details on why a run stopped after its last trial."""
-    if stop == "unscorable":
-        return last.exhausted or last.evaluation.rationale
-    return "; ".join(last.problems) if stop == "reflection_missing" else last.exhausted
-
-
 async def finish(
     result: RunResult[T],
     session: Session,
-    note: Callable[[RunResult[T]], Awaitable[object]] | None = None,
+    note: Callable[[RunResult[T]], Awaitable[object]] | None,
 ) -> RunResult[T]:
-    """Emit how a run ended, and return its result.
+    """Emit how a run ended, and return its result with details on why.
 
     ``note`` stores the reflections that the run still owes; if it fails, the result's ``detail`` says so.
     """
-    attempts = len(result.trials)
+    attempts, last = len(result.trials), result.trials[-1]
+    detail = "; ".join(last.problems) if result.stop_reason == "reflection_missing" else last.exhausted
+    if result.stop_reason == "unscorable":
+        detail = last.exhausted or last.evaluation.rationale
+    result = replace(result, detail=detail)
     if result.stop_reason == "max_attempts":
-        score = result.trials[-1].evaluation.score
+        score = last.evaluation.score
         await session.tell(MaxAttemptsReached, attempt=attempts, final_score=score, attempts=attempts)
     if result.escalated:
         written = tuple(trial.reflection for trial in result.trials if trial.reflection is not None)
@@ -87,15 +60,13 @@ async def finish(
             logger.warning("run %s: %s", session.id, message)
             await session.tell(Warned, attempt=attempts, message=message)
             result = replace(result, detail="; ".join(filter(None, (result.detail, message))))
-    await session.tell(RunFinished.of, result=result)
+    if session.heard:  # else the best attempt would be looked for in vain
+        await session.tell(
+            RunFinished,
+            stop_reason=result.stop_reason,
+            passed=result.passed,
+            score=result.score,
+            attempts=attempts,
+            seconds=result.seconds,
+        )
     return result
-
-
-def attempt_of(result: RunResult[T]) -> Attempt[T]:
-    """Return a run as one attempt of an outer loop: its best attempt, with the usage of all its attempts.
-
-    The usage of its evaluator and reflector is already charged to these roles.
-    """
-    best = result.best
-    attempt = best.attempt if best else Attempt[T](interrupted=result.stop_reason)
-    return replace(attempt, usage=result.usage["agent"], seconds=result.seconds)

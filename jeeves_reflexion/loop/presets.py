@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.protocols import LessonStore, Reflector
-from jeeves_reflexion.reflections.library import ReflectionLibrary, chain_block, recalled_block
-from jeeves_reflexion.reflections.policy import ReflectionPolicy, required_form
+from jeeves_reflexion.reflections.library import chain_block, recalled_block
 from jeeves_reflexion.types import Recall, Trial
 
 
@@ -30,18 +28,6 @@ class Preset:
     max_attempts: int = 3
     top_k_lessons: int = 5
     structured: bool = False
-
-    def required(self, reflector: Reflector) -> Reflector:
-        """Return the reflector with its forms checked: a form that it begins must be complete."""
-        return required_form(reflector, mandatory=self.structured)
-
-    def waits(self, trial: Trial) -> bool:
-        """Whether a trial lacks the reflection that must come before the next attempt."""
-        return self.structured and trial.evaluation.scored and trial.reflection is None
-
-    def policy(self, lessons: LessonStore | None) -> ReflectionPolicy | None:
-        """Return the policy that decides whether an agent may take a task, if the lessons are a library."""
-        return lessons.policy if self.structured and isinstance(lessons, ReflectionLibrary) else None
 
     def block(self, block: str, recall: Recall | None, history: Sequence[Trial]) -> str:
         """Return the lessons as the agent sees them: those recalled, then the reflections of this run.

@@ -13,38 +13,30 @@ Only the caller's cancellation and an exhausted budget end a run without a lesso
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic
 
 from jeeves_reflexion import errors, events, telemetry
+from jeeves_reflexion.callables import aside, run_alone
 from jeeves_reflexion.callables import run as run_callable
-from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
 from jeeves_reflexion.lessons.settings import check_of
 from jeeves_reflexion.loop import factory
-from jeeves_reflexion.loop.factory import (
-    AgentLike,
-    EvaluatorLike,
-    LessonsLike,
-    LoopOptions,
-    ModelLike,
-    ReflectorLike,
-    checked_task,
-)
-from jeeves_reflexion.loop.outcome import attempt_of, detail_of, drop, failure, finish, tell_verdict, warn
+from jeeves_reflexion.loop.outcome import failure, finish, warn
 from jeeves_reflexion.loop.presets import preset_of
 from jeeves_reflexion.loop.stream import EventStream, run_streaming
 from jeeves_reflexion.loop.trace import traced
 from jeeves_reflexion.protocols import Evaluator, Memory
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.policy import required_form
 from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend
 from jeeves_reflexion.types import (
     Attempt,
@@ -57,8 +49,7 @@ from jeeves_reflexion.types import (
     Task,
     Trial,
 )
-
-_NO_VERDICT = Evaluation(None, rationale="not judged yet")
+from jeeves_reflexion.values import check_share, check_whole
 
 
 class Reflexion(Generic[T]):
@@ -78,12 +69,12 @@ class Reflexion(Generic[T]):
 
     def __init__(  # noqa: PLR0913 - each is a part that users choose
         self,
-        base: AgentLike | None = None,
+        base: factory.AgentLike | None = None,
         *,
-        model: ModelLike | None = None,
-        evaluator: ModelLike | EvaluatorLike | None = None,
-        reflector: ModelLike | ReflectorLike | None = None,
-        lesson_store: LessonsLike | None = None,
+        model: factory.ModelLike | None = None,
+        evaluator: factory.ModelLike | factory.EvaluatorLike | None = None,
+        reflector: factory.ModelLike | factory.ReflectorLike | None = None,
+        lesson_store: factory.LessonsLike | None = None,
         max_attempts: int | None = None,
         threshold: float = 0.8,
         top_k_lessons: int | None = None,
@@ -91,14 +82,19 @@ class Reflexion(Generic[T]):
         evaluator_prompt: str | Path | None = None,
         reflector_prompt: str | Path | None = None,
         memory: Memory | None = None,
-        options: LoopOptions | None = None,
+        options: factory.LoopOptions | None = None,
         preset: str | None = None,
         verbose: bool = False,
     ) -> None:
         self.preset = preset_of(preset)
         self.max_attempts = self.preset.max_attempts if max_attempts is None else max_attempts
         self.top_k_lessons = self.preset.top_k_lessons if top_k_lessons is None else top_k_lessons
-        factory.check_numbers(self.max_attempts, threshold, self.top_k_lessons, lessons_block_name)
+        check_whole("max_attempts", self.max_attempts)
+        check_whole("top_k_lessons", self.top_k_lessons)
+        check_share("threshold", threshold)
+        if not (isinstance(lessons_block_name, str) and lessons_block_name.strip()):
+            problem = f"lessons_block_name must be a text with words, not {lessons_block_name!r}"
+            raise errors.ConfigurationError(problem)
         model = factory.model_of(model)
         structured = self.preset.structured or isinstance(lesson_store, ReflectionLibrary)
         self.agent = factory.agent_of(base, model)
@@ -108,7 +104,7 @@ class Reflexion(Generic[T]):
         self.lessons, self.memory = factory.stores_of(lesson_store, memory)
         self.threshold = threshold
         self.lessons_block_name = lessons_block_name
-        self.options = options or LoopOptions()
+        self.options = options or factory.LoopOptions()
         self.verbose = verbose
         names = (getattr(each, "name", None) for each in (model, getattr(self.agent, "model", None)))
         self._model_name: str | None = next(filter(None, names), None)
@@ -126,18 +122,17 @@ class Reflexion(Generic[T]):
 
         With the preset and a library of reflections, raises ``ReflectionOwedError`` while the agent owes a reflection.
         """
-        task, session = checked_task(task), session or self.session()
+        task, session = factory.checked_task(task), session or self.session()
         session = redacting(traced(session) if self.verbose else session).at(0)
-        policy = self.preset.policy(self.lessons) if self.options.learn else None
-        if policy is not None:
+        policy = None
+        if self.options.learn and self.preset.structured and isinstance(self.lessons, ReflectionLibrary):
+            policy = self.lessons.policy
             await policy.require(self._agent_name)
         started, before = time.monotonic(), session.spend.by_role()
         await session.tell(events.RunStarted, task_id=task.id, max_attempts=self.max_attempts)
-        trials: list[Trial[Any]] = []
-        stop: StopReason | None = None
-        while stop is None:
+        trials: list[Trial[Any]] = [await self.trial(task, (), session)]
+        while (stop := self.stop_reason(trials)) is None:
             trials.append(await self.trial(task, trials, session))
-            stop = self.stop_reason(trials)
         result: RunResult[T] = RunResult(
             session.id,
             task,
@@ -145,7 +140,6 @@ class Reflexion(Generic[T]):
             stop,
             session.spend.since(before),
             time.monotonic() - started,
-            detail=detail_of(stop, trials[-1]),
             escalated=self.preset.structured and stop == "max_attempts",
         )
         note = None if policy is None else functools.partial(policy.after, agent=self._agent_name)
@@ -155,10 +149,9 @@ class Reflexion(Generic[T]):
         """Do :meth:`run` outside of an event loop; this is the only synchronous method."""
         return run_alone(lambda: self.run(task, session=session), "reflexion.run(task)")
 
-    @contextlib.asynccontextmanager
-    async def stream(
+    def stream(
         self, task: Task | str, *, session: Session | None = None
-    ) -> AsyncIterator[EventStream[T]]:
+    ) -> AbstractAsyncContextManager[EventStream[T]]:
         """Run the task and yield its events as they happen; leaving the block early cancels the run.
 
         ::
@@ -168,23 +161,22 @@ class Reflexion(Generic[T]):
                     print(event.kind)
             print(events.result.output)
         """
-        session = session or self.session()
-        async with run_streaming(lambda listening: self.run(task, session=listening), session) as stream:
-            yield stream
+        return run_streaming(lambda listening: self.run(task, session=listening), session or self.session())
 
     async def __call__(self, task: Task, session: Session) -> Attempt[T]:
         """Act as the agent of an outer loop: one run of this loop, on the outer budget, is one attempt there.
 
-        The task comes without its gold, so this loop's evaluator does not see the gold either. Raises
-        ``ConfigurationError`` if this loop has its own budget, which would not be kept.
+        The attempt is the best one, with the usage of all; that of this loop's evaluator and reflector is charged to
+        these roles already. The task comes without its gold, so this loop's evaluator does not see the gold either.
+        Raises ``ConfigurationError`` if this loop has its own budget, which would not be kept.
         """
         if self.options.budget is not None:
-            problem = (
+            raise errors.ConfigurationError(
                 "a Reflexion within another one can't have its own budget: give the budget to the outer one"
             )
-            raise errors.ConfigurationError(problem)
         result = await self.run(task, session=replace(session, id=Session().id))
-        return attempt_of(result)
+        best = result.best.attempt if result.best else Attempt[T](interrupted=result.stop_reason)
+        return replace(best, usage=result.usage["agent"], seconds=result.seconds)
 
     @property
     def retry_safe(self) -> bool:
@@ -202,7 +194,8 @@ class Reflexion(Generic[T]):
             return "unscorable"
         if len(trials) >= self.max_attempts:
             return "max_attempts"
-        if self.options.learn and self.preset.waits(last):
+        due = self.options.learn and self.preset.structured and last.evaluation.scored
+        if due and last.reflection is None:
             return "reflection_missing"
         return None if self.retry_safe else "not_retry_safe"
 
@@ -214,7 +207,7 @@ class Reflexion(Generic[T]):
         With ``commit=False`` the lesson is not stored but waits in the trial for :meth:`commit`. So a caller with many
         tasks can decide when, and in which order, lessons become visible.
         """
-        task = checked_task(task)
+        task = factory.checked_task(task)
         if history and not self.retry_safe:
             problem = f"{self._agent_name} says retry_safe=False: it can't be run again"
             raise errors.ConfigurationError(problem)
@@ -257,11 +250,10 @@ class Reflexion(Generic[T]):
         Without a store, the block is the memory's at the start of the run, with the lessons that the run learned since.
         """
         if self.lessons is None:
-            last = history[-1] if history else None
-            if last is None:
-                name = self.lessons_block_name
-                return None, await session.in_time(lambda: read_block(self.memory, name))
-            return None, with_reflection(last.block, last.reflection)
+            if history:
+                return None, with_reflection(history[-1].block, history[-1].reflection)
+            name = self.lessons_block_name
+            return None, await session.in_time(lambda: read_block(self.memory, name))
         lessons, number = self.lessons, len(history) + 1
         skipped = session.id if self.preset.structured else ""
         recall = await session.in_time(
@@ -288,7 +280,8 @@ class Reflexion(Generic[T]):
             with_block = session.for_attempt(number, {self.lessons_block_name: "\n\n".join(blocks)})
             attempt, exhausted, problem = await self._try(task, history, with_block)
         await session.tell(events.AttemptFinished.of, made=attempt)
-        trial = Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
+        unjudged = Evaluation(None, rationale="not judged yet")
+        trial = Trial(number, attempt, unjudged, recall=recall, block=block, exhausted=exhausted)
         return await warn(session, trial, problem, history) if problem else trial
 
     async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str, str]:
@@ -296,9 +289,20 @@ class Reflexion(Generic[T]):
 
         Returns the attempt, the limit of the budget that cut it short, and the problem if the agent raised.
         """
-        started, exhausted, problem = time.monotonic(), "", ""
+        started, exhausted, problem, public = time.monotonic(), "", "", task.public()
+
+        async def once() -> Attempt:
+            if history and self.reset is not None:
+                await run_callable(self.reset, functools.partial(self.reset, public, session))
+            attempt = await self.agent(public, session)
+            if not isinstance(attempt, Attempt):
+                raise errors.ConfigurationError(
+                    f"{self._agent_name} returned {type(attempt).__name__}, not an Attempt"
+                )
+            return attempt
+
         try:
-            attempt = await session.spending("agent", lambda: self._once(task, history, session))
+            attempt = await session.spending("agent", once)
         except errors.BudgetExceededError as error:
             exhausted = str(error)
             attempt = Attempt(interrupted="budget", error=exhausted)
@@ -311,16 +315,6 @@ class Reflexion(Generic[T]):
         if not attempt.seconds:
             attempt = replace(attempt, seconds=time.monotonic() - started)
         return attempt, exhausted, problem
-
-    async def _once(self, task: Task, history: Sequence[Trial], session: Session) -> Attempt:
-        if history and self.reset is not None:
-            await run_callable(self.reset, functools.partial(self.reset, task.public(), session))
-        attempt = await self.agent(task.public(), session)
-        if not isinstance(attempt, Attempt):
-            raise errors.ConfigurationError(
-                f"{self._agent_name} returned {type(attempt).__name__}, not an Attempt"
-            )
-        return attempt
 
     async def judge(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt. If its last call used up the budget, only an evaluator that asks no model can judge it."""
@@ -339,7 +333,11 @@ class Reflexion(Generic[T]):
         if evaluation is None:
             evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
         passed = evaluation.meets(self.threshold)
-        await tell_verdict(session, task, evaluation, passed=passed)
+        if session.heard:
+            rationale = await aside(redact, evaluation.public(task.reference).rationale)
+            await session.tell(events.Evaluated, score=evaluation.score, passed=passed, rationale=rationale)
+        if passed:
+            await session.tell(events.ThresholdMet, score=evaluation.score)
         exhausted = trial.exhausted or ("" if passed else session.spend.over())
         return replace(trial, evaluation=evaluation, passed=passed, exhausted=exhausted)
 
@@ -360,30 +358,33 @@ class Reflexion(Generic[T]):
         wanted = self.options.learn_from_success if trial.passed else True
         if not (self.options.learn and wanted):
             return trial
-        reason = trial.exhausted
+        reflection, reason = None, trial.exhausted
         if not trial.evaluation.scored:
             reason = reason or "an attempt without a verdict teaches nothing"
         if trial.attempt.interrupted == "programming_error":
             reason = reason or "a programming error in the agent teaches nothing about the task"
-        if reason:
-            return await drop(session, trial, reason)
         try:
-            reflection = await lesson_from(
-                self.preset.required(self.reflector),
-                task,
-                (*history, trial),
-                session,
-                max_characters=self.options.lesson_characters,
-                one_sentence=self.options.one_sentence,
-                check=check_of(self.lessons),
-            )
+            if not reason:
+                reflection = await lesson_from(
+                    required_form(self.reflector, mandatory=self.preset.structured),
+                    task,
+                    (*history, trial),
+                    session,
+                    max_characters=self.options.lesson_characters,
+                    one_sentence=self.options.one_sentence,
+                    check=check_of(self.lessons),
+                )
         except errors.BudgetExceededError as error:
-            return await drop(session, replace(trial, exhausted=str(error)), str(error))
+            reason = str(error)
+            trial = replace(trial, exhausted=reason)
         except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - a failing reflector costs the lesson, not the run
-            message = failure("reflector", error, history)
-            return await drop(session, await warn(session, trial, message, history), message)
+            reason = failure("reflector", error, history)
+            trial = await warn(session, trial, reason, history)
+        if reflection is None:
+            await session.tell(events.LessonDropped, reason=reason)
+            return trial
         await session.tell(events.LessonProduced, lesson=reflection.lesson)
         return replace(trial, reflection=reflection, pending=True)
 
@@ -394,4 +395,5 @@ class Reflexion(Generic[T]):
         except (errors.LessonStoreError, errors.BudgetExceededError) as error:
             message = f"the lesson was not stored: {error}"
             trial = await warn(session, replace(trial, pending=False), message)
-            return await drop(session, trial, message)
+            await session.tell(events.LessonDropped, attempt=trial.number, reason=message)
+            return trial

@@ -8,23 +8,7 @@ from collections.abc import Callable
 from itertools import zip_longest
 from typing import Final
 
-from jeeves_reflexion.events import (
-    AttemptFinished,
-    AttemptStarted,
-    Evaluated,
-    Event,
-    LessonChecked,
-    LessonDropped,
-    LessonPersisted,
-    LessonProduced,
-    LessonsRecalled,
-    ModelCalled,
-    ModelFailed,
-    RunFinished,
-    StepTaken,
-    TextStreamed,
-    Warned,
-)
+from jeeves_reflexion import events
 from jeeves_reflexion.session import Session, relay
 from jeeves_reflexion.summary import ENDS, counted, shortened, tokens_of
 from jeeves_reflexion.text import visible
@@ -56,35 +40,11 @@ class Trace:
         self._usage = Usage()
         self._streamed = ""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Show an event."""
-        self._said(event)
-        match event:
-            case AttemptStarted():
-                self.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
-            case LessonsRecalled():
-                self._recalled(event)
-            case AttemptFinished():
-                self._attempted(event)
-            case Evaluated():
-                self._judged(event)
-            case LessonChecked() | LessonProduced() | LessonPersisted() | LessonDropped():
-                self._learned(event)
-            case Warned(message=message):
-                self._warned(message)
-            case ModelCalled(usage=usage):
-                self._usage += usage
-            case RunFinished():
-                self._ended(event)
-            case StepTaken() | ModelFailed() if self._verbose:
-                self._detailed(event)
-            case _:
-                pass  # other events are not shown
-
-    def _said(self, event: Event) -> None:
-        """Show the streamed lines that are complete, and break a line in progress between words if it is long."""
-        text = "\n"  # any other event ends the line
-        if isinstance(event, TextStreamed):
+        # Streamed lines are shown when they are complete, or between words if they are long; any other event ends one.
+        text = "\n"
+        if isinstance(event, events.TextStreamed):
             text = event.text if event.role == "agent" else ""
         *lines, rest = (self._streamed + text).split("\n")
         while len(rest) > _WIDTH and (at := rest.rfind(" ", 0, _WIDTH)) > 0:
@@ -93,21 +53,103 @@ class Trace:
         for line in filter(str.strip, lines):
             self.note(f"> {line}", "dim", indent=2)
 
-    def _warned(self, message: str) -> None:
-        self._warning = message
-        # The attempt's error was shown when it ended.
-        if not self._error or not message.endswith(self._error):
-            self.note(f"warning: {message}", "yellow", indent=2)
+        match event:
+            case (
+                events.AttemptStarted()
+                | events.LessonsRecalled()
+                | events.AttemptFinished()
+                | events.Evaluated()
+            ):
+                self._attempted(event)
+            case (
+                events.LessonChecked()
+                | events.LessonProduced()
+                | events.LessonPersisted()
+                | events.LessonDropped()
+                | events.Warned()
+            ):
+                self._learned(event)
+            case events.StepTaken() | events.ModelFailed() if self._verbose:
+                self._detailed(event)
+            case events.ModelCalled(usage=usage):
+                self._usage += usage
+            case events.RunFinished():
+                parts = [
+                    counted(event.attempts, "attempt"),
+                    "no score" if event.score is None else f"best score {event.score:.2f}",
+                    f"{counted(self.kept, 'lesson')} kept",
+                    # Tokens are unknown unless a model of this package was asked.
+                    *([tokens_of(self._usage)] if self._usage.calls else []),
+                    f"{event.seconds:.1f} s",
+                ]
+                style = "bold green" if event.passed else "bold yellow"
+                self.note(f"{ENDS[event.stop_reason]} ({', '.join(parts)})", style)
+            case _:
+                pass  # other events are not shown
 
-    def _recalled(self, event: LessonsRecalled) -> None:
-        withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
-        self.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
-        for lesson, similarity in zip_longest(event.lessons, event.similarities):
-            near = f"similarity {similarity:.2f}: " if self._verbose and similarity is not None else ""
-            self.note(f"- {near}{lesson}", "dim", indent=4)
+    def _attempted(
+        self,
+        event: events.AttemptStarted | events.LessonsRecalled | events.AttemptFinished | events.Evaluated,
+    ) -> None:
+        match event:
+            case events.AttemptStarted():
+                self.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
+            case events.LessonsRecalled():
+                withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
+                self.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
+                for lesson, similarity in zip_longest(event.lessons, event.similarities):
+                    near = (
+                        f"similarity {similarity:.2f}: " if self._verbose and similarity is not None else ""
+                    )
+                    self.note(f"- {near}{lesson}", "dim", indent=4)
+            case events.AttemptFinished():
+                if event.output.strip():
+                    self.note(f"answer: {shortened(event.output)}", indent=2)
+                self._error = event.error or ""
+                if event.error:
+                    self.note(f"the attempt failed: {event.error}", "yellow", indent=2)
+                elif event.interrupted:
+                    self.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
+            case events.Evaluated(score=score, passed=passed):
+                verdict = "passed" if passed else "could not be judged" if score is None else "not passed"
+                number = "no score" if score is None else f"score {score:.2f}"
+                self.note(f"{number}: {verdict}", "green" if passed else "yellow", indent=2)
+                reason = _STATED.sub("", event.rationale, count=1)  # the score was just shown
+                if self._verbose and reason.strip():
+                    self.note(f"reason: {shortened(reason)}", "dim", indent=4)
 
-    def _detailed(self, event: StepTaken | ModelFailed) -> None:
-        if isinstance(event, ModelFailed):
+    def _learned(
+        self,
+        event: events.LessonChecked
+        | events.LessonProduced
+        | events.LessonPersisted
+        | events.LessonDropped
+        | events.Warned,
+    ) -> None:
+        match event:
+            case events.LessonChecked(lesson=lesson, changes=False, reason=reason):
+                refusal = f"turned down, it would not change an attempt: {lesson} ({reason})"
+                self.note(refusal, "yellow", indent=2)
+            case events.LessonChecked(changes=None, reason=reason):
+                self.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
+            case events.LessonProduced(lesson=lesson):
+                self._produced = lesson
+            case events.LessonPersisted(lesson=stored):
+                self.kept += stored is not None
+                text = stored.text if stored else self._produced
+                self.note(f"learned: {text}", "cyan", indent=2)
+            case events.Warned(message=message):
+                self._warning = message
+                # The attempt's error was shown when it ended.
+                if not self._error or not message.endswith(self._error):
+                    self.note(f"warning: {message}", "yellow", indent=2)
+            case events.LessonDropped(reason=reason) if (
+                reason != self._warning
+            ):  # else a warning has shown it
+                self.note(f"no lesson: {reason}", "yellow", indent=2)
+
+    def _detailed(self, event: events.StepTaken | events.ModelFailed) -> None:
+        if isinstance(event, events.ModelFailed):
             failure = f"{event.model}, asked for the {event.role}, failed: {shortened(event.error)}"
             self.note(failure, "yellow", indent=2)
             return
@@ -120,59 +162,12 @@ class Trace:
             style = "yellow" if step.failed else "dim"
             self.note(f"observed: {shortened(step.observation)}", style, indent=4)
 
-    def _attempted(self, event: AttemptFinished) -> None:
-        if event.output.strip():
-            self.note(f"answer: {shortened(event.output)}", indent=2)
-        self._error = event.error or ""
-        if event.error:
-            self.note(f"the attempt failed: {event.error}", "yellow", indent=2)
-        elif event.interrupted:
-            self.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
-
-    def _judged(self, event: Evaluated) -> None:
-        score = "no score" if event.score is None else f"score {event.score:.2f}"
-        verdict = "passed" if event.passed else "could not be judged" if event.score is None else "not passed"
-        self.note(f"{score}: {verdict}", "green" if event.passed else "yellow", indent=2)
-        reason = _STATED.sub("", event.rationale, count=1)  # the score was just shown
-        if self._verbose and reason.strip():
-            self.note(f"reason: {shortened(reason)}", "dim", indent=4)
-
-    def _learned(self, event: LessonChecked | LessonProduced | LessonPersisted | LessonDropped) -> None:
-        match event:
-            case LessonChecked(lesson=lesson, changes=False, reason=reason):
-                refusal = f"turned down, it would not change an attempt: {lesson} ({reason})"
-                self.note(refusal, "yellow", indent=2)
-            case LessonChecked(changes=None, reason=reason):
-                self.note(f"warning: the lesson is kept unchecked: {reason}", "yellow", indent=2)
-            case LessonProduced(lesson=lesson):
-                self._produced = lesson
-            case LessonPersisted(lesson=stored):
-                self.kept += stored is not None
-                text = stored.text if stored else self._produced
-                self.note(f"learned: {text}", "cyan", indent=2)
-            case LessonDropped(reason=reason):
-                # A warning may have shown the same reason.
-                if reason != self._warning:
-                    self.note(f"no lesson: {reason}", "yellow", indent=2)
-
-    def _ended(self, event: RunFinished) -> None:
-        parts = [
-            counted(event.attempts, "attempt"),
-            "no score" if event.score is None else f"best score {event.score:.2f}",
-            f"{counted(self.kept, 'lesson')} kept",
-            # Tokens are unknown unless a model of this package was asked.
-            *([tokens_of(self._usage)] if self._usage.calls else []),
-            f"{event.seconds:.1f} s",
-        ]
-        style = "bold green" if event.passed else "bold yellow"
-        self.note(f"{ENDS[event.stop_reason]} ({', '.join(parts)})", style)
-
 
 def traced(session: Session) -> Session:
     """Return a session whose events are also shown, line by line on stderr."""
     trace = Trace()
 
-    async def both(event: Event) -> None:
+    async def both(event: events.Event) -> None:
         trace(event)
         await relay(session, event)
 

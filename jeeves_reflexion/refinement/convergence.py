@@ -1,12 +1,12 @@
 """Decides when more revisions won't help, and which draft is the best.
 
-The checks run after each judged draft in the order of :data:`ORDER`; the first that holds is the reason to stop. The
-checks on scores skip drafts without one.
+The checks of :class:`Convergence` run after each judged draft in their order; the first that holds is the reason to
+stop. The checks on scores skip drafts without one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -56,7 +56,44 @@ class Convergence:
 
     def reason(self, drafts: Sequence[Draft]) -> ConvergenceReason | None:
         """Return the reason to stop after these drafts, or None."""
-        return next((reason for reason, check in ORDER if check(self, drafts)), None)
+        return self._by_scores(scores_of(drafts)) or self._by_texts(drafts)
+
+    def _by_scores(self, scores: Sequence[float]) -> ConvergenceReason | None:
+        gains = _gains(scores)[-3:]
+        if self.detect_oscillation and len(gains) == 3:
+            turns = all(before * after < 0 for before, after in pairwise(gains))
+            moves = all(abs(gain) > self.epsilon for gain in gains)
+            rises = any(scores[i] - scores[i - 2] > self.epsilon for i in (-2, -1))
+            if turns and moves and not rises:
+                return ConvergenceReason.OSCILLATION
+
+        revisions = self.plateau_iterations
+        if len(scores) > revisions:
+            gain = round(max(scores[-revisions:]) - max(scores[:-revisions]), _ROUNDING)
+            if gain <= self.epsilon:
+                return ConvergenceReason.PLATEAU
+
+        if len(gains) > 1 and all(0 < gain < self.improvement_threshold for gain in gains[-2:]):
+            return ConvergenceReason.DIMINISHING_RETURNS
+        return None
+
+    def _by_texts(self, drafts: Sequence[Draft]) -> ConvergenceReason | None:
+        if compared := self._without_gain(drafts, _STABLE_REVISIONS + 1):
+            texts = {d.number: [line.rstrip() for line in d.output.rstrip().split("\n")] for d in drafts}
+            if all(texts.get(draft.base or 0) == texts[draft.number] for draft in compared[1:]):
+                return ConvergenceReason.SEMANTIC_STABILITY
+
+        compared = self._without_gain(drafts, self.repeated_issues)
+        named = [{" ".join(each.casefold().split()) for each in d.evaluation.issues} for d in compared]
+        if named and named[0] and all(each == named[0] for each in named):
+            return ConvergenceReason.REPEATED_ISSUES
+        return None
+
+    def _without_gain(self, drafts: Sequence[Draft], count: int) -> Sequence[Draft]:
+        """Return the last ``count`` drafts; none if there are fewer, or if scores rise among them."""
+        recent = drafts[-count:]
+        rises = any(gain > self.epsilon for gain in _gains(scores_of(recent)))
+        return recent if len(recent) == count and not rises else ()
 
 
 def scores_of(drafts: Sequence[Draft]) -> list[float]:
@@ -67,64 +104,6 @@ def scores_of(drafts: Sequence[Draft]) -> list[float]:
 def _gains(scores: Sequence[float]) -> list[float]:
     # Rounded, because 0.65 - 0.6 is not 0.05 in binary.
     return [round(after - before, _ROUNDING) for before, after in pairwise(scores)]
-
-
-def _rises(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    return any(gain > limits.epsilon for gain in _gains(scores_of(drafts)))
-
-
-def _oscillates(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    scores = scores_of(drafts)[-4:]
-    if not limits.detect_oscillation or len(scores) < 4:
-        return False
-    gains = _gains(scores)
-    turns = all(before * after < 0 for before, after in pairwise(gains))
-    moves = all(abs(gain) > limits.epsilon for gain in gains)
-    rises = any(scores[i + 2] - scores[i] > limits.epsilon for i in (0, 1))
-    return turns and moves and not rises
-
-
-def _stands_still(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    scores, revisions = scores_of(drafts), limits.plateau_iterations
-    if len(scores) <= revisions:
-        return False
-    return round(max(scores[-revisions:]) - max(scores[:-revisions]), _ROUNDING) <= limits.epsilon
-
-
-def _gains_little(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    gains = _gains(scores_of(drafts)[-3:])
-    return len(gains) == 2 and all(0 < gain < limits.improvement_threshold for gain in gains)
-
-
-def _stays_the_same(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    recent = drafts[-_STABLE_REVISIONS - 1 :]
-    if len(recent) <= _STABLE_REVISIONS or _rises(limits, recent):
-        return False
-    by_number = {draft.number: _lines(draft.output) for draft in drafts}
-    return all(by_number.get(draft.base or 0) == by_number[draft.number] for draft in recent[1:])
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().split("\n")]
-
-
-def _issues_repeat(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    recent = drafts[-limits.repeated_issues :]
-    if len(recent) < limits.repeated_issues or _rises(limits, recent):
-        return False
-    named = [{" ".join(issue.casefold().split()) for issue in draft.evaluation.issues} for draft in recent]
-    return bool(named[0]) and all(each == named[0] for each in named)
-
-
-_Check = Callable[[Convergence, Sequence[Draft]], bool]
-
-ORDER: Final[tuple[tuple[ConvergenceReason, _Check], ...]] = (
-    (ConvergenceReason.OSCILLATION, _oscillates),
-    (ConvergenceReason.PLATEAU, _stands_still),
-    (ConvergenceReason.DIMINISHING_RETURNS, _gains_little),
-    (ConvergenceReason.SEMANTIC_STABILITY, _stays_the_same),
-    (ConvergenceReason.REPEATED_ISSUES, _issues_repeat),
-)
 
 
 def select(drafts: Sequence[Draft], selection: Selection) -> Draft:
@@ -140,8 +119,13 @@ def select(drafts: Sequence[Draft], selection: Selection) -> Draft:
         if first is not None:
             return first
     if selection == "weighted_recency":
-        last = drafts[-1].number
-        return max(drafts, key=lambda draft: (draft.satisfactory, _with_recency(draft, last)))
+
+        def weighted(draft: Draft) -> tuple[bool, float]:
+            satisfactory, score, _ = rank(draft)
+            place = (draft.number - 1) / (drafts[-1].number - 1) if drafts[-1].number > 1 else 1.0
+            return satisfactory, (1 - RECENCY_WEIGHT) * score + RECENCY_WEIGHT * place
+
+        return max(drafts, key=weighted)
     return max(drafts, key=rank)
 
 
@@ -150,16 +134,8 @@ def rank(draft: Draft) -> tuple[bool, float, int]:
 
     So a high mean does not help a draft that a criterion vetoed, and drafts without a score come last.
     """
-    return draft.satisfactory, _score(draft), -len(draft.evaluation.errors)
-
-
-def _score(draft: Draft) -> float:
-    return -1.0 if draft.evaluation.score is None else draft.evaluation.score
-
-
-def _with_recency(draft: Draft, last: int) -> float:
-    place = (draft.number - 1) / (last - 1) if last > 1 else 1.0
-    return (1 - RECENCY_WEIGHT) * _score(draft) + RECENCY_WEIGHT * place
+    score = draft.evaluation.score
+    return draft.satisfactory, -1.0 if score is None else score, -len(draft.evaluation.errors)
 
 
 def judge_flags(drafts: Sequence[Draft], threshold: float) -> tuple[str, ...]:
@@ -171,6 +147,6 @@ def judge_flags(drafts: Sequence[Draft], threshold: float) -> tuple[str, ...]:
     scored = [draft for draft in drafts if draft.evaluation.scored]
     if len(scored) < 2 or any(draft.satisfactory for draft in scored):
         return ()
-    near = max(map(_score, scored)) >= threshold - NEAR
+    near = max(scores_of(scored), default=-1.0) >= threshold - NEAR
     explained = all(draft.evaluation.issues or draft.evaluation.criteria_scores for draft in scored)
     return ("overcritical",) if near or not explained else ()

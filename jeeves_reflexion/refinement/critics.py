@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from string import Template
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias
 
 from jeeves_reflexion.drafts import Trigger
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
@@ -15,7 +15,7 @@ from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.fields import says_nothing
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.session import Inbox, Listener, Session, logger, relay
+from jeeves_reflexion.session import Inbox, Session, logger, relay
 from jeeves_reflexion.text import fence, read_prompt, render_steps
 from jeeves_reflexion.types import Attempt, Step, Task
 from jeeves_reflexion.values import check_whole, is_number
@@ -70,14 +70,6 @@ class Triggers:
         return None
 
 
-def known_triggers(names: Collection[str]) -> None:
-    """Raise :class:`ConfigurationError` if a name is not a trigger."""
-    unknown = sorted(set(names) - set(get_args(Trigger)))
-    if unknown:
-        known = ", ".join(get_args(Trigger))
-        raise ConfigurationError(f"unknown reflection trigger {unknown[0]!r}; there are: {known}")
-
-
 class ModelStepCritic:
     """Asks a model what is wrong with an agent's steps so far. An answer of "none" is no critique.
 
@@ -109,36 +101,28 @@ class Coach:
         self._triggers = triggers
         self._critic = critic
         self._outer = session
-        self._inbox = Inbox()
         self._steps: list[Step] = []
+        self.session = replace(session, listener=self._hear, inbox=Inbox())
+        """The session for the agent."""
         self.error: Exception | None = None
 
-    def session(self) -> Session:
-        """Return the session for the agent."""
-        listener: Listener = self._heard
-        return replace(self._outer, listener=listener, inbox=self._inbox)
-
-    async def _heard(self, event: Event) -> None:
+    async def _hear(self, event: Event) -> None:
         await relay(self._outer, event)
         if not isinstance(event, StepTaken):
             return
         self._steps.append(event.step)
         trigger = self._triggers.of(len(self._steps), event.step)
-        if trigger is not None:
-            await self._reflect(trigger)
-
-    async def _reflect(self, trigger: Trigger) -> None:
+        if trigger is None:
+            return
         try:
             critique = await self._critic(self._task, Attempt(steps=tuple(self._steps)), trigger)
         except HOPELESS as error:
             # A listener can't end the attempt that it listens to; the loop raises this error afterwards.
             self.error = error
-            return
         except Exception as error:  # noqa: BLE001 - it is logged
-            logger.warning(
-                "the critic of steps failed in run %s: %s", self._outer.id, redact(described(error))
-            )
-            return
-        if critique.strip():
-            self._inbox.put(critique)
-        await self._outer.tell(Reflected, trigger=trigger, critique=critique)
+            problem = redact(described(error))
+            logger.warning("the critic of steps failed in run %s: %s", self._outer.id, problem)
+        else:
+            if critique.strip():
+                self.session.inbox.put(critique)
+            await self._outer.tell(Reflected, trigger=trigger, critique=critique)

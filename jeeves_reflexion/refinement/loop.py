@@ -8,9 +8,8 @@ state of a run, so one object serves many runs at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
@@ -73,11 +72,14 @@ class Refinement:
 
         Without a session, a call within another run is charged to that run and its budget.
         """
-        scope = current_scope() if session is None else None
-        if scope is not None:
+        role: Role = "agent"
+        if session is None and (scope := current_scope()) is not None:
             outer, role = scope
-            return await _Run(self, task, Session(spend=outer.spend), role).go()
-        return await _Run(self, task, session or Session()).go()
+            session = Session(spend=outer.spend)
+        session = session or Session()
+        # Runs may share a session, and each reports what it used itself.
+        counted = replace(session, spend=Spend(within=session.spend))
+        return await _Run(self, task, counted, role).go()
 
 
 def attempt_of(refined: Refined) -> Attempt:
@@ -102,91 +104,75 @@ def attempt_of(refined: Refined) -> Attempt:
 
 
 class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
-    """A phase failed after the first draft."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(described(error))
-        self.error = error
+    """A phase failed after the first draft, with the error that is the argument."""
 
 
-class _Meter(Spend):
-    """Counts what one run of the loop uses, and charges it to the session's own spend, whose limits apply."""
-
-    def __init__(self, whole: Spend) -> None:
-        super().__init__()
-        self.budget = whole.budget
-        self._whole = whole
-
-    def charge(self, role: Role, usage: Usage) -> None:
-        super().charge(role, usage)
-        self._whole.charge(role, usage)
-
-    def check(self) -> None:
-        self._whole.check()
-
-    @contextmanager
-    def reserving(self, cost: float) -> Iterator[None]:
-        with self._whole.reserving(cost):
-            yield
-
-    @property
-    def seconds_left(self) -> float | None:
-        return self._whole.seconds_left
-
-
+@dataclass(eq=False, slots=True)
 class _Run:
-    def __init__(self, loop: Refinement, task: Task, session: Session, role: Role = "agent") -> None:
-        self.loop = loop
-        self.options = loop.options
-        self.task = task
-        self.role: Role = role
-        self.spend = _Meter(session.spend)
-        self.session = replace(session, spend=self.spend)
-        self.drafts: list[Draft] = []
-        self.unjudged: Draft | None = None
-        self.problems: list[str] = []
-        self.counted = NO_USAGE  # the usage of the drafts so far
-        self.revision_tokens = 0
-        self.note = ""
-        self.started = time.monotonic()
+    loop: Refinement
+    task: Task
+    session: Session
+    role: Role
+    drafts: list[Draft] = field(default_factory=list)
+    unjudged: Draft | None = None
+    problems: list[str] = field(default_factory=list)
+    counted: Usage = NO_USAGE  # the usage of the drafts so far
+    revision_tokens: int = 0
+    note: str = ""
 
     async def go(self) -> Refined:
+        started = time.monotonic()
         error: Exception | None = None
         try:
-            reason = await self._improve(await self._write())
+            reason = await self._improve()
         except _Failed as failed:
-            error = failed.error
+            error = failed.args[0]
             spent = isinstance(error, BudgetExceededError)
             reason = ConvergenceReason.TOKEN_BUDGET if spent else ConvergenceReason.ERROR
-            self.problems.append(described(error))
+            self.problems.append(described(failed.args[0]))
             if self.unjudged is not None:
-                self._add(self.unjudged)
-        return await self._finish(reason, error)
+                self._keep(self.unjudged)
+        accepted = reason is ConvergenceReason.USER_ACCEPTED
+        best = self.drafts[-1] if accepted else select(self.drafts, self.loop.options.selection)
+        await self.session.tell(
+            RefinementFinished,
+            reason=reason.value,
+            drafts=len(self.drafts),
+            best=best.number,
+            score=best.evaluation.score,
+        )
+        return Refined(
+            drafts=tuple(self.drafts),
+            best=best,
+            reason=reason,
+            usage=self.session.spend.total,
+            seconds=time.monotonic() - started,
+            flags=judge_flags(self.drafts, self.loop.threshold),
+            problems=tuple(self.problems),
+            error=error,
+        )
 
-    async def _improve(self, attempt: Attempt) -> ConvergenceReason:
-        draft = await self._judge(attempt, None, None)
-        while True:
-            reason = self._stop(draft, await self._decide(draft))
-            if reason is not None:
-                return reason
-            await self._look_into_loss()
-            base = self._base()
-            revision = await self._revise(base)
-            draft = await self._judge(attempt.revised(revision.output), revision, base)
-
-    # -- the phases
-
-    async def _write(self) -> Attempt:
-        public = self.task.public()
-        session, coach = self.session, None
-        if self.options.triggers.any_step and self.options.step_critic is not None:
-            coach = Coach(public, self.options.triggers, self.options.step_critic, session)
-            session = coach.session()
+    async def _improve(self) -> ConvergenceReason:
+        """Write a draft, then judge and revise until there is a reason to stop."""
+        options, public, session, coach = self.loop.options, self.task.public(), self.session, None
+        if options.triggers.any_step and options.step_critic is not None:
+            coach = Coach(public, options.triggers, options.step_critic, session)
+            session = coach.session
         attempt = await self.session.spending(self.role, lambda: self.loop.agent(public, session))
         self.unjudged = Draft(1, attempt.output, Evaluation(None), attempt=attempt)
         if coach is not None and coach.error is not None:
             raise _Failed(coach.error) from coach.error
-        return attempt
+
+        draft = await self._judge(attempt, None, None)
+        while (reason := await self._reason_to_stop(draft)) is None:
+            await self._look_into_loss()
+            base = draft
+            if options.base == "best":
+                best = select(self.drafts, "highest_score")
+                base = draft if rank(draft) >= rank(best) else best
+            revision = await self._revise(base)
+            draft = await self._judge(attempt.revised(revision.output), revision, base)
+        return reason
 
     async def _judge(self, attempt: Attempt, revision: Revision | None, base: Draft | None) -> Draft:
         number = len(self.drafts) + 1
@@ -206,16 +192,16 @@ class _Run:
             base=draft.base,
             strategy=revision.strategy if revision else None,
         )
-        hooks = self.options.hooks
-        await self._tell(lambda: hooks.on_generation(attempt.output, number))
+        hooks = self.loop.options.hooks
+        await self._ask_hook(lambda: hooks.on_generation(attempt.output, number))
         if base is not None:
-            await self._tell(lambda: hooks.on_revision(base.output, attempt.output, number))
+            await self._ask_hook(lambda: hooks.on_revision(base.output, attempt.output, number))
         evaluator = self.loop.evaluator
         if base is not None and isinstance(evaluator, ComparesWithPrior):
             evaluator = evaluator.with_prior(base.output)
         evaluation = await self._phase(lambda: evaluator(self.task, attempt))
         satisfactory = evaluation.meets(self.loop.threshold)
-        draft = self._add(replace(draft, evaluation=evaluation, satisfactory=satisfactory))
+        draft = self._keep(replace(draft, evaluation=evaluation, satisfactory=satisfactory))
         await self.session.tell(
             DraftJudged,
             number=number,
@@ -225,46 +211,39 @@ class _Run:
         )
         return draft
 
-    def _add(self, draft: Draft) -> Draft:
+    def _keep(self, draft: Draft) -> Draft:
         """Keep a draft with all usage since the one before."""
-        used = self.spend.total
+        used = self.session.spend.total
         draft = replace(draft, usage=used.beyond(self.counted), at=time.time())
         self.counted, self.unjudged = used, None
         self.drafts.append(draft)
         return draft
 
-    async def _revise(self, base: Draft) -> Revision:
-        latest = self.drafts[-1]
-        failed = latest.revision.strategy if latest is not base and latest.revision else None
-        left = self.options.max_revision_tokens
-        request = RevisionRequest(
-            draft=self._public(base),
-            feedback=base.evaluation.public(self.task.reference),
-            history=tuple(map(self._public, self.drafts)),
-            failed=failed,
-            note=self.note,
-            max_tokens=None if left is None else max(left - self.revision_tokens, 1),
-        )
-        self.note = ""
-        before = self.spend.total
-
-        async def revise() -> Revision:
-            self.session.spend.check()
-            return await self.loop.reviser(self.task.public(), request)
-
-        revision = await self._phase(revise)
-        self.problems += revision.problems
-        used = self.spend.total.beyond(before)
-        known = used.tokens > 0 and not used.unreported
-        self.revision_tokens += used.tokens if known else max(used.tokens, estimate_tokens(revision.output))
-        return revision
-
-    def _public(self, draft: Draft) -> Draft:
-        return replace(draft, evaluation=draft.evaluation.public(self.task.reference))
+    async def _reason_to_stop(self, draft: Draft) -> ConvergenceReason | None:
+        most, convergence = self.loop.options.max_revision_tokens, self.loop.options.convergence
+        unscored = len(self.drafts) > 1 and not any(each.evaluation.scored for each in self.drafts[-2:])
+        decision = await self._ask_hook(lambda: self.loop.options.hooks.on_judged(draft))
+        goes_on = decision is Decision.CONTINUE  # within the bounds
+        reason: ConvergenceReason | None = None
+        if decision is Decision.ACCEPT:
+            reason = ConvergenceReason.USER_ACCEPTED
+        elif decision is Decision.STOP:
+            reason = ConvergenceReason.STOPPED
+        elif draft.satisfactory and not goes_on:
+            reason = ConvergenceReason.QUALITY_MET
+        elif unscored and not goes_on:
+            reason = ConvergenceReason.UNSCORABLE
+        elif len(self.drafts) >= self.loop.max_drafts:
+            reason = ConvergenceReason.MAX_ITERATIONS
+        elif most is not None and self.revision_tokens >= most:
+            reason = ConvergenceReason.TOKEN_BUDGET
+        elif convergence is not None and not goes_on:
+            reason = convergence.reason(self.drafts)
+        return reason
 
     async def _look_into_loss(self) -> None:
         """Reflect on a draft whose score dropped (the trigger ``quality_drop``)."""
-        least, critic = self.options.triggers.quality_drop, self.options.drop_critic
+        least, critic = self.loop.options.triggers.quality_drop, self.loop.options.drop_critic
         if least is None or critic is None or len(self.drafts) < 2:
             return
         old, new = self.drafts[-2:]
@@ -275,57 +254,45 @@ class _Run:
         self.note = "\n".join(found.issues) or found.rationale
         await self.session.tell(Reflected, trigger="quality_drop", critique=self.note)
 
-    # -- the decisions
+    async def _revise(self, base: Draft) -> Revision:
+        latest, reference = self.drafts[-1], self.task.reference
+        public = {d.number: replace(d, evaluation=d.evaluation.public(reference)) for d in self.drafts}
+        left = self.loop.options.max_revision_tokens
+        request = RevisionRequest(
+            draft=public[base.number],
+            feedback=public[base.number].evaluation,
+            history=tuple(public.values()),
+            failed=latest.revision.strategy if latest is not base and latest.revision else None,
+            note=self.note,
+            max_tokens=None if left is None else max(left - self.revision_tokens, 1),
+        )
+        self.note = ""
+        before = self.session.spend.total
 
-    async def _decide(self, draft: Draft) -> Decision:
-        decision = await self._tell(lambda: self.options.hooks.on_judged(draft))
-        return decision if isinstance(decision, Decision) else Decision.AUTO
+        async def revise() -> Revision:
+            self.session.spend.check()
+            return await self.loop.reviser(self.task.public(), request)
 
-    def _stop(self, draft: Draft, decision: Decision) -> ConvergenceReason | None:
-        if decision is Decision.ACCEPT:
-            return ConvergenceReason.USER_ACCEPTED
-        if decision is Decision.STOP:
-            return ConvergenceReason.STOPPED
-        if decision is Decision.CONTINUE:
-            return self._bound()
-        convergence = self.options.convergence
-        found = self._verdict(draft) or self._bound()
-        return found or (None if convergence is None else convergence.reason(self.drafts))
-
-    def _verdict(self, draft: Draft) -> ConvergenceReason | None:
-        if draft.satisfactory:
-            return ConvergenceReason.QUALITY_MET
-        twice = len(self.drafts) > 1 and not any(d.evaluation.scored for d in self.drafts[-2:])
-        return ConvergenceReason.UNSCORABLE if twice else None
-
-    def _bound(self) -> ConvergenceReason | None:
-        if len(self.drafts) >= self.loop.max_drafts:
-            return ConvergenceReason.MAX_ITERATIONS
-        most = self.options.max_revision_tokens
-        return ConvergenceReason.TOKEN_BUDGET if most is not None and self.revision_tokens >= most else None
-
-    def _base(self) -> Draft:
-        """Return the draft to revise: the best so far, or the latest if the options say so or it is as good."""
-        latest = self.drafts[-1]
-        if self.options.base == "latest":
-            return latest
-        best = select(self.drafts, "highest_score")
-        return latest if rank(latest) >= rank(best) else best
-
-    # -- around them
+        revision = await self._phase(revise)
+        self.problems += revision.problems
+        used = self.session.spend.total.beyond(before)
+        known = used.tokens > 0 and not used.unreported
+        self.revision_tokens += used.tokens if known else max(used.tokens, estimate_tokens(revision.output))
+        return revision
 
     async def _phase(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call in time, charged to the attempt. An error ends the loop with the drafts so far."""
         try:
-            with anyio.move_on_after(self.options.timeout):
+            with anyio.move_on_after(self.loop.options.timeout):
                 return await self.session.spending(self.role, call)
         except Exception as error:
             raise _Failed(error) from error
-        raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s"))
+        raise _Failed(TimeoutError(f"no answer within {self.loop.options.timeout} s"))
 
-    async def _tell(self, call: Callable[[], Awaitable[T]]) -> T | None:
+    async def _ask_hook(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what a hook answers; None if it fails, which is a problem of the run."""
         try:
-            with anyio.fail_after(self.options.timeout):
+            with anyio.fail_after(self.loop.options.timeout):
                 return await call()
         except Exception as error:  # noqa: BLE001 - it is logged, and reported in the result
             logger.exception("a callback failed in run %s", self.session.id)
@@ -333,24 +300,3 @@ class _Run:
             self.problems.append(problem)
             await self.session.tell(Warned, message=problem)
             return None
-
-    async def _finish(self, reason: ConvergenceReason, error: Exception | None) -> Refined:
-        accepted = reason is ConvergenceReason.USER_ACCEPTED
-        best = self.drafts[-1] if accepted else select(self.drafts, self.options.selection)
-        await self.session.tell(
-            RefinementFinished,
-            reason=reason.value,
-            drafts=len(self.drafts),
-            best=best.number,
-            score=best.evaluation.score,
-        )
-        return Refined(
-            drafts=tuple(self.drafts),
-            best=best,
-            reason=reason,
-            usage=self.spend.total,
-            seconds=time.monotonic() - self.started,
-            flags=judge_flags(self.drafts, self.loop.threshold),
-            problems=tuple(self.problems),
-            error=error,
-        )

@@ -19,7 +19,7 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.loop.learner import Advice, Learner
-from jeeves_reflexion.loop.transcripts.inspect_logs import is_log, log_transcripts
+from jeeves_reflexion.loop.transcripts.inspect_logs import LOG_KEYS, log_transcripts
 from jeeves_reflexion.loop.transcripts.lines import Transcript as Transcript
 from jeeves_reflexion.loop.transcripts.lines import line_transcript
 from jeeves_reflexion.loop.transcripts.span_records import is_telemetry
@@ -89,7 +89,7 @@ def _read(file: str, spans: Spans) -> Iterator[Transcript]:
         items = value if isinstance(value, list) else [value]
         if not items or not all(isinstance(each, Mapping) for each in items):
             raise ConfigurationError(f"{place}: it is not a JSON object")
-        if is_log(items[0]):
+        if items[0].keys() >= LOG_KEYS:
             for each in items:
                 yield from log_transcripts(json.dumps(each).encode(), place)
         elif is_telemetry(items[0]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError, described
@@ -21,12 +21,8 @@ from jeeves_reflexion.types import Attempt, Task
 if TYPE_CHECKING:
     from inspect_ai.log import EvalSample
 
-_KEYS: Final = {"version", "status", "eval"}
-
-
-def is_log(value: Mapping[str, Any]) -> bool:
-    """Whether a JSON value is a log of Inspect."""
-    return value.keys() >= _KEYS
+LOG_KEYS: Final = {"version", "status", "eval"}
+"""A JSON object with these keys is a log of Inspect."""
 
 
 def log_transcripts(data: bytes, place: str) -> Iterator[Transcript]:
@@ -53,8 +49,20 @@ def log_transcripts(data: bytes, place: str) -> Iterator[Transcript]:
 def _transcript(sample: EvalSample, name: str) -> Transcript:
     from jeeves_reflexion.adapters.inspect_ai import verdict_of  # noqa: PLC0415 - imports Inspect
 
-    failed = [each.tool_call_id for each in sample.messages if each.role == "tool" and each.error is not None]
-    _, said = conversation([_message(each) for each in sample.messages], failed=list(filter(None, failed)))
+    messages, failed = list[ChatMessage](), list[str]()
+    for each in sample.messages:
+        calls = (each.tool_calls or ()) if each.role == "assistant" else ()
+        answered = (each.tool_call_id or "") if each.role == "tool" else ""
+        error = each.error if each.role == "tool" else None
+        if answered and error is not None:
+            failed.append(answered)
+        called = [
+            ToolCall(id=it.id, function=CalledFunction(name=it.function, arguments=json.dumps(it.arguments)))
+            for it in calls
+        ]
+        text = each.text or (error.message if error is not None else "")
+        messages.append(ChatMessage(role=each.role, content=text, tool_calls=called, tool_call_id=answered))
+    _, said = conversation(messages, failed=failed)
     given = sample.input
     if isinstance(given, str):
         prompt = given
@@ -71,16 +79,3 @@ def _transcript(sample: EvalSample, name: str) -> Transcript:
     verdict = verdict_of(list(sample.scores.values())) if sample.scores else None
     scored = verdict is not None and verdict.scored
     return Transcript(transcript_id(sample.uuid or name), task, attempt, verdict if scored else None)
-
-
-def _message(message: Any) -> ChatMessage:  # noqa: ANN401 - of Inspect
-    calls = [
-        ToolCall(
-            id=call.id, function=CalledFunction(name=call.function, arguments=json.dumps(call.arguments))
-        )
-        for call in getattr(message, "tool_calls", None) or ()
-    ]
-    error = getattr(message, "error", None)
-    text = message.text or (error.message if error is not None else "")
-    answered = getattr(message, "tool_call_id", None) or ""
-    return ChatMessage(role=message.role, content=text, tool_calls=calls, tool_call_id=answered)

@@ -150,12 +150,6 @@ def task_of(messages: Sequence[ChatMessage]) -> str:
 
 def conversation(messages: Sequence[ChatMessage], *, failed: Collection[str] = ()) -> tuple[str, Attempt]:
     """Return the task of a conversation and the attempt at it; ``failed`` holds the ids of failed tool calls."""
-    answers = [each.text for each in messages if each.role == "assistant" and each.text.strip()]
-    steps = tuple(_steps(messages, failed))
-    return task_of(messages), Attempt(answers[-1] if answers else "", steps=steps, usage=UNKNOWN_USAGE)
-
-
-def _steps(messages: Sequence[ChatMessage], failed: Collection[str]) -> list[Step]:
     steps, waiting = list[Step](), dict[str, list[int]]()
     for message in messages:
         if message.role == "tool" and waiting.get(message.tool_call_id):
@@ -167,4 +161,6 @@ def _steps(messages: Sequence[ChatMessage], failed: Collection[str]) -> list[Ste
             waiting[call.id].append(len(steps))
             action = f"{call.function.name} {call.function.arguments}".strip()
             steps.append(Step("" if place else message.text, action, failed=call.id in failed))
-    return steps
+    answers = [each.text for each in messages if each.role == "assistant" and each.text.strip()]
+    attempt = Attempt(answers[-1] if answers else "", steps=tuple(steps), usage=UNKNOWN_USAGE)
+    return task_of(messages), attempt

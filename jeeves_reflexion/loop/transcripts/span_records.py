@@ -7,11 +7,11 @@ in attributes or events, following the current conventions for generative AI or 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final
 
-from pydantic import AliasChoices, AliasPath, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, AliasChoices, AliasPath, Field, ValidationError, model_validator
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.loop.transcripts.lines import ChatMessage, Given, first_problem
@@ -29,37 +29,44 @@ _TIMES: Final = ("startTimeUnixNano", "timeUnixNano", "observedTimeUnixNano")
 _ISO_TIMES: Final = ("start_time", "timestamp", "observed_timestamp")
 
 
+_Id = Annotated[str, AfterValidator(lambda id: id.removeprefix("0x"))]
+"""An id as OTLP writes it, since one trace may come from both kinds of files."""
+
+
 class Event(Given):
     """An event within a span."""
 
-    name: str = Field(default="", validation_alias=AliasChoices("name", "eventName", "event_name"))
+    name: str = ""
     attributes: dict[str, Any] = Field(default_factory=dict)
     body: Any = None
 
-    @model_validator(mode="after")
-    def _named(self) -> Self:
-        self.name = self.name or str(self.attributes.get("event.name", ""))  # as SDKs wrote it before 1.30
-        return self
-
-    @field_validator("attributes", mode="before")
+    @model_validator(mode="before")
     @classmethod
     def _plain(cls, given: object) -> object:
-        return _pairs(given) if isinstance(given, list) else given or {}
-
-    @field_validator("body", mode="before")
-    @classmethod
-    def _plain_body(cls, given: object) -> object:
-        return _value(given) if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping):
+            return given
+        attributes, body = given.get("attributes"), given.get("body")
+        if isinstance(attributes, list):
+            attributes = _value({"kvlistValue": {"values": attributes}})
+        attributes = attributes or {}
+        names = [given.get(key) for key in ("name", "eventName", "event_name")]
+        names.append(str(attributes.get("event.name") or ""))  # as SDKs wrote it before 1.30
+        return {
+            **given,
+            "name": next(filter(None, names), ""),
+            "attributes": attributes,
+            "body": _value(body) if isinstance(body, Mapping) else body,
+        }
 
 
 class Record(Event):
     """A span, or a log record within one; ``at`` is when it began, in seconds since 1970."""
 
-    trace: str = Field(validation_alias=AliasChoices("traceId", "trace_id", AliasPath("context", "trace_id")))
-    span: str = Field(
+    trace: _Id = Field(validation_alias=AliasChoices("traceId", "trace_id", AliasPath("context", "trace_id")))
+    span: _Id = Field(
         default="", validation_alias=AliasChoices("spanId", "span_id", AliasPath("context", "span_id"))
     )
-    parent: str | None = Field(default=None, validation_alias=AliasChoices("parentSpanId", "parent_id"))
+    parent: _Id | None = Field(default=None, validation_alias=AliasChoices("parentSpanId", "parent_id"))
     at: float = 0.0
     events: list[Event] = Field(default_factory=list)
     status: dict[str, Any] = Field(default_factory=dict)
@@ -73,23 +80,19 @@ class Record(Event):
         told = next((str(given[name]) for name in _ISO_TIMES if given.get(name)), None)
         return given if told is None else {**given, "at": datetime.fromisoformat(told).timestamp()}
 
-    @field_validator("trace", "span", "parent")
-    @classmethod
-    def _bare(cls, given: str | None) -> str | None:
-        """Return the id as OTLP writes it, since one trace may come from both kinds of files."""
-        return None if given is None else given.removeprefix("0x")
-
     @property
     def operation(self) -> str:
         """The operation of the span, such as ``chat`` or ``invoke_agent``."""
         return str(self.attributes.get("gen_ai.operation.name", ""))
 
     @property
-    def failed(self) -> bool:
-        """Whether it ended with an error."""
-        return (
-            self.status.get("code") in {2, "STATUS_CODE_ERROR"} or self.status.get("status_code") == "ERROR"
-        )
+    def error(self) -> str | None:
+        """Why it failed; None if it did not."""
+        status = self.status
+        if status.get("code") not in {2, "STATUS_CODE_ERROR"} and status.get("status_code") != "ERROR":
+            return None
+        reasons = (status.get("message"), status.get("description"), self.attributes.get("error.type"))
+        return next((str(each) for each in reasons if each), "the agent failed")
 
 
 def is_telemetry(value: Mapping[str, Any]) -> bool:
@@ -104,26 +107,28 @@ def records(value: Mapping[str, Any], place: str) -> Iterator[tuple[Record, bool
 
     Raises :class:`ConfigurationError` that names its place.
     """
+    found = [(value, "context" in value)]
     try:
-        for each, is_span in _flattened(value):
+        if any(name in value for name in _DOCUMENTS):
+            found = [
+                (span, True)
+                for resource in value.get("resourceSpans") or ()
+                for scope in resource.get("scopeSpans") or ()
+                for span in scope.get("spans") or ()
+            ]
+            found += [
+                (log, False)
+                for resource in value.get("resourceLogs") or ()
+                for scope in resource.get("scopeLogs") or ()
+                for log in scope.get("logRecords") or ()
+                if log.get("traceId")
+            ]
+        for each, is_span in found:
             yield Record.model_validate(each), is_span
     except ValidationError as error:
         raise ConfigurationError(f"{place}: {first_problem(error)}") from error
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise ConfigurationError(f"{place}: the span can't be read: {error!r}") from error
-
-
-def _flattened(value: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Yield spans and log records, and whether each is a span."""
-    if not any(name in value for name in _DOCUMENTS):
-        yield value, "context" in value
-        return
-    for resource in value.get("resourceSpans") or ():
-        for scope in resource.get("scopeSpans") or ():
-            yield from ((span, True) for span in scope.get("spans") or ())
-    for resource in value.get("resourceLogs") or ():
-        for scope in resource.get("scopeLogs") or ():
-            yield from ((log, False) for log in scope.get("logRecords") or () if log.get("traceId"))
 
 
 def messages_of(span: Record) -> list[ChatMessage]:
@@ -194,17 +199,13 @@ def _parsed(value: object, span: Record) -> Any:  # noqa: ANN401 - JSON
         ) from error
 
 
-def _pairs(given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    return {each["key"]: _value(each.get("value") or {}) for each in given}
-
-
 def _value(given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
     """Return an OTLP value as plain data; other data stays as it is."""
     if len(given) != 1:
         return given or None
     [(kind, value)] = given.items()
     if kind == "kvlistValue":
-        return _pairs(value.get("values") or ())
+        return {each["key"]: _value(each.get("value") or {}) for each in value.get("values") or ()}
     if kind == "arrayValue":
         return [_value(each) for each in value.get("values") or ()]
     if kind == "intValue":

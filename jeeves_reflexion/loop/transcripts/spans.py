@@ -29,6 +29,8 @@ _ATTEMPT: Final = "jeeves.attempt"
 _LABELS: Final = {"pass": True, "passed": True, "fail": False, "failed": False}
 
 _Attributes: TypeAlias = Mapping[str, Any]
+_Result: TypeAlias = tuple[Record, _Attributes]
+"""A verdict, and the span that holds it."""
 _Attempts: TypeAlias = Mapping[str, Sequence[tuple[Record, list[ChatMessage]]]]
 """For each agent's span, or the task of a conversation: the spans with messages that belong to it."""
 
@@ -68,14 +70,15 @@ class Spans:
                 "the spans hold no messages: their content has to be asked for when they are recorded "
                 "(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, or what the framework's page says)"
             )
-        results, failed = self._results(), self._failed_calls()
+        results, failed = self._results_and_failures()
         for trace, attempts in traces.items():
             for owner, told in attempts.items():
                 messages = _merged([each for _, each in told])
                 if task_of(messages):
                     verdict = _verdict(list(self._judging(owner, attempts, results, trace)))
                     task, attempt = conversation(messages, failed=failed[trace])
-                    attempt = replace(attempt, error=self._error(trace, owner))
+                    agent = self._spans.get((trace, owner))
+                    attempt = replace(attempt, error=None if agent is None else agent.error)
                     # The id comes from the first call: the agent's own span ends last, and may be missing yet.
                     calls = (span.span for span, _ in told if span.span != owner)
                     name = transcript_id(f"{trace} {next(calls, owner)}")
@@ -99,40 +102,25 @@ class Spans:
             span = path[outer.span] = outer
         return path
 
-    def _error(self, trace: str, owner: str) -> str | None:
-        agent = self._spans.get((trace, owner))
-        if agent is None or not agent.failed:
-            return None
-        reasons = (
-            agent.status.get("message"),
-            agent.status.get("description"),
-            agent.attributes.get("error.type"),
-        )
-        return next((str(each) for each in reasons if each), "the agent failed")
-
-    def _failed_calls(self) -> Mapping[str, set[str]]:
-        """Return the ids of calls that failed, by trace."""
-        found = defaultdict[str, set[str]](set)
+    def _results_and_failures(self) -> tuple[Mapping[str, list[_Result]], Mapping[str, set[str]]]:
+        """Return the verdicts by trace and by the response that they judge, and the failed calls' ids by trace."""
+        results = defaultdict[str, list[_Result]](list)
+        failed = defaultdict[str, set[str]](set)
         for span in self._spans.values():
-            if span.operation == "execute_tool" and span.failed and (call := span.attributes.get(_CALL)):
-                found[span.trace].add(str(call))
-        return found
-
-    def _results(self) -> Mapping[str, list[tuple[Record, _Attributes]]]:
-        """Return the verdicts by trace, and by the response that they judge."""
-        found = defaultdict[str, list[tuple[Record, _Attributes]]](list)
-        for span in self._spans.values():
+            call = span.attributes.get(_CALL)
+            if span.operation == "execute_tool" and span.error is not None and call:
+                failed[span.trace].add(str(call))
             for event in span.events:
                 if event.name == _RESULT:
-                    found[span.trace].append((span, event.attributes))
-                    found[f"response {event.attributes.get(_RESPONSE)}"].append((span, event.attributes))
-        return found
+                    results[span.trace].append((span, event.attributes))
+                    results[f"response {event.attributes.get(_RESPONSE)}"].append((span, event.attributes))
+        return results, failed
 
     def _judging(
         self,
         owner: str,
         attempts: _Attempts,
-        results: Mapping[str, list[tuple[Record, _Attributes]]],
+        results: Mapping[str, list[_Result]],
         trace: str,
     ) -> Iterator[_Attributes]:
         """Yield the verdicts within an attempt, on its responses, or around it if it is the only attempt there."""
@@ -169,25 +157,22 @@ def _verdict(results: Sequence[_Attributes]) -> Evaluation | None:
 
     A score counts if it lies in [0, 1] and its label does not contradict it, a label if it says pass or fail.
     """
-    latest = list({str(each.get("gen_ai.evaluation.name", "")): each for each in results}.values())
-    labels = [_LABELS.get(str(each.get("gen_ai.evaluation.score.label")).lower()) for each in latest]
-    scores = [
-        _share(each.get("gen_ai.evaluation.score.value"), label=label)
-        for each, label in zip(latest, labels, strict=True)
-    ]
-    if not latest or (None, None) in zip(scores, labels, strict=True):
+    latest = {str(each.get("gen_ai.evaluation.name", "")): each for each in results}
+    scores, labels = list[float](), list[bool | None]()
+    for each in latest.values():
+        label = _LABELS.get(str(each.get("gen_ai.evaluation.score.label")).lower())
+        score = each.get("gen_ai.evaluation.score.value")
+        # Not a score on another scale, such as 1 of 5 with the label fail.
+        if isinstance(score, int | float) and 0 <= score <= 1 and (label is None or score != (not label)):
+            scores.append(float(score))
+        elif label is None:
+            return None
+        labels.append(label)
+    if not labels:
         return None
-    numbers = [each for each in scores if each is not None]
-    explanations = (str(each.get("gen_ai.evaluation.explanation") or "") for each in latest)
+    explanations = (str(each.get("gen_ai.evaluation.explanation") or "") for each in latest.values())
     return Evaluation(
-        sum(numbers) / len(numbers) if len(numbers) == len(scores) else None,
+        sum(scores) / len(scores) if len(scores) == len(labels) else None,
         passed=None if None in labels else all(labels),
         rationale="\n".join(filter(None, explanations)),
     )
-
-
-def _share(score: object, *, label: bool | None) -> float | None:
-    """Return a score in [0, 1]; None for a score on another scale, such as 1 of 5 with the label fail."""
-    if not isinstance(score, int | float) or not 0 <= score <= 1:
-        return None
-    return None if label is not None and score == (not label) else float(score)

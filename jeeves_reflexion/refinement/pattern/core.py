@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.callables import run_alone
-from jeeves_reflexion.drafts import Draft, Refined, RevisionRequest, Selection, Strategy
+from jeeves_reflexion.drafts import Draft, Refined, RevisionRequest, Selection, Strategy, Trigger
 from jeeves_reflexion.errors import ConfigurationError, SessionError
 from jeeves_reflexion.evaluators.compare import Comparison
 from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
@@ -17,9 +17,9 @@ from jeeves_reflexion.evaluators.criteria_evaluator import CriteriaEvaluator
 from jeeves_reflexion.models.endpoint import EndpointModel
 from jeeves_reflexion.models.names import open_model
 from jeeves_reflexion.models.wrapped import WrappedModel
-from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
+from jeeves_reflexion.protocols import Agent, ChatModel
 from jeeves_reflexion.refinement.convergence import Convergence
-from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
+from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers
 from jeeves_reflexion.refinement.loop import Refinement, attempt_of
 from jeeves_reflexion.refinement.options import Hooks, RefinementOptions
 from jeeves_reflexion.refinement.pattern.values import (
@@ -114,7 +114,9 @@ class ReflectionPattern:
         triggers = self.reflection_triggers
         if isinstance(triggers, str):
             raise ConfigurationError(f"reflection_triggers must be a list of names, not {triggers!r}")
-        known_triggers(triggers)
+        if unknown := sorted(set(triggers) - set(get_args(Trigger))):
+            known = ", ".join(get_args(Trigger))
+            raise ConfigurationError(f"unknown reflection trigger {unknown[0]!r}; there are: {known}")
         for name, option in (("step_interval", "reflection_interval"), ("tool_result", "reflect_on_tools")):
             if name in triggers and not getattr(self, option):
                 raise ConfigurationError(f"the trigger {name} needs {option}")
@@ -123,9 +125,7 @@ class ReflectionPattern:
                 f"callbacks must be ReflectionCallbacks, not {type(self.callbacks).__name__}"
             )
         self.reflection_triggers = list(dict.fromkeys(["completion", *triggers]))
-        # Each part checks its own values.
-        self._active_triggers()
-        self._limits()
+        self._options()  # each part checks its own values
         if self.quality_criteria is not None:
             self.quality_criteria = as_criteria(self.quality_criteria)
 
@@ -147,15 +147,30 @@ class ReflectionPattern:
 
     def refinement(self, agent: Agent, task: Task) -> Refinement:
         """Return this pattern's inner loop, for an agent and the criteria of a task's kind."""
-        writer = self._writer(agent)
+        shown = self.model or getattr(agent, "model", None)
+        writer = shown if isinstance(shown, ChatModel) else None
         judge = self._judge_model(writer)
+        evaluator = self._evaluator(as_criteria(self.quality_criteria, task.kind), judge)
+        make = partial(AgentReviser, agent) if writer is None else partial(ModelReviser, writer)
+        options, triggers = self._options()
+        if judge is None and (triggers.any_step or triggers.quality_drop is not None):
+            raise ConfigurationError("reflection triggers need a model: pass model= to ReflectionPattern")
         return Refinement(
             agent,
-            evaluator=self._evaluator(as_criteria(self.quality_criteria, task.kind), judge),
-            reviser=self._reviser(writer, agent),
+            evaluator=evaluator,
+            reviser=make(
+                strategy=self.revision_strategy,
+                include_prior_versions=self.include_prior_versions,
+                include_reflection_history=self.include_reflection_history,
+            ),
             max_drafts=self.max_iterations + 1,
             threshold=self.quality_threshold,
-            options=self._options(judge),
+            options=replace(
+                options,
+                triggers=triggers,
+                step_critic=None if judge is None else ModelStepCritic(judge),
+                drop_critic=None if judge is None else partial(_loss, judge),
+            ),
         )
 
     def result_of(self, refined: Refined) -> ReflectionResult:
@@ -213,17 +228,12 @@ class ReflectionPattern:
 
     # -- the parts
 
-    def _writer(self, agent: Agent) -> ChatModel | None:
-        model = self.model or getattr(agent, "model", None)
-        return model if isinstance(model, ChatModel) else None
-
     def _judge_model(self, writer: ChatModel | None) -> ChatModel | None:
         wanted = self.reflection_model
         if not isinstance(wanted, str):
             return writer if wanted is None else wanted
-        if isinstance(
-            writer, WrappedModel
-        ):  # a name opened elsewhere would send the texts to another service
+        if isinstance(writer, WrappedModel):
+            # A name opened elsewhere would send the texts to another service.
             raise ConfigurationError(
                 f"reflection_model={wanted!r} can't be opened at the endpoint of a {type(writer).__name__}: pass a "
                 "model instead of a name"
@@ -245,48 +255,28 @@ class ReflectionPattern:
             external=self.external_validator,
         )
 
-    def _reviser(self, writer: ChatModel | None, agent: Agent) -> Reviser:
-        make = partial(AgentReviser, agent) if writer is None else partial(ModelReviser, writer)
-        return make(
-            strategy=self.revision_strategy,
-            include_prior_versions=self.include_prior_versions,
-            include_reflection_history=self.include_reflection_history,
-        )
-
-    def _options(self, judge: ChatModel | None) -> RefinementOptions:
-        triggers = self._active_triggers()
-        if judge is None and (triggers.any_step or triggers.quality_drop is not None):
-            raise ConfigurationError("reflection triggers need a model: pass model= to ReflectionPattern")
-        return replace(
-            self._limits(),
-            triggers=triggers,
-            hooks=self.callbacks or Hooks(),
-            step_critic=None if judge is None else ModelStepCritic(judge),
-            drop_critic=None if judge is None else partial(_loss, judge),
-        )
-
-    def _limits(self) -> RefinementOptions:
-        convergence = Convergence(
-            plateau_iterations=self.plateau_iterations,
-            improvement_threshold=self.improvement_threshold,
-            detect_oscillation=self.detect_oscillation,
-        )
-        return RefinementOptions(
-            convergence=convergence,
-            selection=self.best_version_selection,
-            max_revision_tokens=self.max_revision_tokens,
-            timeout=self.timeout,
-        )
-
-    def _active_triggers(self) -> Triggers:
-        named = set(self.reflection_triggers)
-        drop = self.quality_drop_threshold
-        return Triggers(
+    def _options(self) -> tuple[RefinementOptions, Triggers]:
+        """Return the options, without the triggers, which need their critics, and the triggers."""
+        named, drop = set(self.reflection_triggers), self.quality_drop_threshold
+        triggers = Triggers(
             step_interval=self.reflection_interval,
             on_error="error" in named if self.reflect_on_error is None else self.reflect_on_error,
             on_tools=self.reflect_on_tools,
             quality_drop=DROP if drop is None and "quality_drop" in named else drop,
         )
+        convergence = Convergence(
+            plateau_iterations=self.plateau_iterations,
+            improvement_threshold=self.improvement_threshold,
+            detect_oscillation=self.detect_oscillation,
+        )
+        options = RefinementOptions(
+            convergence=convergence,
+            selection=self.best_version_selection,
+            max_revision_tokens=self.max_revision_tokens,
+            timeout=self.timeout,
+            hooks=self.callbacks or Hooks(),
+        )
+        return options, triggers
 
 
 class PatternAgent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -134,7 +133,7 @@ class ReflectionResult:
         """Convert from the result of the inner loop."""
         versions = {draft.number: ReflectionVersion.of(draft) for draft in refined.drafts}
         best, final = versions[refined.best.number], versions[refined.final.number]
-        kept = list(versions.values()) if keep_all else _once([best, final])
+        kept = [v for v in versions.values() if keep_all or v.iteration in {best.iteration, final.iteration}]
         accepted = refined.reason is ConvergenceReason.USER_ACCEPTED
         return cls(
             success=refined.error is None and (accepted or best.evaluation.satisfactory),
@@ -150,10 +149,6 @@ class ReflectionResult:
             problems=refined.problems,
             error=refined.error,
         )
-
-
-def _once(versions: Sequence[ReflectionVersion]) -> list[ReflectionVersion]:
-    return sorted({v.iteration: v for v in versions}.values(), key=lambda version: version.iteration)
 
 
 class ReflectionCallbacks(Hooks):

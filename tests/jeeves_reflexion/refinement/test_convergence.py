@@ -1,5 +1,6 @@
 """When the inner loop stops by itself, and which draft it calls the best."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,7 @@ from refinement_parts import text
 from tables import table
 
 from jeeves_reflexion import ConfigurationError, ConvergenceReason, Draft, Evaluation, EvaluationError
-from jeeves_reflexion.refinement.convergence import ORDER, Convergence, select
+from jeeves_reflexion.refinement.convergence import Convergence, select
 
 REASON = ConvergenceReason
 SCORES = st.lists(st.none() | st.sampled_from([n / 20 for n in range(21)]), min_size=1, max_size=8)
@@ -67,13 +68,23 @@ def test_reasons_by_score(scores, limits, expected):
 
 
 def test_the_checks_are_made_in_the_documented_order():
-    assert [each for each, _ in ORDER] == [
-        REASON.OSCILLATION,
-        REASON.PLATEAU,
-        REASON.DIMINISHING_RETURNS,
-        REASON.SEMANTIC_STABILITY,
-        REASON.REPEATED_ISSUES,
-    ]
+    def first(*scores, texts=("same",) * 5, **limits):
+        """Return the reason for drafts that name the same issue, and so meet the last check at least."""
+        verdicts = [Evaluation(score, passed=False, issues=("too long",)) for score in scores]
+        made = drafts(*scores, texts=texts)
+        made = [replace(each, evaluation=verdict) for each, verdict in zip(made, verdicts, strict=True)]
+        return Convergence(**limits, repeated_issues=2).reason(made)
+
+    assert first(0.5, 0.6, 0.5, 0.6, 0.5) is REASON.OSCILLATION
+    assert first(0.5, 0.6, 0.5, 0.6, 0.5, detect_oscillation=False) is REASON.PLATEAU
+    slow = {"epsilon": 0.02}  # the gains below do not count as a rise
+    assert first(0.60, 0.61, 0.62, **slow) is REASON.PLATEAU
+    slow["plateau_iterations"] = 3
+    assert first(0.60, 0.61, 0.62, **slow) is REASON.DIMINISHING_RETURNS
+    slow["improvement_threshold"] = 0.0
+    assert first(0.60, 0.61, 0.62, **slow) is REASON.SEMANTIC_STABILITY
+    assert first(0.60, 0.61, 0.62, texts="abc", **slow) is REASON.REPEATED_ISSUES
+
     same = ["the same words", "The same words.", "the same, words"]
     assert reason(0.6, 0.6, 0.6, texts=same) is REASON.PLATEAU
 

@@ -11,10 +11,11 @@ from jeeves_reflexion import (
     ReAct,
     Refinement,
     RefinementOptions,
+    ReflectionPattern,
     ScriptedModel,
     Session,
 )
-from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
+from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers
 
 pytestmark = pytest.mark.anyio
 
@@ -187,9 +188,9 @@ def test_c17_options_of_the_wrong_kind_are_named(options, said):
 
 
 def test_c08_unknown_triggers_are_named():
-    known_triggers(["completion", "manual"])
+    ReflectionPattern(reflection_triggers=["completion", "manual"])
     with pytest.raises(ConfigurationError, match="sometimes"):
-        known_triggers(["completion", "sometimes"])
+        ReflectionPattern(reflection_triggers=["completion", "sometimes"])
 
 
 @table("triggers", [Triggers(on_error=True), Triggers(quality_drop=0.1)])
