@@ -140,11 +140,9 @@ class _FaissEngine:
         with self._lock:
             if self._state is not None or self._closed:
                 return
-            embedder = embedder_or_default(self._embedder)
-            opened = Opened.by(embedder)
-            path = prepare(
-                self._folder, create=self._create, build=lambda path: schema.build(path, opened.about)
-            )
+            opened = Opened.by(embedder_or_default(self._embedder))
+            build = partial(schema.build, about=opened.about)
+            path = prepare(self._folder, create=self._create, build=build)
             database = Database(path, ("read", ROLE, "write"))
             try:
                 about = database.read(lambda connection: schema.about(connection, path))
@@ -153,11 +151,8 @@ class _FaissEngine:
             except BaseException:
                 database.close()
                 raise
-            database.store = store = about["store"]
-
-            def place_of(namespace: str) -> Place:
-                return Place(self._folder / INDEX, store, namespace, opened.dim)
-
+            database.store = about["store"]
+            place_of = partial(Place, self._folder / INDEX, about["store"], dim=opened.dim)
             index = Index(database, place_of, self._indexed, self._memory)
             upkeep, writer = Upkeep(database, place_of, index), Writer(database)
             # A process that was killed may have left deleted bytes in the log.
@@ -182,10 +177,6 @@ class _FaissEngine:
                 state.index.clear()
 
     # ---- writes
-
-    async def _write(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work that only adds rows, with a connection and these arguments."""
-        return await self._ready().writer(lambda connection: work(connection, *arguments))
 
     async def _overwrite(self, work: Callable[..., T], *arguments: object) -> T:
         """Run work that deletes or replaces rows, with a connection and these arguments, and have the bytes erased."""
@@ -216,7 +207,7 @@ class _FaissEngine:
             append_records(connection, namespace, records)
             remember(connection, embeddings)
 
-        await self._write(work)
+        await state.writer(work)
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         state = self._ready()
@@ -234,7 +225,7 @@ class _FaissEngine:
         self._ready().writer.hand_over(partial(remember, embeddings=embeddings))
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        return await self._write(records.append_record, namespace, record)
+        return await self._ready().writer(partial(records.append_record, namespace=namespace, record=record))
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
         return await self._overwrite(records.swap_record, namespace, record, version)

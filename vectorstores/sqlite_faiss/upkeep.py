@@ -91,8 +91,17 @@ class Upkeep:
         begun = time.monotonic()
         wait = _AGAIN
         try:
-            self._make(namespace)
-            wait = _REST * (time.monotonic() - begun)
+            place = self._place_of(namespace)
+            found = snapshot.opened(place)
+            state = self._database.read(lambda connection: self._begin(connection, namespace, found), ROLE)
+            known = True
+            if state is not None:
+                with snapshot.draft(place, state.moment, self._parts(state)) as (path, written):
+                    self._database.write(lambda connection: _put_in_place(connection, place, path, written))
+                    install = partial(self._index.install, namespace=namespace, found=written)
+                    known = self._database.read(install, ROLE) is not None
+            if known:  # else the log has dropped the change
+                wait = _REST * (time.monotonic() - begun)
         except (Abandoned, FileNotFoundError):
             pass  # the store is closing, the log has dropped the change, or another process removed the draft
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread, and nothing is lost
@@ -104,42 +113,35 @@ class Upkeep:
             )
         self._not_before[namespace] = time.monotonic() + wait
 
-    def _make(self, namespace: str) -> None:
-        """Write the file of a namespace, and use it in place of what is in memory."""
-        place = self._place_of(namespace)
-        found = snapshot.opened(place)
-
-        def begin(connection: sqlite3.Connection) -> _State | None:
-            space = self._index.get(namespace)
-            if self._closing.is_set() and space is None:
-                return None  # dropped from memory, and nobody will search it here
-            space = self._index.current(connection, namespace)
-            mine = space.snapshot and space.snapshot.moment
-            if found is not None and found.moment != mine and searching.is_known(connection, found):
-                # Another process has written a file meanwhile, which may suffice.
-                space = self._index.install(connection, namespace, found)
-            return _state(connection, space) if self._is_due(space) else None
-
-        state = self._database.read(begin, ROLE)
-        if state is None:
-            return
-        with snapshot.draft(place, state.moment, self._parts(state)) as (path, written):
-            self._database.write(lambda connection: _put_in_place(connection, place, path, written))
-            self._database.read(lambda connection: self._install(connection, namespace, written), ROLE)
+    def _begin(self, connection: sqlite3.Connection, namespace: str, found: Snapshot | None) -> _State | None:
+        """Return what a new file is to contain, or None if none is due; ``found`` is the file in place."""
+        space = self._index.get(namespace)
+        if self._closing.is_set() and space is None:
+            return None  # dropped from memory, and nobody will search it here
+        space = self._index.current(connection, namespace)
+        if found is not None and found.moment != (space.snapshot and space.snapshot.moment):
+            # Another process has written a file meanwhile, which may suffice.
+            space = self._index.install(connection, namespace, found) or space
+        if not self._is_due(space):
+            return None
+        token = rows.token_at(connection, space.seq)
+        if token is None:
+            # The log no longer contains this change: the next search reads all rows, and requests a file again.
+            raise Abandoned
+        places = np.flatnonzero(space.matrix.alive)
+        columns = {key: each.packed(places) for key, each in space.columns.items() if key in space.indexed}
+        return _State((space.seq, token), places, space.matrix, columns)
 
     def _parts(self, state: _State) -> Iterator[tuple[str, Iterable[bytes | memoryview]]]:
-        yield "vectors", _pieces(state)
-        yield "rows", [state.matrix.rows[state.places].astype("<i8").data]
-        wanted = partial(self._has_time_for_codes, len(state.places))
+        places, matrix = state.places, state.matrix
+        batches = (places[low : low + _BATCH] for low in range(0, len(places), _BATCH))
+        yield "vectors", (matrix.gather(batch).astype("<f4", copy=False).data for batch in batches)
+        yield "rows", [matrix.rows[places].astype("<i8").data]
+        wanted = partial(self._has_time_for_codes, len(places))
         if wanted():
-            yield "codes", [coding.encoded(state.matrix.gather, state.places, wanted).to_bytes()]
+            yield "codes", [coding.encoded(matrix.gather, places, wanted).to_bytes()]
         yield "values", [json.dumps({key: values for key, (values, _) in state.columns.items()}).encode()]
         yield "columns", [numbers.data for _, numbers in state.columns.values()]
-
-    def _install(self, connection: sqlite3.Connection, namespace: str, written: Snapshot) -> None:
-        if not searching.is_known(connection, written):
-            raise Abandoned
-        self._index.install(connection, namespace, written)
 
     def _is_due(self, space: Namespace) -> bool:
         matrix, size, live = space.matrix, len(space.matrix.rows), len(space.matrix)
@@ -165,16 +167,6 @@ class Upkeep:
                 self._tend(namespace)
 
 
-def _state(connection: sqlite3.Connection, space: Namespace) -> _State:
-    token = rows.token_at(connection, space.seq)
-    if token is None:
-        # The log no longer contains this change: the next search reads all rows, and requests a file again.
-        raise Abandoned
-    places = np.flatnonzero(space.matrix.alive)
-    columns = {key: each.packed(places) for key, each in space.columns.items() if key in space.indexed}
-    return _State((space.seq, token), places, space.matrix, columns)
-
-
 def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, written: Snapshot) -> None:
     """Put a file in its place unless it contains vectors that were deleted or replaced meanwhile.
 
@@ -182,14 +174,9 @@ def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, writ
     """
     if not searching.is_known(connection, written):
         return
-    changed = np.array(rows.overtaken(connection, place.namespace, written.moment[0]), dtype=np.int64)
     file = Matrix(place.dim, written.rows, written.vectors)
-    for at in file.find(changed).tolist():
-        if rows.vector_at(connection, int(written.rows[at])) != written.vectors[at].tobytes():
-            return
+    for row, vector in rows.overtaken(connection, place.namespace, written.moment[0]):
+        for at in file.find(np.array([row])):
+            if vector != written.vectors[at].tobytes():
+                return
     path.replace(place.path)
-
-
-def _pieces(state: _State) -> Iterator[memoryview]:
-    for low in range(0, len(state.places), _BATCH):
-        yield state.matrix.gather(state.places[low : low + _BATCH]).astype("<f4", copy=False).data

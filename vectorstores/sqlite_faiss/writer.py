@@ -131,10 +131,18 @@ class Writer:
 
     def _serve(self, batch: Sequence[_Write]) -> None:
         try:
-            self._carry_out(batch)
-        except BaseException as error:  # noqa: BLE001 - raised in every waiting task
+            self._commit(batch)
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting tasks
             for write in batch:
-                write.error = write.error or error
+                write.error = error
+            if len(batch) > 1 and isinstance(error, Exception) and not concerns_all(error):
+                # One of them makes the whole transaction fail: one by one, only that one does.
+                for write in batch:
+                    try:
+                        self._commit([write])
+                        write.error = None
+                    except BaseException as own:  # noqa: BLE001 - raised in the waiting task
+                        write.error = own
         # One call for each loop: it starts to work at the first one.
         done: dict[Any, list[anyio.Event]] = {}
         for write in batch:
@@ -145,19 +153,6 @@ class Writer:
             # The method's name in asyncio and in trio; both raise RuntimeError for a loop that has ended.
             with suppress(RuntimeError):
                 (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(_set_all, events)
-
-    def _carry_out(self, batch: Sequence[_Write]) -> None:
-        try:
-            self._commit(batch)
-        except Exception as error:
-            if len(batch) == 1 or concerns_all(error):
-                raise
-            # One of them makes the whole transaction fail: one by one, only that one does.
-            for write in batch:
-                try:
-                    self._commit([write])
-                except Exception as own:  # noqa: BLE001 - raised in the waiting task
-                    write.error = own
 
     def _commit(self, batch: Sequence[_Write]) -> None:
         def work(connection: sqlite3.Connection) -> None:
