@@ -161,9 +161,6 @@ class JsonService:
         if response is None or (stream is not None and stream.ended):
             assert stream is not None  # noqa: S101 - the stream has ended
             return stream.body
-        return await self._object(response)
-
-    async def _object(self, response: httpx.Response) -> dict[str, Any]:
         content = response.content
         long = len(content) > _LONG
         value = await anyio.to_thread.run_sync(parsed, content) if long else parsed(content)
@@ -204,7 +201,17 @@ class JsonService:
             with anyio.CancelScope() as rest:
                 async with contextlib.aclosing(events):
                     async for event in events:
-                        await self._take(response, event.data, stream)
+                        if event.data.strip() in ("", "[DONE]"):
+                            continue
+                        content = event.data.encode(errors="replace")
+                        value = parsed(content)
+                        if not isinstance(value, dict):
+                            said = (
+                                f"{self.url} sent an event that is no JSON object: {self.shown(event.data)}"
+                            )
+                            raise RequestError(said, "garbled")
+                        check_answer(self.url, response, content, self.shown)
+                        await stream.take(value)
                         if stream.ended:
                             # Usage may follow. A server may leave its stream open, so the wait is limited.
                             rest.deadline = min(rest.deadline, anyio.current_time() + _AFTER_END)
@@ -213,18 +220,6 @@ class JsonService:
                 raise
         if not stream.ended:
             raise RequestError(f"{self.url} broke off its answer in the middle", "unreachable", passing=True)
-
-    async def _take(self, response: httpx.Response, data: str, stream: AnswerStream) -> None:
-        if data.strip() in ("", "[DONE]"):
-            return
-        content = data.encode(errors="replace")
-        value = parsed(content)
-        if not isinstance(value, dict):
-            raise RequestError(
-                f"{self.url} sent an event that is no JSON object: {self.shown(data)}", "garbled"
-            )
-        check_answer(self.url, response, content, self.shown)
-        await stream.take(value)
 
     def at(self, url: httpx.URL) -> Self:
         """Return the service at another address of the same host, with the same connections."""
