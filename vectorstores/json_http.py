@@ -60,11 +60,6 @@ class Timeouts(NamedTuple):
     connect: float
     idle: float | None = None
 
-    def of(self, *, streaming: bool) -> httpx.Timeout:
-        """Return them for httpx, each at most the total."""
-        idle = self.total if self.idle is None or not streaming else self.idle
-        return httpx.Timeout(self.total, connect=min(self.connect, self.total), read=min(idle, self.total))
-
 
 class Waits(NamedTuple):
     """How often a request is retried, and the seconds before the first retry and at most before any."""
@@ -176,7 +171,9 @@ class JsonService:
     ) -> httpx.Response:
         """Post to the address, and follow redirects on the same host: no other host may receive the key."""
         url = self.url
-        content, limits = json.dumps(body), self._timeouts.of(streaming=bool(body.get("stream")))
+        content, (total, connect, idle) = json.dumps(body), self._timeouts
+        read = idle if idle is not None and body.get("stream") else total
+        limits = httpx.Timeout(total, connect=min(connect, total), read=min(read, total))
         for _ in range(_MOST_REDIRECTS):
             async with client.stream("POST", url, content=content, timeout=limits) as response:
                 # JSON is UTF-8, perhaps after a byte order mark. The charset that a service names can't be trusted: it

@@ -133,13 +133,6 @@ class Matrix:
             self.first[places[early]] = vectors[early]
         self._rest.view[places[~early] - split] = vectors[~early]
 
-    def packed(self) -> Matrix:
-        """Return a copy in memory without the removed rows."""
-        copy = Matrix(self.dim)
-        places = np.flatnonzero(self.alive)
-        copy.put(self.rows[places], self.gather(places))
-        return copy
-
     def gather(self, places: Places) -> FloatArray:
         """Return a copy of the vectors at these positions.
 

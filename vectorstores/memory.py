@@ -222,7 +222,9 @@ class _MemoryEngine(EmbeddingCache, Engine):
             del space.entries[row]
         space.matrix.remove(np.array(deleted, dtype=np.int64))
         if space.matrix.dead > len(space.matrix):
-            space.matrix = space.matrix.packed()
+            old, space.matrix = space.matrix, Matrix(space.matrix.dim)
+            places = np.flatnonzero(old.alive)
+            space.matrix.put(old.rows[places], old.gather(places))
         self._writes += 1
         return len(deleted)
 

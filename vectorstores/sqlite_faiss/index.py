@@ -14,6 +14,7 @@ from vectorstores.sqlite_faiss.namespace import Namespace
 if TYPE_CHECKING:
     from vectorstores._engine import Query
     from vectorstores.filters import Node
+    from vectorstores.matrix import Mask
     from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.snapshot import Place, Snapshot
 
@@ -61,10 +62,7 @@ class Index:
 
         def work(connection: sqlite3.Connection) -> list[SearchHit]:
             space = self.current(connection, namespace)
-            mask = None
-            if query.where is not None:
-                mask = space.mask(connection, query.where)
-                self._hold(space)
+            mask = None if query.where is None else self._mask(connection, space, query.where)
             found = space.search(query, mask)
             chunks = rows.chunks_by_row(connection, [row for row, _ in found])
             return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
@@ -76,11 +74,16 @@ class Index:
 
         def work(connection: sqlite3.Connection) -> int:
             space = self.current(connection, namespace)
-            mask = space.mask(connection, where)
-            self._hold(space)
-            return int((mask & space.matrix.alive).sum())
+            return int((self._mask(connection, space, where) & space.matrix.alive).sum())
 
         return self._database.read(work, ROLE)
+
+    def _mask(self, connection: sqlite3.Connection, space: Namespace, where: Node) -> Mask:
+        columns = len(space.columns)
+        mask = space.mask(connection, where)
+        if len(space.columns) != columns:
+            self._hold(space)
+        return mask
 
     def current(self, connection: sqlite3.Connection, namespace: str) -> Namespace:
         """Return a namespace in its newest state, and count this as a use."""

@@ -148,7 +148,7 @@ class Namespace:
     def nbytes(self) -> int:
         """About how many bytes of memory it takes. Pages of a mapped file don't count: the system can reclaim them."""
         columns = sum(column.nbytes for column in self.columns.values())
-        codes = 0 if self.codes is None else self.codes.nbytes
+        codes = 0 if self.codes is None else self.codes.count * self.matrix.dim // 4
         # It uses two of the process's open files, which are limited.
         mapped = 0 if self.snapshot is None else _OPEN_FILES
         return _OBJECTS + self.matrix.nbytes + columns + codes + mapped

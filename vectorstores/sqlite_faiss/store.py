@@ -178,17 +178,6 @@ class _FaissEngine:
 
     # ---- writes
 
-    async def _overwrite(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work that deletes or replaces rows, with a connection and these arguments, and have the bytes erased."""
-        writer = self._ready().writer
-
-        def overwrite(connection: sqlite3.Connection) -> T:
-            result = work(connection, *arguments)
-            writer.scrub_soon()
-            return result
-
-        return await writer(overwrite)
-
     async def write(
         self,
         namespace: str,
@@ -218,7 +207,7 @@ class _FaissEngine:
             _forget(connection, state, namespace, texts)
             return len(texts)
 
-        return await self._overwrite(work)
+        return await state.writer(work, erases=True)
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         # Not awaited: a search must not wait for the writes of other processes.
@@ -228,10 +217,12 @@ class _FaissEngine:
         return await self._ready().writer(partial(records.append_record, namespace=namespace, record=record))
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
-        return await self._overwrite(records.swap_record, namespace, record, version)
+        swap = partial(records.swap_record, namespace=namespace, record=record, version=version)
+        return await self._ready().writer(swap, erases=True)
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
-        return await self._overwrite(records.delete_records, namespace, collection, keys)
+        delete = partial(records.delete_records, namespace=namespace, collection=collection, keys=keys)
+        return await self._ready().writer(delete, erases=True)
 
     # ---- reads
 
@@ -282,7 +273,8 @@ def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts
     """
     if not texts:
         return
-    records.forget(connection, (cache_key(state.opened.embedder_id, text) for text in texts))
+    keys = [(cache_key(state.opened.embedder_id, text),) for text in texts]
+    connection.executemany("DELETE FROM embeddings WHERE key = ?", keys)
     path = state.place_of(namespace).path
     try:
         path.unlink()

@@ -36,10 +36,13 @@ _IDLE: Final = 1.0
 class _Write:
     """A write that a task has requested, and its outcome."""
 
-    __slots__ = ("awaited", "done", "error", "loop", "result", "work")
+    __slots__ = ("awaited", "done", "erases", "error", "loop", "result", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], Any], *, awaited: bool = True) -> None:
+    def __init__(
+        self, work: Callable[[sqlite3.Connection], Any], *, erases: bool = False, awaited: bool = True
+    ) -> None:
         self.work = work
+        self.erases = erases
         self.awaited = awaited
         self.result: Any = None
         self.error: BaseException | None = None
@@ -65,13 +68,14 @@ class Writer:
         self._scrub_wait = _SCRUB
         self._refused = False
 
-    async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def __call__(self, work: Callable[[sqlite3.Connection], T], *, erases: bool = False) -> T:
         """Run ``work`` in the thread; its changes are durable when this returns.
 
-        It may run twice, so apart from SQL, which is rolled back, it must do only what may be repeated.
+        If it ``erases``, what it deletes or replaces is soon overwritten in the log too. It may run twice, so apart
+        from SQL, which is rolled back, it must do only what may be repeated.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
-        write = _Write(work)
+        write = _Write(work, erases=erases)
         self._send(write)
         try:
             await write.done.wait()
@@ -158,6 +162,8 @@ class Writer:
         def work(connection: sqlite3.Connection) -> None:
             for write in batch:
                 write.result = write.work(connection)
+                if write.erases:
+                    self.scrub_soon()
 
         self._database.write(work)
 
