@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import anyio.lowlevel
 import anyio.to_thread
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from vectorstores.base import FloatArray
     from vectorstores.filters import Node
 
-P = ParamSpec("P")
-T = TypeVar("T")
+    P = ParamSpec("P")
+    T = TypeVar("T")
+    _Work: TypeAlias = Callable[Concatenate["_MemoryEngine", str, P], T]
+    _Operation: TypeAlias = Callable[Concatenate["_MemoryEngine", str, P], Coroutine[Any, Any, T]]
 
 # Up to this many chunks, a search takes less time than the switch to a worker thread and back.
 _INLINE: Final = 1000
@@ -99,20 +101,13 @@ class _Space:
                 yield row
 
 
-def _locked(
-    *, whole: bool = False
-) -> Callable[
-    [Callable[Concatenate[_MemoryEngine, str, P], T]],
-    Callable[Concatenate[_MemoryEngine, str, P], Coroutine[Any, Any, T]],
-]:
+def _locked(*, whole: bool = False) -> Callable[[_Work[P, T]], _Operation[P, T]]:
     """Make a coroutine of a method, which runs under the lock: here if it handles few items, else in a thread.
 
     A ``whole`` one handles all chunks of its namespace, any other the items of the lists that it gets.
     """
 
-    def decorate(
-        work: Callable[Concatenate[_MemoryEngine, str, P], T],
-    ) -> Callable[Concatenate[_MemoryEngine, str, P], Coroutine[Any, Any, T]]:
+    def decorate(work: _Work[P, T]) -> _Operation[P, T]:
         async def run(self: _MemoryEngine, namespace: str, /, *args: P.args, **options: P.kwargs) -> T:
             def locked() -> T:
                 with self._lock:

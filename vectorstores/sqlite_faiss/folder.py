@@ -6,7 +6,7 @@ import os
 import sqlite3
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from vectorstores.base import StoreCorruptError, StoreUnavailableError
 from vectorstores.file_systems import check_place, refuse_strangers
+from vectorstores.sqlite_faiss.schema import build
 
 DATABASE: Final = "store.sqlite3"
 INDEX: Final = "index"
@@ -28,12 +29,12 @@ _FRAME: Final = struct.Struct(">4xI8s8x")
 _LOG_INDEX: Final = struct.Struct("=16xI12x8s")
 
 
-def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Path:
+def prepare(folder: Path, about: Mapping[str, str], *, create: bool) -> Path:
     """Return the path of the database in a store's folder; with ``create``, make both when they are missing.
 
-    ``build`` writes a new database to a path. Only this user may read the folder (0700) and its files (0600). Raises
-    :class:`StoreUnavailableError` for a folder that can't be used, :class:`StoreCorruptError` for an empty file where
-    the database should be.
+    ``about`` describes the embedder of a new store. Only this user may read the folder (0700) and its files (0600).
+    Raises :class:`StoreUnavailableError` for a folder that can't be used, :class:`StoreCorruptError` for an empty file
+    where the database should be.
     """
     database = folder / DATABASE
     try:
@@ -52,7 +53,7 @@ def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pat
                     f"{database} is missing, beside {left[0]} of the same store: restore the folder from a backup, or "
                     "remove all of it to begin anew"
                 )
-            _create(folder, database, build)
+            _create(folder, database, about)
         check_log(database)
         if database.stat().st_size == 0:
             raise StoreCorruptError(
@@ -65,7 +66,7 @@ def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pat
     return database
 
 
-def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None:
+def _create(folder: Path, database: Path, about: Mapping[str, str]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     try:
@@ -77,7 +78,7 @@ def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None
             for leftover in folder.glob(f"{DATABASE}.new*"):
                 leftover.unlink()
             draft.touch(mode=0o600)
-            build(draft)
+            build(draft, about)
             draft.replace(database)
             if os.name != "nt":  # makes the new name durable, where the system can
                 handle = os.open(folder, os.O_RDONLY)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from vectorstores._engine import Query
     from vectorstores.filters import Node
     from vectorstores.matrix import Mask
-    from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.snapshot import Place, Snapshot
 
 MEMORY: Final = 512 * 2**20
@@ -30,18 +29,11 @@ _DEAD: Final = 1000
 class Index:
     """The namespaces searched last, in about ``memory`` bytes.
 
-    They change under the lock of the database's role :data:`ROLE`. The least recently used are dropped and read again
-    by their next search. The one in use stays, even beyond the limit.
+    Every ``connection`` is that of the database's role :data:`ROLE`, under whose lock they change. The least recently
+    used are dropped and read again by their next search. The one in use stays, even beyond the limit.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        place_of: Callable[[str], Place],
-        indexed: Sequence[str],
-        memory: int,
-    ) -> None:
-        self._database = database
+    def __init__(self, place_of: Callable[[str], Place], indexed: Sequence[str], memory: int) -> None:
         self._place_of = place_of
         self._indexed = tuple(indexed)
         self._memory = memory
@@ -57,26 +49,18 @@ class Index:
         """Return a namespace if it is in memory, without counting this as a use."""
         return self._spaces.get(namespace)
 
-    def search(self, namespace: str, query: Query) -> list[SearchHit]:
+    def search(self, connection: sqlite3.Connection, namespace: str, query: Query) -> list[SearchHit]:
         """Search the newest state of the rows, whichever process wrote it."""
+        space = self.current(connection, namespace)
+        mask = None if query.where is None else self._mask(connection, space, query.where)
+        found = space.search(query, mask)
+        chunks = rows.chunks_by_row(connection, [row for row, _ in found])
+        return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
 
-        def work(connection: sqlite3.Connection) -> list[SearchHit]:
-            space = self.current(connection, namespace)
-            mask = None if query.where is None else self._mask(connection, space, query.where)
-            found = space.search(query, mask)
-            chunks = rows.chunks_by_row(connection, [row for row, _ in found])
-            return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
-
-        return self._database.read(work, ROLE)
-
-    def count(self, namespace: str, where: Node) -> int:
+    def count(self, connection: sqlite3.Connection, namespace: str, where: Node) -> int:
         """Count the chunks that a filter admits, by columns: these are quicker than rows, and searches use them too."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            space = self.current(connection, namespace)
-            return int((self._mask(connection, space, where) & space.matrix.alive).sum())
-
-        return self._database.read(work, ROLE)
+        space = self.current(connection, namespace)
+        return int((self._mask(connection, space, where) & space.matrix.alive).sum())
 
     def _mask(self, connection: sqlite3.Connection, space: Namespace, where: Node) -> Mask:
         columns = len(space.columns)

@@ -25,21 +25,22 @@ CAPACITY: Final = 50_000
 _CHECKSUM: Final = struct.Struct("<I")
 
 
-def append_record(connection: sqlite3.Connection, namespace: str, record: RecordRow) -> bool:
-    """Write a record unless its key exists. Returns whether it was written."""
-    cursor = connection.execute(
-        "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
-        " ON CONFLICT (namespace, collection, key) DO NOTHING",
-        (namespace, record.collection, record.key, record.value),
-    )
-    return cursor.rowcount == 1
+def append_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> int:
+    """Write the records whose keys don't exist and return how many.
 
-
-def append_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> None:
-    """Write the records whose keys don't exist. Raises :class:`ConflictError` for one that exists and must be new."""
+    Raises :class:`ConflictError` for one that exists and must be new.
+    """
+    written = 0
     for record in records:
-        if not append_record(connection, namespace, record) and record.must_be_new:
+        cursor = connection.execute(
+            "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
+            " ON CONFLICT (namespace, collection, key) DO NOTHING",
+            (namespace, record.collection, record.key, record.value),
+        )
+        if cursor.rowcount < 1 and record.must_be_new:
             raise ConflictError(taken_message(record))
+        written += cursor.rowcount
+    return written
 
 
 def get_record(connection: sqlite3.Connection, namespace: str, collection: str, key: str) -> Record | None:

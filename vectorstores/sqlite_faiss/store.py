@@ -141,8 +141,7 @@ class _FaissEngine:
             if self._state is not None or self._closed:
                 return
             opened = Opened.by(embedder_or_default(self._embedder))
-            build = partial(schema.build, about=opened.about)
-            path = prepare(self._folder, create=self._create, build=build)
+            path = prepare(self._folder, opened.about, create=self._create)
             database = Database(path, ("read", ROLE, "write"))
             try:
                 about = database.read(lambda connection: schema.about(connection, path))
@@ -153,7 +152,7 @@ class _FaissEngine:
                 raise
             database.store = about["store"]
             place_of = partial(Place, self._folder / INDEX, about["store"], dim=opened.dim)
-            index = Index(database, place_of, self._indexed, self._memory)
+            index = Index(place_of, self._indexed, self._memory)
             upkeep, writer = Upkeep(database, place_of, index), Writer(database)
             # A process that was killed may have left deleted bytes in the log.
             writer.scrub()
@@ -214,7 +213,8 @@ class _FaissEngine:
         self._ready().writer.hand_over(partial(remember, embeddings=embeddings))
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        return await self._ready().writer(partial(records.append_record, namespace=namespace, record=record))
+        append = partial(append_records, namespace=namespace, records=[record])
+        return await self._ready().writer(append) == 1
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
         swap = partial(records.swap_record, namespace=namespace, record=record, version=version)
@@ -226,17 +226,19 @@ class _FaissEngine:
 
     # ---- reads
 
-    async def _read(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work that reads, with a connection and these arguments."""
+    async def _read(self, work: Callable[..., T], *arguments: object, role: str = "read") -> T:
+        """Run work that reads, with the connection of a role and these arguments."""
         database = self._ready().database
-        return await anyio.to_thread.run_sync(database.read, lambda connection: work(connection, *arguments))
+        return await anyio.to_thread.run_sync(
+            database.read, lambda connection: work(connection, *arguments), role
+        )
 
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
         return await self._read(records.cached, keys, self._ready().opened.dim)
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         state = self._ready()
-        hits = await anyio.to_thread.run_sync(state.index.search, namespace, query)
+        hits = await self._read(state.index.search, namespace, query, role=ROLE)
         state.upkeep.look_after(namespace)
         return hits
 
@@ -247,7 +249,7 @@ class _FaissEngine:
 
     async def count(self, namespace: str, where: Node | None) -> int:
         if where is not None:
-            return await anyio.to_thread.run_sync(self._ready().index.count, namespace, where)
+            return await self._read(self._ready().index.count, namespace, where, role=ROLE)
         return await self._read(rows.count_chunks, namespace)
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:

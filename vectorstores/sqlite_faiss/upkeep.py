@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.namespace import Namespace
 
+    _Parts: TypeAlias = Iterator[tuple[str, Iterable[bytes | memoryview]]]
+
 _log: Final = logging.getLogger(__name__)
 
 # A file is written again when more rows than this were added, and more than this share.
@@ -45,15 +47,6 @@ _REST: Final = 20.0
 _AGAIN: Final = 60.0
 # Comparing all of so many rows takes milliseconds.
 SLOW_FROM: Final = 20_000
-
-
-class _State(NamedTuple):
-    """A namespace as of a change, without the removed rows."""
-
-    moment: tuple[int, int]
-    places: Places
-    matrix: Matrix
-    columns: dict[str, tuple[list[JSON], NDArray[np.int32]]]
 
 
 class Upkeep:
@@ -93,10 +86,10 @@ class Upkeep:
         try:
             place = self._place_of(namespace)
             found = snapshot.opened(place)
-            state = self._database.read(lambda connection: self._begin(connection, namespace, found), ROLE)
+            due = self._database.read(lambda connection: self._begin(connection, namespace, found), ROLE)
             known = True
-            if state is not None:
-                with snapshot.draft(place, state.moment, self._parts(state)) as (path, written):
+            if due is not None:
+                with snapshot.draft(place, *due) as (path, written):
                     self._database.write(lambda connection: _put_in_place(connection, place, path, written))
                     install = partial(self._index.install, namespace=namespace, found=written)
                     known = self._database.read(install, ROLE) is not None
@@ -113,8 +106,13 @@ class Upkeep:
             )
         self._not_before[namespace] = time.monotonic() + wait
 
-    def _begin(self, connection: sqlite3.Connection, namespace: str, found: Snapshot | None) -> _State | None:
-        """Return what a new file is to contain, or None if none is due; ``found`` is the file in place."""
+    def _begin(
+        self, connection: sqlite3.Connection, namespace: str, found: Snapshot | None
+    ) -> tuple[tuple[int, int], _Parts] | None:
+        """Return the newest change of a new file and its parts, or None if none is due; ``found`` is the one in place.
+
+        The parts are read while the file is written, when others may use the namespace.
+        """
         space = self._index.get(namespace)
         if self._closing.is_set() and space is None:
             return None  # dropped from memory, and nobody will search it here
@@ -130,18 +128,19 @@ class Upkeep:
             raise Abandoned
         places = np.flatnonzero(space.matrix.alive)
         columns = {key: each.packed(places) for key, each in space.columns.items() if key in space.indexed}
-        return _State((space.seq, token), places, space.matrix, columns)
+        return (space.seq, token), self._parts(places, space.matrix, columns)
 
-    def _parts(self, state: _State) -> Iterator[tuple[str, Iterable[bytes | memoryview]]]:
-        places, matrix = state.places, state.matrix
+    def _parts(
+        self, places: Places, matrix: Matrix, columns: dict[str, tuple[list[JSON], NDArray[np.int32]]]
+    ) -> _Parts:
         batches = (places[low : low + _BATCH] for low in range(0, len(places), _BATCH))
         yield "vectors", (matrix.gather(batch).astype("<f4", copy=False).data for batch in batches)
         yield "rows", [matrix.rows[places].astype("<i8").data]
         wanted = partial(self._has_time_for_codes, len(places))
         if wanted():
             yield "codes", [coding.encoded(matrix.gather, places, wanted).to_bytes()]
-        yield "values", [json.dumps({key: values for key, (values, _) in state.columns.items()}).encode()]
-        yield "columns", [numbers.data for _, numbers in state.columns.values()]
+        yield "values", [json.dumps({key: values for key, (values, _) in columns.items()}).encode()]
+        yield "columns", [numbers.data for _, numbers in columns.values()]
 
     def _is_due(self, space: Namespace) -> bool:
         matrix, size, live = space.matrix, len(space.matrix.rows), len(space.matrix)
