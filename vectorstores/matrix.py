@@ -65,16 +65,10 @@ class Matrix:
         if rows is not None:
             self._rows.append(rows)
             self._alive.append(np.ones(len(rows), dtype=np.bool_))
-
-    @property
-    def rows(self) -> Places:
+        self.rows: Places = self._rows.view
         """The row number at each position, ascending."""
-        return self._rows.view
-
-    @property
-    def alive(self) -> Mask:
+        self.alive: Mask = self._alive.view
         """Whether the row at each position has not been removed."""
-        return self._alive.view
 
     @property
     def nbytes(self) -> int:
@@ -116,6 +110,7 @@ class Matrix:
             self._rest.append(vectors[fresh])
             self._rows.append(rows[fresh])
             self._alive.append(np.ones(int(fresh.sum()), dtype=np.bool_))
+            self.rows, self.alive = self._rows.view, self._alive.view
         return places
 
     def remove(self, rows: Places) -> Places:
