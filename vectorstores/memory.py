@@ -113,10 +113,10 @@ def _locked(*, whole: bool = False) -> Callable[[_Work[P, T]], _Operation[P, T]]
                 with self._lock:
                     return work(self, namespace, *args, **options)
 
-            if whole:
-                size = len(self._space(namespace).entries)
-            else:
-                size = max((len(each) for each in args if isinstance(each, list)), default=1)
+            size = len(self._space(namespace).entries) if whole else 1
+            for each in args:
+                if isinstance(each, list):
+                    size = max(size, len(each))
             await anyio.lowlevel.checkpoint()
             # If a worker thread holds the lock, waiting for it here would block the event loop.
             if size <= _INLINE and self._lock.acquire(blocking=False):
