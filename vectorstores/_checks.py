@@ -73,27 +73,28 @@ def check_indexed(indexed: Sequence[str]) -> tuple[str, ...]:
 def check_chunks(chunks: Sequence[Chunk], dim: int) -> list[Row]:
     """Check chunks for a store of this dimension; an error names the index and id of the chunk."""
     seen: dict[str, int] = {}
-    return [_checked(chunk, index, seen, dim) for index, chunk in enumerate(chunks)]
-
-
-def _checked(chunk: object, index: int, seen: dict[str, int], dim: int) -> Row:
-    if not isinstance(chunk, Chunk):
-        raise InvalidChunkError(f"chunks[{index}]: expected a Chunk, got {type(chunk).__name__}")
-    place = f"chunks[{index}] (id {chunk.id!r})"
-    check_text(chunk.id, f"{place}: id", InvalidChunkError)
-    if not chunk.id:
-        raise InvalidChunkError(f"{place}: id must not be empty")
-    if chunk.id in seen:
-        raise InvalidChunkError(f"{place}: chunks[{seen[chunk.id]}] of the same call has the same id")
-    seen[chunk.id] = index
-    check_text(chunk.content, f"{place}: content", InvalidChunkError)
-    if chunk.embed_text is not None:
-        check_text(chunk.embed_text, f"{place}: embed_text", InvalidChunkError)
-    if not isinstance(chunk.metadata, Mapping):
-        raise InvalidChunkError(f"{place}: metadata: expected a mapping, got {type(chunk.metadata).__name__}")
-    metadata = _ENCODE(check_json(chunk.metadata, f"{place}: metadata", InvalidChunkError))
-    vector = NO_VECTOR if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
-    return Row(chunk.id, chunk.content, chunk.embed_text, metadata, vector)
+    rows: list[Row] = []
+    for index, chunk in enumerate(chunks):
+        if not isinstance(chunk, Chunk):
+            raise InvalidChunkError(f"chunks[{index}]: expected a Chunk, got {type(chunk).__name__}")
+        place = f"chunks[{index}] (id {chunk.id!r})"
+        check_text(chunk.id, f"{place}: id", InvalidChunkError)
+        if not chunk.id:
+            raise InvalidChunkError(f"{place}: id must not be empty")
+        if chunk.id in seen:
+            raise InvalidChunkError(f"{place}: chunks[{seen[chunk.id]}] of the same call has the same id")
+        seen[chunk.id] = index
+        check_text(chunk.content, f"{place}: content", InvalidChunkError)
+        if chunk.embed_text is not None:
+            check_text(chunk.embed_text, f"{place}: embed_text", InvalidChunkError)
+        if not isinstance(chunk.metadata, Mapping):
+            raise InvalidChunkError(
+                f"{place}: metadata: expected a mapping, got {type(chunk.metadata).__name__}"
+            )
+        metadata = _ENCODE(check_json(chunk.metadata, f"{place}: metadata", InvalidChunkError))
+        vector = NO_VECTOR if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
+        rows.append(Row(chunk.id, chunk.content, chunk.embed_text, metadata, vector))
+    return rows
 
 
 def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:

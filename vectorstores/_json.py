@@ -65,7 +65,15 @@ def check_json(value: object, place: str, error: type[VectorStoreError], depth: 
             part if _is_plain(part) else check_json(part, f"{place}[{index}]", error, depth + 1)
             for index, part in enumerate(value)
         ]
-    return _check_scalar(value, place, error)
+    if isinstance(value, str):
+        return check_text(value, place, error)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise error(f"{place}: {value} is not a JSON number")
+    if isinstance(value, int) and not -_MAX_INT - 1 <= value <= _MAX_INT:
+        raise error(f"{place}: {value} does not fit into 64 bits")
+    if value is None or isinstance(value, int | float):
+        return value
+    raise error(f"{place}: {type(value).__name__} is not JSON")
 
 
 def _is_plain(value: Any) -> bool:  # noqa: ANN401 - the type is checked first
@@ -76,18 +84,6 @@ def _is_plain(value: Any) -> bool:  # noqa: ANN401 - the type is checked first
     if kind is int:
         return bool(-_MAX_INT <= value <= _MAX_INT)
     return value is None or kind is bool or (kind is float and math.isfinite(value))
-
-
-def _check_scalar(value: object, place: str, error: type[VectorStoreError]) -> JSON:
-    if isinstance(value, str):
-        return check_text(value, place, error)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise error(f"{place}: {value} is not a JSON number")
-    if isinstance(value, int) and not -_MAX_INT - 1 <= value <= _MAX_INT:
-        raise error(f"{place}: {value} does not fit into 64 bits")
-    if value is None or isinstance(value, int | float):
-        return value
-    raise error(f"{place}: {type(value).__name__} is not JSON")
 
 
 def check_text(value: object, place: str, error: type[Exception]) -> str:

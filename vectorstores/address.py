@@ -74,28 +74,23 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
     """
     address = os.fspath(url)
     scheme, separator, _ = address.partition("://")
-    if not separator:
-        return _folder(address)
-    if scheme == "memory":
+    if separator and scheme == "memory":
         return None
-    if is_postgres(address):
+    if separator and is_postgres(address):
         raise StoreUnavailableError("a PostgreSQL store has no folder; name the path of a folder")
-    raise StoreUnavailableError(f"unknown kind of store {scheme}://; expected {_KINDS}")
-
-
-def _folder(path: str) -> Path:
-    if not path.strip() or "\0" in path:
-        raise StoreUnavailableError(f"{path!r} is no address of a store; expected {_KINDS}")
-    found = _HALF.match(path)
-    if found:
+    if separator:
+        raise StoreUnavailableError(f"unknown kind of store {scheme}://; expected {_KINDS}")
+    if not address.strip() or "\0" in address:
+        raise StoreUnavailableError(f"{address!r} is no address of a store; expected {_KINDS}")
+    if found := _HALF.match(address):
         # Without the address, which may contain a password.
         raise StoreUnavailableError(f"{found[0]} begins no address of a store; expected {_KINDS}")
-    if _PAIRS.search(path):
+    if _PAIRS.search(address):
         raise StoreUnavailableError(f"key=value pairs are for PostgresVectorStore alone; expected {_KINDS}")
     try:
-        return Path(path).expanduser() if path.startswith("~") else Path(path)
+        return Path(address).expanduser() if address.startswith("~") else Path(address)
     except RuntimeError as error:
-        raise StoreUnavailableError(f"{path}: {error}; name the folder by its whole path") from error
+        raise StoreUnavailableError(f"{address}: {error}; name the folder by its whole path") from error
 
 
 @dataclass(frozen=True, slots=True)

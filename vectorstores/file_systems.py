@@ -49,14 +49,11 @@ def file_system(place: Path, mounts: str) -> str | None:
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = Path(_unescape(fields[1]))
+        name = fields[1]
+        for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+            name = name.replace(code, character)
+        point = Path(name)
         # Later mounts cover earlier ones at the same point.
         if place.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), fields[2]
     return kind
-
-
-def _unescape(text: str) -> str:
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, character)
-    return text

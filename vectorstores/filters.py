@@ -195,16 +195,17 @@ def _parse_filter(filter: object, path: str, depth: int) -> Node:
             )
         else:
             check_text(key, place, InvalidFilterError)
-            parts.extend(_parse_condition(key, condition, place))
+            if not isinstance(condition, Mapping):
+                parts.append(OneOf(key, (check_json(condition, place, InvalidFilterError),)))
+            elif condition:
+                parts += [
+                    _parse_operator(key, name, each, f"{place}.{name}") for name, each in condition.items()
+                ]
+            else:
+                raise InvalidFilterError(
+                    f"{place}: an empty object; write {{'$eq': {{}}}} to compare with one"
+                )
     return parts[0] if len(parts) == 1 else And(tuple(parts))
-
-
-def _parse_condition(key: str, condition: object, path: str) -> list[Node]:
-    if not isinstance(condition, Mapping):
-        return [OneOf(key, (check_json(condition, path, InvalidFilterError),))]
-    if not condition:
-        raise InvalidFilterError(f"{path}: an empty object; write {{'$eq': {{}}}} to compare with one")
-    return [_parse_operator(key, name, operand, f"{path}.{name}") for name, operand in condition.items()]
 
 
 def _parse_operator(key: str, name: object, operand: object, path: str) -> Node:

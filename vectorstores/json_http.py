@@ -60,11 +60,6 @@ class Timeouts(NamedTuple):
     connect: float
     idle: float | None = None
 
-    def of(self, *, streaming: bool) -> httpx.Timeout:
-        """Return them for httpx, each at most the total."""
-        idle = self.total if self.idle is None or not streaming else self.idle
-        return httpx.Timeout(self.total, connect=min(self.connect, self.total), read=min(idle, self.total))
-
 
 class Waits(NamedTuple):
     """How often a request is retried, and the seconds before the first retry and at most before any."""
@@ -161,9 +156,6 @@ class JsonService:
         if response is None or (stream is not None and stream.ended):
             assert stream is not None  # noqa: S101 - the stream has ended
             return stream.body
-        return await self._object(response)
-
-    async def _object(self, response: httpx.Response) -> dict[str, Any]:
         content = response.content
         long = len(content) > _LONG
         value = await anyio.to_thread.run_sync(parsed, content) if long else parsed(content)
@@ -179,7 +171,9 @@ class JsonService:
     ) -> httpx.Response:
         """Post to the address, and follow redirects on the same host: no other host may receive the key."""
         url = self.url
-        content, limits = json.dumps(body), self._timeouts.of(streaming=bool(body.get("stream")))
+        content, (total, connect, idle) = json.dumps(body), self._timeouts
+        read = idle if idle is not None and body.get("stream") else total
+        limits = httpx.Timeout(total, connect=min(connect, total), read=min(read, total))
         for _ in range(_MOST_REDIRECTS):
             async with client.stream("POST", url, content=content, timeout=limits) as response:
                 # JSON is UTF-8, perhaps after a byte order mark. The charset that a service names can't be trusted: it
@@ -204,7 +198,17 @@ class JsonService:
             with anyio.CancelScope() as rest:
                 async with contextlib.aclosing(events):
                     async for event in events:
-                        await self._take(response, event.data, stream)
+                        if event.data.strip() in ("", "[DONE]"):
+                            continue
+                        content = event.data.encode(errors="replace")
+                        value = parsed(content)
+                        if not isinstance(value, dict):
+                            said = (
+                                f"{self.url} sent an event that is no JSON object: {self.shown(event.data)}"
+                            )
+                            raise RequestError(said, "garbled")
+                        check_answer(self.url, response, content, self.shown)
+                        await stream.take(value)
                         if stream.ended:
                             # Usage may follow. A server may leave its stream open, so the wait is limited.
                             rest.deadline = min(rest.deadline, anyio.current_time() + _AFTER_END)
@@ -213,18 +217,6 @@ class JsonService:
                 raise
         if not stream.ended:
             raise RequestError(f"{self.url} broke off its answer in the middle", "unreachable", passing=True)
-
-    async def _take(self, response: httpx.Response, data: str, stream: AnswerStream) -> None:
-        if data.strip() in ("", "[DONE]"):
-            return
-        content = data.encode(errors="replace")
-        value = parsed(content)
-        if not isinstance(value, dict):
-            raise RequestError(
-                f"{self.url} sent an event that is no JSON object: {self.shown(data)}", "garbled"
-            )
-        check_answer(self.url, response, content, self.shown)
-        await stream.take(value)
 
     def at(self, url: httpx.URL) -> Self:
         """Return the service at another address of the same host, with the same connections."""

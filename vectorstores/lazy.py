@@ -25,7 +25,15 @@ def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
 
     @cache
     def homes() -> dict[str, str]:
-        return _homes(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"), package)
+        import ast  # noqa: PLC0415 - slow, and not needed to import the package alone
+
+        found: dict[str, str] = {}
+        for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom):
+                found |= {alias.name: str(node.module) for alias in node.names if alias.asname == alias.name}
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found[node.target.id] = package
+        return found
 
     def __getattr__(name: str) -> object:  # noqa: N807 - its name in the package
         if name == "__all__":
@@ -41,15 +49,3 @@ def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
         return sorted(homes())
 
     return __getattr__, __dir__
-
-
-def _homes(stub: str, package: str) -> dict[str, str]:
-    import ast  # noqa: PLC0415 - slow, and not needed to import the package alone
-
-    found: dict[str, str] = {}
-    for node in ast.parse(stub).body:
-        if isinstance(node, ast.ImportFrom):
-            found |= {alias.name: str(node.module) for alias in node.names if alias.asname == alias.name}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = package
-    return found

@@ -31,26 +31,22 @@ class _Growing:
     """An array to which rows are appended in amortised constant time."""
 
     def __init__(self, *shape: int, dtype: DTypeLike) -> None:
-        self._array: NDArray[Any] = np.empty((0, *shape), dtype=dtype)
-        self.view = self._array
+        self.array: NDArray[Any] = np.empty((0, *shape), dtype=dtype)
+        self.view = self.array
         """The rows appended so far. Write to it only before the next append."""
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._array.nbytes)
-
     def reserve(self, size: int) -> None:
-        if size > len(self._array):
-            grown = np.empty((size, *self._array.shape[1:]), dtype=self._array.dtype)
+        if size > len(self.array):
+            grown = np.empty((size, *self.array.shape[1:]), dtype=self.array.dtype)
             grown[: len(self.view)] = self.view
-            self._array, self.view = grown, grown[: len(self.view)]
+            self.array, self.view = grown, grown[: len(self.view)]
 
     def append(self, rows: NDArray[Any]) -> None:
         end = len(self.view) + len(rows)
-        if end > len(self._array):
+        if end > len(self.array):
             self.reserve(max(end, 5 * len(self.view) // 4, 16))
-        self._array[len(self.view) : end] = rows
-        self.view = self._array[:end]
+        self.array[len(self.view) : end] = rows
+        self.view = self.array[:end]
 
 
 class Matrix:
@@ -69,21 +65,15 @@ class Matrix:
         if rows is not None:
             self._rows.append(rows)
             self._alive.append(np.ones(len(rows), dtype=np.bool_))
-
-    @property
-    def rows(self) -> Places:
+        self.rows: Places = self._rows.view
         """The row number at each position, ascending."""
-        return self._rows.view
-
-    @property
-    def alive(self) -> Mask:
+        self.alive: Mask = self._alive.view
         """Whether the row at each position has not been removed."""
-        return self._alive.view
 
     @property
     def nbytes(self) -> int:
         """The bytes of memory that it takes, without the vectors that were passed in."""
-        return self._rest.nbytes + self._rows.nbytes + self._alive.nbytes
+        return sum(each.array.nbytes for each in (self._rest, self._rows, self._alive))
 
     def __len__(self) -> int:
         """Number of rows that have not been removed."""
@@ -120,6 +110,7 @@ class Matrix:
             self._rest.append(vectors[fresh])
             self._rows.append(rows[fresh])
             self._alive.append(np.ones(int(fresh.sum()), dtype=np.bool_))
+            self.rows, self.alive = self._rows.view, self._alive.view
         return places
 
     def remove(self, rows: Places) -> Places:
@@ -136,13 +127,6 @@ class Matrix:
         if early.any():
             self.first[places[early]] = vectors[early]
         self._rest.view[places[~early] - split] = vectors[~early]
-
-    def packed(self) -> Matrix:
-        """Return a copy in memory without the removed rows."""
-        copy = Matrix(self.dim)
-        places = np.flatnonzero(self.alive)
-        copy.put(self.rows[places], self.gather(places))
-        return copy
 
     def gather(self, places: Places) -> FloatArray:
         """Return a copy of the vectors at these positions.
@@ -194,7 +178,14 @@ class Matrix:
             usable = mask if usable is None else usable & mask
         places = None if proposal is None else proposal(query.vector, query.k, usable)
         if places is None:
-            places = self._nearest(query.vector, query.k, usable)
+            if usable is not None and np.count_nonzero(usable) <= _GATHER_SHARE * len(usable):
+                chosen = np.flatnonzero(usable)
+                places = chosen[best_places(self.products_at(query.vector, chosen), query.k)]
+            else:
+                products = self.products(query.vector)
+                if usable is not None:
+                    products[~usable] = -np.inf
+                places = best_places(products, query.k)
         vectors = self.gather(places)
         scores = vectors.astype(np.float64) @ query.vector.astype(np.float64)
         np.minimum(np.maximum(scores, -1.0, out=scores), 1.0, out=scores)
@@ -204,15 +195,6 @@ class Matrix:
         if query.min_score > -1.0:
             order = order[scores[order] >= query.min_score]
         return list(zip(self.rows[places[order]].tolist(), scores[order].tolist(), strict=True))
-
-    def _nearest(self, vector: FloatArray, k: int, usable: Mask | None) -> Places:
-        if usable is not None and np.count_nonzero(usable) <= _GATHER_SHARE * len(usable):
-            chosen = np.flatnonzero(usable)
-            return chosen[best_places(self.products_at(vector, chosen), k)]
-        scores = self.products(vector)
-        if usable is not None:
-            scores[~usable] = -np.inf
-        return best_places(scores, k)
 
 
 def best_places(scores: NDArray[np.float32], k: int) -> Places:

@@ -123,23 +123,15 @@ def parsed(content: bytes) -> object:
 
 def _asked_wait(headers: httpx.Headers) -> float | None:
     """Return the seconds that a service asks to wait, by milliseconds, seconds or a date; None if it can't be read."""
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return max(milliseconds / 1000, 0.0)
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is None and value is not None:
+    value = headers.get("retry-after", "")
+    for text, unit in ((headers.get("retry-after-ms", ""), 1000), (value, 1)):
         with contextlib.suppress(ValueError):
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-    return None if seconds is None else max(seconds, 0.0)
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return None if math.isnan(number) else number
+            number = float(text)
+            if not math.isnan(number):
+                return max(number / unit, 0.0)
+    with contextlib.suppress(ValueError):
+        return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+    return None
 
 
 def excerpt(text: str) -> str:

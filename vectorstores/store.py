@@ -131,18 +131,16 @@ class Store:
         k = _whole("k", k)
         if not -1.0 <= min_score <= 1.0:
             raise ValueError(f"min_score must be between -1.0 and 1.0, got {min_score!r}")
-        vector = await self._query_vector(query, await self._open())
+        opened = await self._open()
+        if isinstance(query, str):
+            (vector,), fresh = await self._embed(opened, [query])
+            if fresh:
+                # The cache is only for speed: a failure to write it must not fail the search.
+                with suppress(StoreUnavailableError):
+                    await self._engine.remember(fresh)
+        else:
+            vector = unit_vector(query, opened.dim, "query vector")
         return await self._engine.search(self._namespace, Query(vector, k, where, min_score))
-
-    async def _query_vector(self, query: str | FloatArray, opened: Opened) -> FloatArray:
-        if not isinstance(query, str):
-            return unit_vector(query, opened.dim, "query vector")
-        vectors, fresh = await self._embed(opened, [query])
-        if fresh:
-            # The cache is only for speed: a failure to write it must not fail the search.
-            with suppress(StoreUnavailableError):
-                await self._engine.remember(fresh)
-        return vectors[0]
 
     async def get_by_ids(self, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
         """Return the chunks with these ids, in the order of the ids. Unknown ids are left out.

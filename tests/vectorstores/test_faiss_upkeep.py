@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
-from vectorstores.sqlite_faiss import codes, index, namespace, upkeep
+from vectorstores.sqlite_faiss import codes, index, namespace, snapshot, upkeep
 from vectorstores.sqlite_faiss.namespace import Namespace
 
 pytestmark = pytest.mark.anyio
@@ -136,21 +136,23 @@ async def test_a_vector_that_is_replaced_while_the_file_is_written_is_found(tmp_
         await store.add([Chunk("text", f"c{n}", vector=v) for n, v in enumerate(rows)])
         await store.search(rows[0])
     begun, replaced, written = threading.Event(), threading.Event(), threading.Event()
-    pieces, install = upkeep._pieces, upkeep.Upkeep._install
+    draft, install = snapshot.draft, index.Index.install
 
     def slow(*given):
         begun.set()
         assert replaced.wait(30)
-        yield from pieces(*given)
+        return draft(*given)
 
-    def told(*given):
-        install(*given)
-        written.set()
+    def told(*given, **named):
+        found = install(*given, **named)
+        if replaced.is_set():
+            written.set()
+        return found
 
     async with open_at(tmp_path) as store:
         await store.search(rows[0])
-        monkeypatch.setattr(upkeep, "_pieces", slow)
-        monkeypatch.setattr(upkeep.Upkeep, "_install", told)
+        monkeypatch.setattr(snapshot, "draft", slow)
+        monkeypatch.setattr(index.Index, "install", told)
         await store.add([Chunk("text", f"m{n}", vector=v) for n, v in enumerate(more)])
         await store.search(rows[0])
         assert await anyio.to_thread.run_sync(begun.wait, 30)

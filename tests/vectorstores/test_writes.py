@@ -272,3 +272,31 @@ def test_a_program_that_does_not_close_ends_all_the_same(tmp_path):
     )
     assert said.strip() == "1"
     assert time.monotonic() - started < PATIENCE
+
+
+async def test_a_write_that_was_carried_out_alone_is_answered_whatever_ends_the_next(together, work):
+    class EndOfThread(BaseException):
+        pass
+
+    def end_alone(batch: list[int]) -> None:
+        if not batch:
+            raise EndOfThread
+
+    answers: dict[str, object] = {}
+
+    async def ask(name: str, item: Callable[[list[int]], object]) -> None:
+        try:
+            answers[name] = await together.writer(item)
+        except (ValueError, EndOfThread) as error:
+            answers[name] = type(error)
+
+    work.free.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, "first", partial(double, 1))
+        await until_begun(work)
+        # These share a batch, which fails as a whole, and are then carried out one by one.
+        for name, item in (("good", partial(double, 2)), ("ends", end_alone), ("bad", partial(double, -3))):
+            tasks.start_soon(ask, name, item)
+            await anyio.sleep(0.01)
+        work.free.set()
+    assert answers == {"first": 2, "good": 4, "ends": EndOfThread, "bad": ValueError}

@@ -60,11 +60,6 @@ class Codes:
         """Number of vectors that have codes."""
         return int(self._index.ntotal)
 
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes it takes."""
-        return self.count * int(self._index.d) // 4
-
     def nearest(self, vector: FloatArray, count: int) -> tuple[Places, NDArray[np.float32]]:
         """Return up to ``count`` positions that seem nearest, and their estimated products with the vector."""
         load_faiss()

@@ -124,13 +124,13 @@ class Database:
 
     def read(self, work: Work[T], role: str = "read") -> T:
         """Run ``work`` on one state of the database."""
-        with self._locks[role], self._using(role) as connection, transaction(connection, write=False):
+        with self._using(role) as connection, transaction(connection, write=False):
             self._check_store(connection)
             return work(connection)
 
     def write(self, work: Work[T]) -> T:
         """Run ``work`` in a write transaction, durable when this returns."""
-        with self._locks["write"], self._using("write") as connection:
+        with self._using("write") as connection:
             with transaction(connection, write=True):
                 self._check_store(connection)
                 result = work(connection)
@@ -140,7 +140,7 @@ class Database:
 
     def scrub(self) -> bool:
         """Erase deleted bytes from the write-ahead log too. Returns False if a reader still needs it."""
-        with self._locks["write"], self._using("write") as connection:
+        with self._using("write") as connection:
             connection.execute("PRAGMA busy_timeout=0")
             try:
                 (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -159,11 +159,11 @@ class Database:
 
     @contextmanager
     def _using(self, role: str) -> Iterator[sqlite3.Connection]:
-        """Yield the connection of a role, whose lock the caller holds."""
-        connection = self._connections.get(role)
-        if connection is None:
-            raise StoreClosedError(f"the store at {self.path.parent} was closed; open it again to use it")
-        with translated(self.path):
+        """Yield the connection of a role, to one thread at a time."""
+        with self._locks[role], translated(self.path):
+            connection = self._connections.get(role)
+            if connection is None:
+                raise StoreClosedError(f"the store at {self.path.parent} was closed; open it again to use it")
             self._check_files()
             yield connection
             if not self._files:  # SQLite has created its log by now
@@ -177,7 +177,15 @@ class Database:
             )
 
     def _files_now(self) -> list[tuple[int, int] | None]:
-        return [_file_at(f"{self.path}{ending}") for ending in ("", "-wal", "-shm")]
+        found: list[tuple[int, int] | None] = []
+        for ending in ("", "-wal", "-shm"):
+            try:
+                status = os.stat(f"{self.path}{ending}")  # noqa: PTH116 - quicker, and called in every transaction
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_dev, status.st_ino))
+        return found
 
     def close(self) -> None:
         """Close the connections when running calls have finished."""
@@ -186,11 +194,3 @@ class Database:
                 connection = self._connections.pop(role, None)
                 if connection is not None:
                     connection.close()
-
-
-def _file_at(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - quicker, and called in every transaction
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

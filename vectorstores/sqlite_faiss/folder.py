@@ -6,7 +6,7 @@ import os
 import sqlite3
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from vectorstores.base import StoreCorruptError, StoreUnavailableError
 from vectorstores.file_systems import check_place, refuse_strangers
+from vectorstores.sqlite_faiss.schema import build
 
 DATABASE: Final = "store.sqlite3"
 INDEX: Final = "index"
@@ -28,12 +29,12 @@ _FRAME: Final = struct.Struct(">4xI8s8x")
 _LOG_INDEX: Final = struct.Struct("=16xI12x8s")
 
 
-def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Path:
+def prepare(folder: Path, about: Mapping[str, str], *, create: bool) -> Path:
     """Return the path of the database in a store's folder; with ``create``, make both when they are missing.
 
-    ``build`` writes a new database to a path. Only this user may read the folder (0700) and its files (0600). Raises
-    :class:`StoreUnavailableError` for a folder that can't be used, :class:`StoreCorruptError` for an empty file where
-    the database should be.
+    ``about`` describes the embedder of a new store. Only this user may read the folder (0700) and its files (0600).
+    Raises :class:`StoreUnavailableError` for a folder that can't be used, :class:`StoreCorruptError` for an empty file
+    where the database should be.
     """
     database = folder / DATABASE
     try:
@@ -41,9 +42,18 @@ def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pat
         if not database.exists():
             if not create:
                 raise StoreUnavailableError(f"there is no store at {folder} (create=True makes one)")
-            refuse_strangers(folder, "a store", _ours)
-            _refuse_rest(folder)
-            _create(folder, database, build)
+            refuse_strangers(
+                folder, "a store", lambda name: name.startswith(DATABASE) or name in ("create.lock", INDEX)
+            )
+            # Files of an earlier store may be left: a new database beside them would hide that its rows are lost.
+            rest = [INDEX, *(f"{DATABASE}{ending}" for ending in ("-wal", "-shm", ".index.lock"))]
+            left = [name for name in rest if (folder / name).exists()]
+            if left and not database.exists():  # asked last: another process may have made it meanwhile
+                raise StoreCorruptError(
+                    f"{database} is missing, beside {left[0]} of the same store: restore the folder from a backup, or "
+                    "remove all of it to begin anew"
+                )
+            _create(folder, database, about)
         check_log(database)
         if database.stat().st_size == 0:
             raise StoreCorruptError(
@@ -56,22 +66,7 @@ def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pat
     return database
 
 
-def _ours(name: str) -> bool:
-    return name.startswith(DATABASE) or name in ("create.lock", INDEX)
-
-
-def _refuse_rest(folder: Path) -> None:
-    """Raise if files of an earlier store are left: a new database beside them would hide that its rows are lost."""
-    rest = [INDEX, *(f"{DATABASE}{ending}" for ending in ("-wal", "-shm", ".index.lock"))]
-    left = [name for name in rest if (folder / name).exists()]
-    if left and not (folder / DATABASE).exists():  # asked last: another process may have made it meanwhile
-        raise StoreCorruptError(
-            f"{folder / DATABASE} is missing, beside {left[0]} of the same store: restore the folder from a backup, or "
-            "remove all of it to begin anew"
-        )
-
-
-def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None:
+def _create(folder: Path, database: Path, about: Mapping[str, str]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     try:
@@ -83,24 +78,18 @@ def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None
             for leftover in folder.glob(f"{DATABASE}.new*"):
                 leftover.unlink()
             draft.touch(mode=0o600)
-            build(draft)
+            build(draft, about)
             draft.replace(database)
-            _sync_folder(folder)
+            if os.name != "nt":  # makes the new name durable, where the system can
+                handle = os.open(folder, os.O_RDONLY)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
     except Timeout as error:
         raise StoreUnavailableError(
             f"another process has been creating the store {folder} for {_CREATE_TIMEOUT:.0f} s"
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable, if the system can."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def check_log(database: Path) -> None:
@@ -118,7 +107,13 @@ def check_log(database: Path) -> None:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             (size,) = connection.execute("PRAGMA page_size").fetchone()
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            head, frames = _frames(log, size)
+            frames: list[tuple[int, bytes]] = []  # the number of pages and the salts of each
+            with log.open("rb", buffering=0) as file:
+                head = file.read(_LOG_HEADER)
+                place = _LOG_HEADER
+                while len(data := file.read(_FRAME.size)) == _FRAME.size:
+                    frames.append(_FRAME.unpack(data))
+                    place = file.seek(place + _FRAME.size + size)
             # Read after the frames, so that it counts what others commit meanwhile, or has other salts.
             taken, salts = _LOG_INDEX.unpack(Path(f"{database}-shm").read_bytes()[: _LOG_INDEX.size])
     except (sqlite3.Error, OSError, struct.error):
@@ -133,18 +128,6 @@ def check_log(database: Path) -> None:
             f"{log} is damaged, and contained changes that are nowhere else: restore the folder from a backup, or give"
             f' these changes up with: sqlite3 {database} "PRAGMA wal_checkpoint(TRUNCATE)"'
         )
-
-
-def _frames(log: Path, size: int) -> tuple[bytes, list[tuple[int, bytes]]]:
-    """Return the header of a log, and the number of pages and the salts of each frame."""
-    frames = []
-    with log.open("rb", buffering=0) as file:
-        head = file.read(_LOG_HEADER)
-        place = _LOG_HEADER
-        while len(data := file.read(_FRAME.size)) == _FRAME.size:
-            frames.append(_FRAME.unpack(data))
-            place = file.seek(place + _FRAME.size + size)
-    return head, frames
 
 
 def _is_whole(head: bytes) -> bool:

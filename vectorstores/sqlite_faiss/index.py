@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from vectorstores._engine import Query
     from vectorstores.filters import Node
     from vectorstores.matrix import Mask
-    from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.snapshot import Place, Snapshot
 
 MEMORY: Final = 512 * 2**20
@@ -30,18 +29,11 @@ _DEAD: Final = 1000
 class Index:
     """The namespaces searched last, in about ``memory`` bytes.
 
-    They change under the lock of the database's role :data:`ROLE`. The least recently used are dropped and read again
-    by their next search. The one in use stays, even beyond the limit.
+    Every ``connection`` is that of the database's role :data:`ROLE`, under whose lock they change. The least recently
+    used are dropped and read again by their next search. The one in use stays, even beyond the limit.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        place_of: Callable[[str], Place],
-        indexed: Sequence[str],
-        memory: int,
-    ) -> None:
-        self._database = database
+    def __init__(self, place_of: Callable[[str], Place], indexed: Sequence[str], memory: int) -> None:
         self._place_of = place_of
         self._indexed = tuple(indexed)
         self._memory = memory
@@ -57,26 +49,18 @@ class Index:
         """Return a namespace if it is in memory, without counting this as a use."""
         return self._spaces.get(namespace)
 
-    def search(self, namespace: str, query: Query) -> list[SearchHit]:
+    def search(self, connection: sqlite3.Connection, namespace: str, query: Query) -> list[SearchHit]:
         """Search the newest state of the rows, whichever process wrote it."""
+        space = self.current(connection, namespace)
+        mask = None if query.where is None else self._mask(connection, space, query.where)
+        found = space.search(query, mask)
+        chunks = rows.chunks_by_row(connection, [row for row, _ in found])
+        return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
 
-        def work(connection: sqlite3.Connection) -> list[SearchHit]:
-            space = self.current(connection, namespace)
-            mask = None if query.where is None else self._mask(connection, space, query.where)
-            found = space.search(query, mask)
-            chunks = rows.chunks_by_row(connection, [row for row, _ in found])
-            return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
-
-        return self._database.read(work, ROLE)
-
-    def count(self, namespace: str, where: Node) -> int:
+    def count(self, connection: sqlite3.Connection, namespace: str, where: Node) -> int:
         """Count the chunks that a filter admits, by columns: these are quicker than rows, and searches use them too."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            space = self.current(connection, namespace)
-            return int((self._mask(connection, space, where) & space.matrix.alive).sum())
-
-        return self._database.read(work, ROLE)
+        space = self.current(connection, namespace)
+        return int((self._mask(connection, space, where) & space.matrix.alive).sum())
 
     def _mask(self, connection: sqlite3.Connection, space: Namespace, where: Node) -> Mask:
         columns = len(space.columns)
@@ -93,13 +77,17 @@ class Index:
             self._spaces.move_to_end(namespace)
             return space
         try:
-            if space is None or not rows.oldest_change(connection) - 1 <= space.seq <= newest:
-                space = self._loaded(connection, namespace, newest)
-            else:
-                space.follow(connection, newest)
-                live = len(space.matrix)
-                if live < INDEX_FROM and space.matrix.dead > max(_DEAD, live):
-                    space = self._loaded(connection, namespace, newest)
+            if space is not None:
+                (oldest,) = connection.execute("SELECT min(seq) FROM changes").fetchone()
+                if (oldest or 1) - 1 <= space.seq <= newest:
+                    space.follow(connection, newest)
+                    live = len(space.matrix)
+                    worn = live < INDEX_FROM and space.matrix.dead > max(_DEAD, live)
+                    space = None if worn else space
+                else:
+                    space = None
+            if space is None:
+                space = self._read(connection, namespace, newest)
         except BaseException:
             # Some of the changes may have been applied: read it anew next time.
             self._drop(namespace)
@@ -107,32 +95,27 @@ class Index:
         self._hold(space)
         return space
 
-    def _loaded(self, connection: sqlite3.Connection, namespace: str, newest: int) -> Namespace:
+    def _read(self, connection: sqlite3.Connection, namespace: str, newest: int) -> Namespace:
+        """Return a namespace from its file and the changes since, or from its rows."""
         count = rows.count_chunks(connection, namespace)
-        found = snapshot.opened(self._place_of(namespace)) if count >= INDEX_FROM else None
-        if found is not None and is_known(connection, found):
-            space = self._taken(connection, namespace, found)
-            # Another count means another history, such as that of a database restored without its files.
-            if len(space.matrix) == count:
-                return space
-        space = self._empty(namespace)
-        space.load(connection, newest, count)
+        place = self._place_of(namespace)
+        found = snapshot.opened(place) if count >= INDEX_FROM else None
+        space = None if found is None else self.install(connection, namespace, found)
+        # Another count means another history, such as that of a database restored without its files.
+        if space is None or len(space.matrix) != count:
+            space = Namespace(namespace, place.dim, self._indexed)
+            space.load(connection, newest, count)
         return space
 
-    def install(self, connection: sqlite3.Connection, namespace: str, found: Snapshot) -> Namespace:
-        """Replace a namespace in memory by the contents of a file and the changes since."""
-        space = self._taken(connection, namespace, found)
-        self._hold(space)
-        return space
-
-    def _taken(self, connection: sqlite3.Connection, namespace: str, found: Snapshot) -> Namespace:
-        space = self._empty(namespace)
+    def install(self, connection: sqlite3.Connection, namespace: str, found: Snapshot) -> Namespace | None:
+        """Replace a namespace in memory by the contents of a file and the changes since; None if it is not known."""
+        if not is_known(connection, found):
+            return None
+        space = Namespace(namespace, self._place_of(namespace).dim, self._indexed)
         space.take(found)
         space.follow(connection, rows.last_change(connection))
+        self._hold(space)
         return space
-
-    def _empty(self, namespace: str) -> Namespace:
-        return Namespace(namespace, self._place_of(namespace).dim, self._indexed)
 
     def _hold(self, space: Namespace) -> None:
         """Keep a new or changed namespace as the one used last; drop others if memory exceeds the limit."""

@@ -35,11 +35,7 @@ async def move_folder(
     path = folder / DATABASE
 
     async def do(work: Callable[[], T]) -> T:
-        def translate() -> T:
-            with translated(path):
-                return work()
-
-        return await anyio.to_thread.run_sync(translate)
+        return await anyio.to_thread.run_sync(translated(path)(work))
 
     if not path.exists():
         raise StoreUnavailableError(f"there is no store at {folder}")
@@ -50,11 +46,13 @@ async def move_folder(
         about = await do(partial(schema.about, connection, path))
         ((total,),) = await do(lambda: connection.execute("SELECT count(*) FROM chunks").fetchall())
         if about["embedder"] != target.embedder_id:
-            done = last = 0
-            while rows := await do(partial(_pending, connection, last, batch)):
+            done = 0
+            sql = "SELECT row, coalesce(embed_text, content) FROM chunks ORDER BY row"
+            cursor = await do(partial(connection.execute, sql))
+            while rows := await do(partial(cursor.fetchmany, batch)):
                 vectors = await embed_checked(target, [text for _, text in rows])
                 await do(partial(_keep, connection, [row for row, _ in rows], vectors))
-                done, last = done + len(rows), rows[-1][0]
+                done += len(rows)
                 report(Reembedding(done, total))
             await do(partial(_finish, connection, folder, target))
         return Reembedding(total, total)
@@ -62,12 +60,6 @@ async def move_folder(
         # Closing rolls an unfinished move back.
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(connection.close)
-
-
-def _pending(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, str]]:
-    """Return the rows after a row, with the text to embed."""
-    sql = "SELECT row, coalesce(embed_text, content) FROM chunks WHERE row > ? ORDER BY row LIMIT ?"
-    return connection.execute(sql, (after, limit)).fetchall()
 
 
 def _keep(connection: sqlite3.Connection, rows: Sequence[int], vectors: FloatArray) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -126,21 +127,6 @@ class Column:
         return mask
 
 
-def evaluate(node: Node, column: Callable[[str], Column], size: int) -> NDArray[np.bool_]:
-    """Return which positions a filter admits."""
-    if isinstance(node, And | Or):
-        mask = np.full(size, isinstance(node, And))
-        for part in node.parts:
-            if isinstance(node, And):
-                mask &= evaluate(part, column, size)
-            else:
-                mask |= evaluate(part, column, size)
-        return mask
-    if isinstance(node, Not):
-        return ~evaluate(node.part, column, size)
-    return column(node.key).mask(node, size)
-
-
 class Namespace:
     """The rows of a namespace as of the change ``seq``."""
 
@@ -162,7 +148,7 @@ class Namespace:
     def nbytes(self) -> int:
         """About how many bytes of memory it takes. Pages of a mapped file don't count: the system can reclaim them."""
         columns = sum(column.nbytes for column in self.columns.values())
-        codes = 0 if self.codes is None else self.codes.nbytes
+        codes = 0 if self.codes is None else self.codes.count * self.matrix.dim // 4
         # It uses two of the process's open files, which are limited.
         mapped = 0 if self.snapshot is None else _OPEN_FILES
         return _OBJECTS + self.matrix.nbytes + columns + codes + mapped
@@ -200,7 +186,11 @@ class Namespace:
         self.matrix.remove(np.array(deleted, dtype=np.int64).reshape(-1))
         if self.codes is not None:
             self.loose = np.union1d(self.loose, replaced[replaced < self.codes.count])
-            self._extend(self.codes)
+            # A last few rows stay without codes: they are compared as quickly without.
+            size = len(self.matrix.rows)
+            while size - self.codes.count >= _CODED:
+                end = min(self.codes.count + _BATCH, size)
+                self.codes.extend(self.matrix.gather(np.arange(self.codes.count, end)))
         self.columns = {key: column for key, column in self.columns.items() if not column.is_worn}
         if self.columns:
             self._read_columns(connection, self.columns, f"row IN ({_CHANGED} != ?)", (*since, DELETED))
@@ -216,30 +206,32 @@ class Namespace:
                 pause()
         return np.concatenate(replaced)
 
-    def _extend(self, codes: Codes) -> None:
-        """Make codes for the rows without codes, except a last few, which are compared as quickly without."""
-        size = len(self.matrix.rows)
-        while size - codes.count >= _CODED:
-            codes.extend(self.matrix.gather(np.arange(codes.count, min(codes.count + _BATCH, size))))
-
     # ---- filters
 
     def mask(self, connection: sqlite3.Connection, where: Node) -> Mask:
         """Return which positions a filter admits."""
-
-        def column(key: str) -> Column:
-            if key not in self.columns:
-                wanted = self.indexed - self.columns.keys() if key in self.indexed else {key}
-                for old in [each for each in self.columns if each not in self.indexed][: 1 - _UNDECLARED]:
-                    del self.columns[old]
-                columns = {each: Column() for each in wanted}
-                self._read_columns(connection, columns, "namespace = ? ORDER BY row", (self.name,))
-                self.columns |= columns
-            found = self.columns[key] = self.columns.pop(key)
-            found.grow(len(self.matrix.rows))
-            return found
-
-        return evaluate(where, column, len(self.matrix.rows))
+        size = len(self.matrix.rows)
+        if isinstance(where, And | Or):
+            mask = np.full(size, isinstance(where, And))
+            for part in where.parts:
+                if isinstance(where, And):
+                    mask &= self.mask(connection, part)
+                else:
+                    mask |= self.mask(connection, part)
+            return mask
+        if isinstance(where, Not):
+            return ~self.mask(connection, where.part)
+        key = where.key
+        if key not in self.columns:
+            wanted = self.indexed - self.columns.keys() if key in self.indexed else {key}
+            for old in [each for each in self.columns if each not in self.indexed][: 1 - _UNDECLARED]:
+                del self.columns[old]
+            columns = {each: Column() for each in wanted}
+            self._read_columns(connection, columns, "namespace = ? ORDER BY row", (self.name,))
+            self.columns |= columns
+        column = self.columns[key] = self.columns.pop(key)
+        column.grow(size)
+        return column.mask(where, size)
 
     def _read_columns(
         self,
@@ -258,22 +250,21 @@ class Namespace:
 
     def search(self, query: Query, mask: Mask | None) -> list[tuple[int, float]]:
         """Return rows with their scores, best first; ``mask`` says which positions the filter admits."""
+        return self.matrix.search(query, mask, partial(self._proposed, filtered=mask is not None))
 
-        def proposal(vector: FloatArray, k: int, usable: Mask | None) -> Places | None:
-            if self.codes is None:
-                return None
-            admitted = len(self.matrix.rows) if usable is None else int(np.count_nonzero(usable))
-            if admitted <= (_FEW if mask is not None else self.codes.count // 4):
-                return None
-            return self._proposed(self.codes, vector, min(k, admitted), usable)
-
-        return self.matrix.search(query, mask, proposal)
-
-    def _proposed(self, codes: Codes, vector: FloatArray, k: int, usable: Mask | None) -> Places | None:
+    def _proposed(self, vector: FloatArray, k: int, usable: Mask | None, *, filtered: bool) -> Places | None:
         """Return the best among the candidates of the codes and the rows without codes.
 
-        Returns None if the result stays in doubt with as many candidates as are worth comparing.
+        Returns None where all rows are to be compared: they are few, or the result stays in doubt with as many
+        candidates as are worth comparing.
         """
+        codes = self.codes
+        if codes is None:
+            return None
+        admitted = len(self.matrix.rows) if usable is None else int(np.count_nonzero(usable))
+        if admitted <= (_FEW if filtered else codes.count // 4):
+            return None
+        k = min(k, admitted)
         matrix, size = self.matrix, len(self.matrix.rows)
         loose = np.concatenate([self.loose, np.arange(codes.count, size)])
         scores = np.concatenate(
@@ -282,7 +273,7 @@ class Namespace:
         share = 1.0
         if usable is not None:
             loose, scores = loose[usable[loose]], scores[usable[loose]]
-            share = float(np.count_nonzero(usable) / size)
+            share = admitted / size
         # Take enough candidates that the filter admits about the wanted number.
         count = int(max(_PER_RESULT * k, _AT_LEAST) / share)
         while count <= max(_CODES_SHARE * size, _AT_LEAST):

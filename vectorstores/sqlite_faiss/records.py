@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,23 +21,26 @@ if TYPE_CHECKING:
 
 # Cached embeddings.
 CAPACITY: Final = 50_000
+# What follows a cached vector.
+_CHECKSUM: Final = struct.Struct("<I")
 
 
-def append_record(connection: sqlite3.Connection, namespace: str, record: RecordRow) -> bool:
-    """Write a record unless its key exists. Returns whether it was written."""
-    cursor = connection.execute(
-        "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
-        " ON CONFLICT (namespace, collection, key) DO NOTHING",
-        (namespace, record.collection, record.key, record.value),
-    )
-    return cursor.rowcount == 1
+def append_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> int:
+    """Write the records whose keys don't exist and return how many.
 
-
-def append_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> None:
-    """Write the records whose keys don't exist. Raises :class:`ConflictError` for one that exists and must be new."""
+    Raises :class:`ConflictError` for one that exists and must be new.
+    """
+    written = 0
     for record in records:
-        if not append_record(connection, namespace, record) and record.must_be_new:
+        cursor = connection.execute(
+            "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
+            " ON CONFLICT (namespace, collection, key) DO NOTHING",
+            (namespace, record.collection, record.key, record.value),
+        )
+        if cursor.rowcount < 1 and record.must_be_new:
             raise ConflictError(taken_message(record))
+        written += cursor.rowcount
+    return written
 
 
 def get_record(connection: sqlite3.Connection, namespace: str, collection: str, key: str) -> Record | None:
@@ -101,13 +105,9 @@ def cached(connection: sqlite3.Connection, keys: Sequence[bytes], dim: int) -> d
         if row is not None:
             vector, checksum = row[0][: 4 * dim], row[0][4 * dim :]
             # Earlier versions wrote no checksum. A damaged entry counts as missing.
-            if len(vector) == 4 * dim and checksum in (b"", _checksum(vector)):
+            if len(vector) == 4 * dim and checksum in (b"", _CHECKSUM.pack(zlib.crc32(vector))):
                 found[key] = np.frombuffer(vector, dtype="<f4")
     return found
-
-
-def _checksum(vector: bytes) -> bytes:
-    return zlib.crc32(vector).to_bytes(4, "little")
 
 
 def remember(connection: sqlite3.Connection, embeddings: Mapping[bytes, FloatArray]) -> None:
@@ -118,7 +118,10 @@ def remember(connection: sqlite3.Connection, embeddings: Mapping[bytes, FloatArr
     blobs = [vector.astype("<f4").tobytes() for vector in embeddings.values()]
     connection.executemany(
         "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
-        [(key, blob + _checksum(blob), clock) for key, blob in zip(embeddings, blobs, strict=True)],
+        [
+            (key, blob + _CHECKSUM.pack(zlib.crc32(blob)), clock)
+            for key, blob in zip(embeddings, blobs, strict=True)
+        ],
     )
     # Counting reads the whole index, so only every 64th write counts, or a large one.
     if clock % 64 == 0 or len(embeddings) > 64:
@@ -128,8 +131,3 @@ def remember(connection: sqlite3.Connection, embeddings: Mapping[bytes, FloatArr
                 "DELETE FROM embeddings WHERE key IN (SELECT key FROM embeddings ORDER BY used LIMIT ?)",
                 (count - CAPACITY + CAPACITY // 20,),
             )
-
-
-def forget(connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
-    """Delete embeddings from the cache."""
-    connection.executemany("DELETE FROM embeddings WHERE key = ?", [(key,) for key in keys])

@@ -9,7 +9,7 @@ import secrets
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -62,31 +62,19 @@ def last_change(connection: sqlite3.Connection) -> int:
     return int(seq or 0)
 
 
-def oldest_change(connection: sqlite3.Connection) -> int:
-    """Return the number of the oldest change in the log, or 1 if there is none."""
-    (seq,) = connection.execute("SELECT min(seq) FROM changes").fetchone()
-    return int(seq or 1)
-
-
 def token_at(connection: sqlite3.Connection, seq: int) -> int | None:
     """Return the random token of a change, or None if the log does not contain it (any more)."""
     found = connection.execute("SELECT token FROM changes WHERE seq = ?", (seq,)).fetchone()
     return None if found is None else found[0]
 
 
-def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[int]:
-    """Return the rows that existed at change ``seq`` and were deleted or replaced since."""
-    found = connection.execute(
-        "SELECT DISTINCT row FROM changes WHERE seq > ? AND row <= ? AND namespace = ?",
+def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> Iterable[tuple[int, bytes | None]]:
+    """Yield the rows that existed at change ``seq`` and were deleted or replaced since, with their vectors now."""
+    return connection.execute(
+        "SELECT row, vector FROM (SELECT DISTINCT row FROM changes WHERE seq > ? AND row <= ? AND namespace = ?)"
+        " LEFT JOIN vectors USING (row)",
         (seq, seq, namespace),
     )
-    return [row for (row,) in found]
-
-
-def vector_at(connection: sqlite3.Connection, row: int) -> bytes | None:
-    """Return the stored vector of a row, or None if the row does not exist."""
-    found = connection.execute("SELECT vector FROM vectors WHERE row = ?", (row,)).fetchone()
-    return None if found is None else found[0]
 
 
 def write_chunks(
@@ -114,17 +102,13 @@ def write_chunks(
     )  # fmt: skip
     connection.executemany(_PUT_TEXT, texts)
     for low in range(0, len(rows), _BATCH):
-        vectors = _stacked(rows[low : low + _BATCH])
+        # Joining bytes takes a fifth of the time of np.stack.
+        joined = b"".join([row.vector.data for row in rows[low : low + _BATCH]])
+        vectors = np.frombuffer(joined, dtype=np.float32).reshape(-1, len(rows[low].vector))
         some = zip(numbers[low : low + _BATCH], vectors, vector_sums(vectors).tolist(), strict=True)
         connection.executemany(_PUT_VECTOR, some)
     _log(connection, namespace, first, numbers, PUT)
     return existed, old_texts
-
-
-def _stacked(rows: Sequence[Row]) -> FloatArray:
-    """Return the vectors of rows, of shape (n, dim), in a fifth of the time of ``np.stack``."""
-    joined = b"".join([row.vector.data for row in rows])
-    return np.frombuffer(joined, dtype=np.float32).reshape(len(rows), -1)
 
 
 def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[str]:

@@ -140,11 +140,8 @@ class _FaissEngine:
         with self._lock:
             if self._state is not None or self._closed:
                 return
-            embedder = embedder_or_default(self._embedder)
-            opened = Opened.by(embedder)
-            path = prepare(
-                self._folder, create=self._create, build=lambda path: schema.build(path, opened.about)
-            )
+            opened = Opened.by(embedder_or_default(self._embedder))
+            path = prepare(self._folder, opened.about, create=self._create)
             database = Database(path, ("read", ROLE, "write"))
             try:
                 about = database.read(lambda connection: schema.about(connection, path))
@@ -153,12 +150,9 @@ class _FaissEngine:
             except BaseException:
                 database.close()
                 raise
-            database.store = store = about["store"]
-
-            def place_of(namespace: str) -> Place:
-                return Place(self._folder / INDEX, store, namespace, opened.dim)
-
-            index = Index(database, place_of, self._indexed, self._memory)
+            database.store = about["store"]
+            place_of = partial(Place, self._folder / INDEX, about["store"], dim=opened.dim)
+            index = Index(place_of, self._indexed, self._memory)
             upkeep, writer = Upkeep(database, place_of, index), Writer(database)
             # A process that was killed may have left deleted bytes in the log.
             writer.scrub()
@@ -183,21 +177,6 @@ class _FaissEngine:
 
     # ---- writes
 
-    async def _write(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work that only adds rows, with a connection and these arguments."""
-        return await self._ready().writer(lambda connection: work(connection, *arguments))
-
-    async def _overwrite(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work that deletes or replaces rows, with a connection and these arguments, and have the bytes erased."""
-        writer = self._ready().writer
-
-        def overwrite(connection: sqlite3.Connection) -> T:
-            result = work(connection, *arguments)
-            writer.scrub_soon()
-            return result
-
-        return await writer(overwrite)
-
     async def write(
         self,
         namespace: str,
@@ -216,7 +195,7 @@ class _FaissEngine:
             append_records(connection, namespace, records)
             remember(connection, embeddings)
 
-        await self._write(work)
+        await state.writer(work)
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         state = self._ready()
@@ -227,34 +206,39 @@ class _FaissEngine:
             _forget(connection, state, namespace, texts)
             return len(texts)
 
-        return await self._overwrite(work)
+        return await state.writer(work, erases=True)
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         # Not awaited: a search must not wait for the writes of other processes.
         self._ready().writer.hand_over(partial(remember, embeddings=embeddings))
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        return await self._write(records.append_record, namespace, record)
+        append = partial(append_records, namespace=namespace, records=[record])
+        return await self._ready().writer(append) == 1
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
-        return await self._overwrite(records.swap_record, namespace, record, version)
+        swap = partial(records.swap_record, namespace=namespace, record=record, version=version)
+        return await self._ready().writer(swap, erases=True)
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
-        return await self._overwrite(records.delete_records, namespace, collection, keys)
+        delete = partial(records.delete_records, namespace=namespace, collection=collection, keys=keys)
+        return await self._ready().writer(delete, erases=True)
 
     # ---- reads
 
-    async def _read(self, work: Callable[..., T], *arguments: object) -> T:
-        """Run work that reads, with a connection and these arguments."""
+    async def _read(self, work: Callable[..., T], *arguments: object, role: str = "read") -> T:
+        """Run work that reads, with the connection of a role and these arguments."""
         database = self._ready().database
-        return await anyio.to_thread.run_sync(database.read, lambda connection: work(connection, *arguments))
+        return await anyio.to_thread.run_sync(
+            database.read, lambda connection: work(connection, *arguments), role
+        )
 
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
         return await self._read(records.cached, keys, self._ready().opened.dim)
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         state = self._ready()
-        hits = await anyio.to_thread.run_sync(state.index.search, namespace, query)
+        hits = await self._read(state.index.search, namespace, query, role=ROLE)
         state.upkeep.look_after(namespace)
         return hits
 
@@ -265,7 +249,7 @@ class _FaissEngine:
 
     async def count(self, namespace: str, where: Node | None) -> int:
         if where is not None:
-            return await anyio.to_thread.run_sync(self._ready().index.count, namespace, where)
+            return await self._read(self._ready().index.count, namespace, where, role=ROLE)
         return await self._read(rows.count_chunks, namespace)
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
@@ -291,7 +275,8 @@ def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts
     """
     if not texts:
         return
-    records.forget(connection, (cache_key(state.opened.embedder_id, text) for text in texts))
+    keys = [(cache_key(state.opened.embedder_id, text),) for text in texts]
+    connection.executemany("DELETE FROM embeddings WHERE key = ?", keys)
     path = state.place_of(namespace).path
     try:
         path.unlink()

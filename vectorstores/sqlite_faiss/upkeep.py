@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.namespace import Namespace
 
+    _Parts: TypeAlias = Iterator[tuple[str, Iterable[bytes | memoryview]]]
+
 _log: Final = logging.getLogger(__name__)
 
 # A file is written again when more rows than this were added, and more than this share.
@@ -45,15 +47,6 @@ _REST: Final = 20.0
 _AGAIN: Final = 60.0
 # Comparing all of so many rows takes milliseconds.
 SLOW_FROM: Final = 20_000
-
-
-class _State(NamedTuple):
-    """A namespace as of a change, without the removed rows."""
-
-    moment: tuple[int, int]
-    places: Places
-    matrix: Matrix
-    columns: dict[str, tuple[list[JSON], NDArray[np.int32]]]
 
 
 class Upkeep:
@@ -91,8 +84,17 @@ class Upkeep:
         begun = time.monotonic()
         wait = _AGAIN
         try:
-            self._make(namespace)
-            wait = _REST * (time.monotonic() - begun)
+            place = self._place_of(namespace)
+            found = snapshot.opened(place)
+            due = self._database.read(lambda connection: self._begin(connection, namespace, found), ROLE)
+            known = True
+            if due is not None:
+                with snapshot.draft(place, *due) as (path, written):
+                    self._database.write(lambda connection: _put_in_place(connection, place, path, written))
+                    install = partial(self._index.install, namespace=namespace, found=written)
+                    known = self._database.read(install, ROLE) is not None
+            if known:  # else the log has dropped the change
+                wait = _REST * (time.monotonic() - begun)
         except (Abandoned, FileNotFoundError):
             pass  # the store is closing, the log has dropped the change, or another process removed the draft
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread, and nothing is lost
@@ -104,42 +106,41 @@ class Upkeep:
             )
         self._not_before[namespace] = time.monotonic() + wait
 
-    def _make(self, namespace: str) -> None:
-        """Write the file of a namespace, and use it in place of what is in memory."""
-        place = self._place_of(namespace)
-        found = snapshot.opened(place)
+    def _begin(
+        self, connection: sqlite3.Connection, namespace: str, found: Snapshot | None
+    ) -> tuple[tuple[int, int], _Parts] | None:
+        """Return the newest change of a new file and its parts, or None if none is due; ``found`` is the one in place.
 
-        def begin(connection: sqlite3.Connection) -> _State | None:
-            space = self._index.get(namespace)
-            if self._closing.is_set() and space is None:
-                return None  # dropped from memory, and nobody will search it here
-            space = self._index.current(connection, namespace)
-            mine = space.snapshot and space.snapshot.moment
-            if found is not None and found.moment != mine and searching.is_known(connection, found):
-                # Another process has written a file meanwhile, which may suffice.
-                space = self._index.install(connection, namespace, found)
-            return _state(connection, space) if self._is_due(space) else None
-
-        state = self._database.read(begin, ROLE)
-        if state is None:
-            return
-        with snapshot.draft(place, state.moment, self._parts(state)) as (path, written):
-            self._database.write(lambda connection: _put_in_place(connection, place, path, written))
-            self._database.read(lambda connection: self._install(connection, namespace, written), ROLE)
-
-    def _parts(self, state: _State) -> Iterator[tuple[str, Iterable[bytes | memoryview]]]:
-        yield "vectors", _pieces(state)
-        yield "rows", [state.matrix.rows[state.places].astype("<i8").data]
-        wanted = partial(self._has_time_for_codes, len(state.places))
-        if wanted():
-            yield "codes", [coding.encoded(state.matrix.gather, state.places, wanted).to_bytes()]
-        yield "values", [json.dumps({key: values for key, (values, _) in state.columns.items()}).encode()]
-        yield "columns", [numbers.data for _, numbers in state.columns.values()]
-
-    def _install(self, connection: sqlite3.Connection, namespace: str, written: Snapshot) -> None:
-        if not searching.is_known(connection, written):
+        The parts are read while the file is written, when others may use the namespace.
+        """
+        space = self._index.get(namespace)
+        if self._closing.is_set() and space is None:
+            return None  # dropped from memory, and nobody will search it here
+        space = self._index.current(connection, namespace)
+        if found is not None and found.moment != (space.snapshot and space.snapshot.moment):
+            # Another process has written a file meanwhile, which may suffice.
+            space = self._index.install(connection, namespace, found) or space
+        if not self._is_due(space):
+            return None
+        token = rows.token_at(connection, space.seq)
+        if token is None:
+            # The log no longer contains this change: the next search reads all rows, and requests a file again.
             raise Abandoned
-        self._index.install(connection, namespace, written)
+        places = np.flatnonzero(space.matrix.alive)
+        columns = {key: each.packed(places) for key, each in space.columns.items() if key in space.indexed}
+        return (space.seq, token), self._parts(places, space.matrix, columns)
+
+    def _parts(
+        self, places: Places, matrix: Matrix, columns: dict[str, tuple[list[JSON], NDArray[np.int32]]]
+    ) -> _Parts:
+        batches = (places[low : low + _BATCH] for low in range(0, len(places), _BATCH))
+        yield "vectors", (matrix.gather(batch).astype("<f4", copy=False).data for batch in batches)
+        yield "rows", [matrix.rows[places].astype("<i8").data]
+        wanted = partial(self._has_time_for_codes, len(places))
+        if wanted():
+            yield "codes", [coding.encoded(matrix.gather, places, wanted).to_bytes()]
+        yield "values", [json.dumps({key: values for key, (values, _) in columns.items()}).encode()]
+        yield "columns", [numbers.data for _, numbers in columns.values()]
 
     def _is_due(self, space: Namespace) -> bool:
         matrix, size, live = space.matrix, len(space.matrix.rows), len(space.matrix)
@@ -165,16 +166,6 @@ class Upkeep:
                 self._tend(namespace)
 
 
-def _state(connection: sqlite3.Connection, space: Namespace) -> _State:
-    token = rows.token_at(connection, space.seq)
-    if token is None:
-        # The log no longer contains this change: the next search reads all rows, and requests a file again.
-        raise Abandoned
-    places = np.flatnonzero(space.matrix.alive)
-    columns = {key: each.packed(places) for key, each in space.columns.items() if key in space.indexed}
-    return _State((space.seq, token), places, space.matrix, columns)
-
-
 def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, written: Snapshot) -> None:
     """Put a file in its place unless it contains vectors that were deleted or replaced meanwhile.
 
@@ -182,14 +173,9 @@ def _put_in_place(connection: sqlite3.Connection, place: Place, path: Path, writ
     """
     if not searching.is_known(connection, written):
         return
-    changed = np.array(rows.overtaken(connection, place.namespace, written.moment[0]), dtype=np.int64)
     file = Matrix(place.dim, written.rows, written.vectors)
-    for at in file.find(changed).tolist():
-        if rows.vector_at(connection, int(written.rows[at])) != written.vectors[at].tobytes():
-            return
+    for row, vector in rows.overtaken(connection, place.namespace, written.moment[0]):
+        for at in file.find(np.array([row])):
+            if vector != written.vectors[at].tobytes():
+                return
     path.replace(place.path)
-
-
-def _pieces(state: _State) -> Iterator[memoryview]:
-    for low in range(0, len(state.places), _BATCH):
-        yield state.matrix.gather(state.places[low : low + _BATCH]).astype("<f4", copy=False).data

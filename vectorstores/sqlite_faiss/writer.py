@@ -36,10 +36,13 @@ _IDLE: Final = 1.0
 class _Write:
     """A write that a task has requested, and its outcome."""
 
-    __slots__ = ("awaited", "done", "error", "loop", "result", "work")
+    __slots__ = ("awaited", "done", "erases", "error", "loop", "result", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], Any], *, awaited: bool = True) -> None:
+    def __init__(
+        self, work: Callable[[sqlite3.Connection], Any], *, erases: bool = False, awaited: bool = True
+    ) -> None:
         self.work = work
+        self.erases = erases
         self.awaited = awaited
         self.result: Any = None
         self.error: BaseException | None = None
@@ -65,13 +68,14 @@ class Writer:
         self._scrub_wait = _SCRUB
         self._refused = False
 
-    async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def __call__(self, work: Callable[[sqlite3.Connection], T], *, erases: bool = False) -> T:
         """Run ``work`` in the thread; its changes are durable when this returns.
 
-        It may run twice, so apart from SQL, which is rolled back, it must do only what may be repeated.
+        If it ``erases``, what it deletes or replaces is soon overwritten in the log too. It may run twice, so apart
+        from SQL, which is rolled back, it must do only what may be repeated.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
-        write = _Write(work)
+        write = _Write(work, erases=erases)
         self._send(write)
         try:
             await write.done.wait()
@@ -131,10 +135,18 @@ class Writer:
 
     def _serve(self, batch: Sequence[_Write]) -> None:
         try:
-            self._carry_out(batch)
-        except BaseException as error:  # noqa: BLE001 - raised in every waiting task
+            self._commit(batch)
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting tasks
             for write in batch:
-                write.error = write.error or error
+                write.error = error
+            if len(batch) > 1 and isinstance(error, Exception) and not concerns_all(error):
+                # One of them makes the whole transaction fail: one by one, only that one does.
+                for write in batch:
+                    try:
+                        self._commit([write])
+                        write.error = None
+                    except BaseException as own:  # noqa: BLE001 - raised in the waiting task
+                        write.error = own
         # One call for each loop: it starts to work at the first one.
         done: dict[Any, list[anyio.Event]] = {}
         for write in batch:
@@ -146,23 +158,12 @@ class Writer:
             with suppress(RuntimeError):
                 (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(_set_all, events)
 
-    def _carry_out(self, batch: Sequence[_Write]) -> None:
-        try:
-            self._commit(batch)
-        except Exception as error:
-            if len(batch) == 1 or concerns_all(error):
-                raise
-            # One of them makes the whole transaction fail: one by one, only that one does.
-            for write in batch:
-                try:
-                    self._commit([write])
-                except Exception as own:  # noqa: BLE001 - raised in the waiting task
-                    write.error = own
-
     def _commit(self, batch: Sequence[_Write]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             for write in batch:
                 write.result = write.work(connection)
+                if write.erases:
+                    self.scrub_soon()
 
         self._database.write(work)
 
