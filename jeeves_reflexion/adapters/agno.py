@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from agno.agent import Agent
 from agno.run.base import RunStatus
 from agno.team import Team
 
-from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, OptionsAdapter, Trace, adapter_for, joined
 from jeeves_reflexion.errors import described
 
 _Call = tuple[str, dict[str, Any], object, bool]
 
 
-class AgnoAgent(Adapter):
+class AgnoAgent(OptionsAdapter):
     """An agent or a team of Agno, whose members get the lessons too; ``options`` go to its ``arun``."""
 
-    def __init__(self, agent: Agent | Team, **options: Any) -> None:  # noqa: ANN401 - its own
-        super().__init__(agent)
-        refuse(options, "agno", session_id=OWN, stream="the adapter hears of tools by a hook")
-        self._options = options
+    framework = "agno"
+    refused: ClassVar = {"session_id": OWN, "stream": "the adapter hears of tools by a hook"}
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run a copy of the agent with the lessons in its additional context."""
         later = list[_Call]()
         copy = self.agent.deep_copy()
         _instruct(copy, lessons, trace, later)
-        run = await copy.arun(prompt, session_id=uuid4().hex, **self._options)
+        run = await copy.arun(prompt, session_id=uuid4().hex, **self.options)
         for name, arguments, result, failed in later:
             await trace.tool(name, arguments, result, failed=failed)
         _charge(run, trace)

@@ -15,7 +15,7 @@ from crewai.events.types.tool_usage_events import ToolUsageErrorEvent
 from crewai.hooks import HookAborted, InterceptionPoint, LLMCallHookContext, ToolCallHookContext
 from crewai.hooks.dispatch import scoped_hooks
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for, refuse
+from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
 
@@ -32,13 +32,13 @@ class CrewAIAgent(Adapter):
 
     def __init__(self, agent: Crew | Flow[Any] | BaseAgent, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        if isinstance(agent, Crew | Flow):
-            refuse(options, "crewai", prompt="it is the task's prompt")
-            if isinstance(agent, Crew) and not any("{prompt}" in task.description for task in agent.tasks):
-                raise ConfigurationError(
-                    "crewai: no task of the crew has {prompt} in its description: write Task(description='{prompt}', "
-                    "...) where the prompt is to stand"
-                )
+        if isinstance(agent, Crew | Flow) and "prompt" in options:
+            raise ConfigurationError("crewai: prompt= can't be set: it is the task's prompt")
+        if isinstance(agent, Crew) and not any("{prompt}" in task.description for task in agent.tasks):
+            raise ConfigurationError(
+                "crewai: no task of the crew has {prompt} in its description: write Task(description='{prompt}', "
+                "...) where the prompt is to stand"
+            )
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
@@ -59,9 +59,14 @@ class CrewAIAgent(Adapter):
         return typed if typed is not None else getattr(output, "raw", output)
 
     def _run(self, prompt: str, heard: _Heard) -> object:
+        hooks: dict[InterceptionPoint, list[Any]] = {
+            InterceptionPoint.PRE_MODEL_CALL: [heard.before],
+            InterceptionPoint.PRE_TOOL_CALL: [heard.before],
+            InterceptionPoint.POST_TOOL_CALL: [heard.after_tool],
+        }
         token = _current.set(heard)
         try:
-            with scoped_hooks(heard.hooks()):
+            with scoped_hooks(hooks):
                 if isinstance(self.agent, Crew | Flow):
                     return self.agent.kickoff(inputs={**self._options, "prompt": prompt})
                 return self.agent.kickoff(prompt, **self._options)
@@ -82,14 +87,6 @@ class _Heard:
         self._loop = asyncio.get_running_loop()
         self._asked = 0
 
-    def hooks(self) -> dict[InterceptionPoint, list[Any]]:
-        """Return the hooks of this attempt."""
-        return {
-            InterceptionPoint.PRE_MODEL_CALL: [self._before_model],
-            InterceptionPoint.PRE_TOOL_CALL: [self._before_tool],
-            InterceptionPoint.POST_TOOL_CALL: [self._after_tool],
-        }
-
     async def settle(self) -> None:
         """Charge the calls since the last time. Raises :class:`BudgetExceededError` if the budget is used up."""
         heard, self.usage = self.usage, []
@@ -102,14 +99,12 @@ class _Heard:
         self._trace.used(unheard, None, None)
         self._trace.session.spend.check()  # CrewAI goes on to the next call after a tool that a hook stopped
 
-    def _before_model(self, context: LLMCallHookContext) -> None:
+    def before(self, context: LLMCallHookContext | ToolCallHookContext) -> None:
         self._on_loop(self.settle())
-        self._asked += 1
+        if isinstance(context, LLMCallHookContext):
+            self._asked += 1
 
-    def _before_tool(self, context: ToolCallHookContext) -> None:
-        self._on_loop(self.settle())
-
-    def _after_tool(self, context: ToolCallHookContext) -> None:
+    def after_tool(self, context: ToolCallHookContext) -> None:
         if self.stopped is not None or self.cancelled:
             return  # the tool was not run
         crewai_event_bus.flush()
@@ -136,20 +131,16 @@ class _Heard:
 _current: ContextVar[_Heard | None] = ContextVar("jeeves_reflexion_crewai", default=None)
 
 
-def _on_model(source: object, event: LLMCallCompletedEvent) -> None:
+@crewai_event_bus.on(LLMCallCompletedEvent)
+@crewai_event_bus.on(ToolUsageErrorEvent)
+def _on_event(source: object, event: LLMCallCompletedEvent | ToolUsageErrorEvent) -> None:
     heard = _current.get()
-    if heard is not None:
+    if heard is None:
+        return
+    if isinstance(event, LLMCallCompletedEvent):
         heard.usage.append(event.usage or {})
-
-
-def _on_tool_error(source: object, event: ToolUsageErrorEvent) -> None:
-    heard = _current.get()
-    if heard is not None:
+    else:
         heard.failed.append(event.tool_name)
-
-
-crewai_event_bus.on(LLMCallCompletedEvent)(_on_model)
-crewai_event_bus.on(ToolUsageErrorEvent)(_on_tool_error)
 
 
 adapter = adapter_for(CrewAIAgent, Crew, Flow, BaseAgent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from google.adk.agents import BaseAgent
@@ -13,19 +13,17 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
-from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, OptionsAdapter, Trace, adapter_for, joined
 from jeeves_reflexion.errors import described
 
 _APP = "jeeves_reflexion"
 
 
-class ADKAgent(Adapter):
+class ADKAgent(OptionsAdapter):
     """An agent of the ADK, which runs in a session of its own; ``options`` go to ``Runner.run_async``."""
 
-    def __init__(self, agent: BaseAgent, **options: Any) -> None:  # noqa: ANN401 - the runner's own
-        super().__init__(agent)
-        refuse(options, "google-adk", session_id=OWN, user_id=OWN, new_message="it is the task's prompt")
-        self._options = options
+    framework = "google-adk"
+    refused: ClassVar = {"session_id": OWN, "user_id": OWN, "new_message": "it is the task's prompt"}
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run the agent with the lessons in the instructions of each model call, sub-agents included."""
@@ -38,7 +36,7 @@ class ADKAgent(Adapter):
         answer = ""
         try:
             async for event in runner.run_async(
-                user_id=_APP, session_id=session.id, new_message=message, **self._options
+                user_id=_APP, session_id=session.id, new_message=message, **self.options
             ):
                 plugin.charge()
                 if event.error_code == LlmCallsLimitExceededError.__name__:
@@ -71,7 +69,9 @@ class _Plugin(BasePlugin):
         """
         answered, self._answered = self._answered, []
         for usage in answered:
-            _charge(usage, self._trace)
+            given = usage.prompt_token_count if usage else None
+            made = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) if usage else None
+            self._trace.used(1, given, made)
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:  # noqa: ANN401
         if self._lessons:
@@ -107,12 +107,6 @@ class _Plugin(BasePlugin):
         if isinstance(result, dict) and result.keys() == {"result"}:
             result = result["result"]
         await self._trace.tool(name, arguments, result, thought=thought, failed=failed)
-
-
-def _charge(usage: types.GenerateContentResponseUsageMetadata | None, trace: Trace) -> None:
-    given = usage.prompt_token_count if usage else None
-    made = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) if usage else None
-    trace.used(1, given, made)
 
 
 def _text(content: types.Content | None) -> str:

@@ -129,22 +129,19 @@ def answer_of(state: Mapping[str, Any], trace: Trace) -> object:
     """Return a state's typed answer, or the text of its last message."""
     if state.get("structured_response") is not None:
         return state["structured_response"]
-    _look_for_filter(state.get("messages", ()), trace)
+    messages = state.get("messages", ())
+    last = messages[-1] if messages else None
+    if isinstance(last, AIMessage) and last.response_metadata.get("finish_reason") == "content_filter":
+        trace.interrupted = "content_filter"
     # A tool that returns directly gives the answer, unless the run was interrupted after it.
     kinds = AIMessage if trace.interrupted else AIMessage | ToolMessage
-    answers = [m for m in state.get("messages", ()) if isinstance(m, kinds)]
+    answers = [message for message in messages if isinstance(message, kinds)]
     return str(answers[-1].text) if answers else ""
 
 
 def _messages(prompt: str, lessons: str) -> dict[str, Any]:
     system = [SystemMessage(lessons, name="reflexion_lessons")] if lessons else []
     return {"messages": [*system, HumanMessage(prompt)]}
-
-
-def _look_for_filter(messages: Sequence[BaseMessage], trace: Trace) -> None:
-    last = messages[-1] if messages else None
-    if isinstance(last, AIMessage) and last.response_metadata.get("finish_reason") == "content_filter":
-        trace.interrupted = "content_filter"
 
 
 def _charge(message: AIMessage, trace: Trace) -> None:
