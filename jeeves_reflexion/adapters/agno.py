@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -88,7 +88,7 @@ def _listening(trace: Trace) -> Callable[..., Any]:
 
 
 async def _passing(
-    parts: AsyncIterator[Any], report: Callable[[str], Coroutine[Any, Any, None]]
+    parts: AsyncIterator[Any], report: Callable[[str], Awaitable[None] | None]
 ) -> AsyncIterator[Any]:
     """Pass on what a tool yields, such as one that asks a team member, and report all its words at the end."""
     words = list[str]()
@@ -96,16 +96,15 @@ async def _passing(
         if isinstance(part, str):
             words.append(part)
         yield part
-    await report("".join(words))
+    told = report("".join(words))
+    if told is not None:
+        await told
 
 
 def _noting(calls: list[_Call]) -> Callable[..., Any]:
     """Return a hook that collects tool calls, which are reported after the run."""
 
     def listener(function_name: str, function_call: Callable[..., Any], arguments: dict[str, Any]) -> object:
-        async def note(value: object) -> None:
-            calls.append((function_name, arguments, value, False))
-
         async def awaited(result: Any) -> object:  # noqa: ANN401 - of any tool
             try:
                 value = await result
@@ -113,8 +112,8 @@ def _noting(calls: list[_Call]) -> Callable[..., Any]:
                 calls.append((function_name, arguments, described(error), True))
                 raise
             if inspect.isasyncgen(value):
-                return _passing(value, note)
-            await note(value)
+                return _passing(value, lambda text: calls.append((function_name, arguments, text, False)))
+            calls.append((function_name, arguments, value, False))
             return value
 
         try:

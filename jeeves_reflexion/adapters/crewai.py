@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewai import Crew, Flow
@@ -75,34 +76,34 @@ class CrewAIAgent(Adapter):
             _current.reset(token)
 
 
+@dataclass(slots=True)
 class _Heard:
     """Reports tool calls and usage to the trace from CrewAI's own threads."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.stopped: BudgetExceededError | None = None
-        self.cancelled = False
-        self.usage = list[dict[str, Any]]()
-        self.failed = list[str]()
-        self._trace = trace
-        self._loop = asyncio.get_running_loop()
-        self._asked = 0
+    trace: Trace
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    stopped: BudgetExceededError | None = None
+    cancelled: bool = False
+    usage: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    asked: int = 0
 
     async def settle(self) -> None:
         """Charge the calls since the last time. Raises :class:`BudgetExceededError` if the budget is used up."""
         heard, self.usage = self.usage, []
         # A model of the user's own may emit no event.
-        unheard, self._asked = max(self._asked - len(heard), 0), 0
+        unheard, self.asked = max(self.asked - len(heard), 0), 0
         for usage in heard:
             given = usage.get("prompt_tokens") or usage.get("input_tokens")
             made = usage.get("completion_tokens") or usage.get("output_tokens")
-            self._trace.used(1, given, made)
-        self._trace.used(unheard, None, None)
-        self._trace.session.spend.check()  # CrewAI goes on to the next call after a tool that a hook stopped
+            self.trace.used(1, given, made)
+        self.trace.used(unheard, None, None)
+        self.trace.session.spend.check()  # CrewAI goes on to the next call after a tool that a hook stopped
 
     def before(self, context: LLMCallHookContext | ToolCallHookContext) -> None:
         self._on_loop(self.settle())
         if isinstance(context, LLMCallHookContext):
-            self._asked += 1
+            self.asked += 1
 
     def after_tool(self, context: ToolCallHookContext) -> None:
         if self.stopped is not None or self.cancelled:
@@ -113,7 +114,7 @@ class _Heard:
         if name in self.failed:
             self.failed.remove(name)
             failed = True
-        self._on_loop(self._trace.tool(name, context.tool_input, context.tool_result, failed=failed))
+        self._on_loop(self.trace.tool(name, context.tool_input, context.tool_result, failed=failed))
 
     def _on_loop(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
         if self.cancelled:
@@ -121,7 +122,7 @@ class _Heard:
             raise HookAborted("the attempt was cancelled")
         crewai_event_bus.flush()  # events are handled by other threads
         try:
-            asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            asyncio.run_coroutine_threadsafe(work, self.loop).result()
         except BudgetExceededError as error:
             self.stopped = error
             raise HookAborted(str(error)) from error

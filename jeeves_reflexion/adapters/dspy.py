@@ -109,13 +109,19 @@ class _Heard(BaseCallback):
             result = outputs if exception is None else described(exception)
             self._done.append((call, result, exception is not None))
 
-    async def tell(self) -> None:
-        """Report to the trace. Raises :class:`BudgetExceededError` if the run has used up its budget."""
+    async def tell(self, prediction: object = None) -> None:
+        """Report to the trace, after a call of a predictor with its prediction.
+
+        Raises :class:`BudgetExceededError` if the run has used up its budget.
+        """
         if self.cancelled:  # ends a thread that was left behind
             raise asyncio.CancelledError
+        if prediction is not None:
+            thought = getattr(prediction, "next_thought", None) or getattr(prediction, "reasoning", None)
+            self.thought = str(thought or "")
         done, self._done = self._done, []
-        for (name, arguments, thought), result, failed in done:
-            await self._trace.tool(name, arguments, result, thought=thought, failed=failed)
+        for (name, arguments, said), result, failed in done:
+            await self._trace.tool(name, arguments, result, thought=said, failed=failed)
         entries, self.tracker.entries = self.tracker.entries, []
         for usage in entries:
             self._trace.used(1, usage.get("prompt_tokens"), usage.get("completion_tokens"))
@@ -149,16 +155,14 @@ def _listening(kind: Any) -> Any:  # noqa: ANN401 - a class of predictors
             heard = _current()
             await heard.tell()
             prediction = await super().aforward(**inputs)
-            heard.thought = _thought(prediction)
-            await heard.tell()
+            await heard.tell(prediction)
             return prediction
 
         def forward(self, **inputs: object) -> object:
             heard = _current()
             asyncio.run_coroutine_threadsafe(heard.tell(), heard.loop).result()
             prediction = kind.forward(self, **inputs)
-            heard.thought = _thought(prediction)
-            asyncio.run_coroutine_threadsafe(heard.tell(), heard.loop).result()
+            asyncio.run_coroutine_threadsafe(heard.tell(prediction), heard.loop).result()
             return prediction
 
     Listening.__name__ = Listening.__qualname__ = kind.__name__
@@ -168,11 +172,6 @@ def _listening(kind: Any) -> Any:  # noqa: ANN401 - a class of predictors
 def _current() -> _Heard:
     # DSPy's settings reach its worker threads too.
     return next(each for each in reversed(dspy.settings.callbacks) if isinstance(each, _Heard))
-
-
-def _thought(prediction: object) -> str:
-    said = getattr(prediction, "next_thought", None) or getattr(prediction, "reasoning", None)
-    return str(said or "")
 
 
 def _copy(value: Any, made: dict[int, Any]) -> Any:  # noqa: ANN401 - any attribute of a module

@@ -89,24 +89,15 @@ class _Plugin(BasePlugin):
         tool_args: dict[str, Any],
         tool_context: Any,  # noqa: ANN401
         result: Any,  # noqa: ANN401
+        failed: bool = False,
     ) -> None:
-        await self._tell(tool.name, tool_args, result, tool_context.agent_name, failed=False)
-
-    async def on_tool_error_callback(
-        self,
-        *,
-        tool: Any,  # noqa: ANN401
-        tool_args: dict[str, Any],
-        tool_context: Any,  # noqa: ANN401
-        error: Exception,
-    ) -> None:
-        await self._tell(tool.name, tool_args, described(error), tool_context.agent_name, failed=True)
-
-    async def _tell(self, name: str, arguments: object, result: object, agent: str, *, failed: bool) -> None:
-        thought = self._thoughts.pop(agent, "")
+        thought = self._thoughts.pop(tool_context.agent_name, "")
         if isinstance(result, dict) and result.keys() == {"result"}:
             result = result["result"]
-        await self._trace.tool(name, arguments, result, thought=thought, failed=failed)
+        await self._trace.tool(tool.name, tool_args, result, thought=thought, failed=failed)
+
+    async def on_tool_error_callback(self, *, error: Exception, **called: Any) -> None:  # noqa: ANN401
+        await self.after_tool_callback(**called, result=described(error), failed=True)
 
 
 def _text(content: types.Content | None) -> str:

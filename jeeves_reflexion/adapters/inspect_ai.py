@@ -246,11 +246,7 @@ class InspectModel:
 
     def __init__(self, model: str | Model | None = None) -> None:
         self._model = model
-
-    @property
-    def name(self) -> str:
-        """The model's name in Inspect."""
-        return "inspect" if self._model is None else str(self._model)
+        self.name = "inspect" if model is None else str(model)
 
     async def complete(
         self,

@@ -179,9 +179,8 @@ class Batch:
             return trial
         log, store, session_id = self.run.log, beneath(self.loop.lessons), self._session_id(task)
         lesson, refused = None, ""
-        if (
-            store is not None and log.resumed
-        ):  # a killed run may have stored it without noting it in the journal
+        if store is not None and log.resumed:
+            # A killed run may have stored the lesson without noting it in the journal.
             since = float(log.config["started"])
             lesson = await first_written(store, since=since, run_id=session_id, attempt=trial.number)
         if lesson is None:
