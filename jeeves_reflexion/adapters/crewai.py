@@ -76,7 +76,7 @@ class CrewAIAgent(Adapter):
             _current.reset(token)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Heard:
     """Reports tool calls and usage to the trace from CrewAI's own threads."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jeeves_reflexion.adapters.base import Trace
@@ -19,7 +18,6 @@ Done: TypeAlias = Callable[[Task, Attempt[Any], Any], object]
 """A sync or async function that is called after a run with the task, the attempt, and the learner's advice."""
 
 
-@dataclass(slots=True)
 class LearnerRun:
     """One run of an agent beside a :class:`~jeeves_reflexion.Learner`.
 
@@ -27,12 +25,13 @@ class LearnerRun:
     ``await learner.learn_from(task, attempt, verdict, advice=advice)``.
     """
 
-    learner: Learner
-    done: Done | None
-    trace: Trace = field(default_factory=lambda: Trace(Session()))
-    lessons: str = ""
-    _begun: tuple[Task, Advice] | None = None
-    _ended: bool = False
+    def __init__(self, learner: Learner, done: Done | None) -> None:
+        self.trace = Trace(Session())
+        self.lessons = ""
+        self._learner = learner
+        self._done = done
+        self._begun: tuple[Task, Advice] | None = None
+        self._ended = False
 
     async def begin(self, prompt: str) -> None:
         """Recall the lessons for a prompt. Only the first prompt that is not blank counts.
@@ -43,7 +42,7 @@ class LearnerRun:
             raise ConfigurationError("the options of a learner serve one run: ask for new ones for each run")
         if self._begun is None and prompt.strip():
             task = Task(prompt)
-            self._begun = task, await self.learner.recall(task)
+            self._begun = task, await self._learner.recall(task)
             self.lessons = self._begun[1].text
 
     async def end(self, output: object) -> None:
@@ -54,9 +53,9 @@ class LearnerRun:
         task, advice = self._begun
         self.trace.output = output
         attempt = self.trace.attempt()
-        if self.done is None:
-            await self.learner.learn_from(task, attempt, advice=advice)
+        if self._done is None:
+            await self._learner.learn_from(task, attempt, advice=advice)
             return
-        result = self.done(task, attempt, advice)
+        result = self._done(task, attempt, advice)
         if inspect.isawaitable(result):
             await result

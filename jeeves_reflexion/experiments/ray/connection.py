@@ -56,7 +56,7 @@ class RayOptions:
             raise ConfigurationError(f"{self.working_dir} is not a folder: name one to send to the workers")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Connection:
     """Connects this program to Ray, unless it is connected already, and disconnects it again."""
 

@@ -246,7 +246,7 @@ class RayExecutor:
         return data
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Answers:
     """The model replies of one try, over all the processes in which it is started.
 
