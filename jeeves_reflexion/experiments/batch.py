@@ -88,7 +88,7 @@ class Batch:
                 await self._try_all()
                 await self._store()
             finally:  # if the batch is cut short, its lessons wait, and its cost counts
-                run.results.rows += [self.rows[task.id] for task in self._finished()]
+                run.results.rows += [self.rows[task.id] for task in self.todo if task.id in self.done]
         except BaseException as error:
             first = error
             while isinstance(first, BaseExceptionGroup):
@@ -164,7 +164,7 @@ class Batch:
         """
         failure: LessonStoreError | None = None
         with anyio.CancelScope(shield=True):
-            for task in self._finished():
+            for task in self.todo:
                 entry = self.done[task.id]
                 try:
                     self.done[task.id] = replace(entry, trial=await self._stored(task, entry.trial))
@@ -208,9 +208,6 @@ class Batch:
             await self.run.log.tell("interrupted", {"where": where, "why": why})
 
     # -- names
-
-    def _finished(self) -> list[Task]:
-        return [task for task in self.todo if task.id in self.done]
 
     def _position(self, task: Task) -> Position:
         return Position(self.arm.name, self.seed, self.split, name_of(task), self.number)

@@ -72,19 +72,16 @@ def cost_rows(costs: Mapping[ArmName, Cost]) -> tuple[tuple[str, ...], ...]:
     rows = []
     for arm, cost in costs.items():
         tokens, usd = (cost.known.tokens, cost.known.cost_usd) if cost.known else (None, None)
-        row = (
-            arm,
-            f"{cost.tries:,}",
-            f"{cost.solved:,}",
-            f"{cost.usage.calls:,}",
-            _or_unknown(tokens, ",.0f"),
-            _or_unknown(usd, ".4f"),
-            f"{cost.seconds:,.1f}",
-            _or_unknown(cost.per_solved(tokens), ",.0f"),
-            _or_unknown(cost.per_solved(usd), ".4f"),
-            _or_unknown(cost.per_solved(cost.seconds), ",.2f"),
+        amounts = (
+            (tokens, ",.0f"),
+            (usd, ".4f"),
+            (cost.seconds, ",.1f"),
+            (cost.per_solved(tokens), ",.0f"),
+            (cost.per_solved(usd), ".4f"),
+            (cost.per_solved(cost.seconds), ",.2f"),
         )
-        rows.append(row)
+        cells = ["-" if amount is None else format(amount, form) for amount, form in amounts]
+        rows.append((arm, f"{cost.tries:,}", f"{cost.solved:,}", f"{cost.usage.calls:,}", *cells))
     return tuple(rows)
 
 
@@ -101,10 +98,6 @@ def cost_table(costs: Mapping[ArmName, Cost]) -> str:
     """Return the cost of each arm, in all and per solved task, as a Markdown table."""
     note = cost_note(costs)
     return markdown_table(COST_HEADS, cost_rows(costs)) + (f"\n\n{note}" if note else "")
-
-
-def _or_unknown(amount: float | None, form: str) -> str:
-    return "-" if amount is None else format(amount, form)
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -29,7 +29,7 @@ from jeeves_reflexion.errors import (
 from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
 from jeeves_reflexion.experiments.journal import Entry, read_back, trial_json
-from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, load_ray
+from jeeves_reflexion.experiments.ray.connection import RayOptions, connected, load_ray
 from jeeves_reflexion.experiments.ray.worker import Asked, Failed, Finished, Reply, Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.cassette import key_of, recorded_error, request_of
@@ -86,7 +86,8 @@ class RayExecutor:
         self._ray = load_ray()
         self._models = dict(models or {})
         self._setup = self._packed(setup, "the setup of worker processes")
-        self._connection = Connection(options or RayOptions())
+        self._options = options or RayOptions()
+        self._open = contextlib.AsyncExitStack()
         self._workers = workers
         self._processes: list[Process] = []
         errors = self._ray.exceptions
@@ -106,10 +107,10 @@ class RayExecutor:
                 "an experiment on Ray runs on asyncio only: use it as the event loop"
             ) from None
         try:
-            cpus = await self._connection.open()
+            cpus = await self._open.enter_async_context(connected(self._options))
             self._processes = [self._started() for _ in range(max(min(self._workers, cpus), 1))]
         except BaseException:
-            await self._connection.close()
+            await self._open.aclose()
             raise
         return self
 
@@ -127,7 +128,7 @@ class RayExecutor:
                     for process in self._processes:
                         group.start_soon(end, process)
             finally:
-                await self._connection.close(keep_logs=error is not None)
+                await self._open.__aexit__(kind, error, trace)
 
     def check(self, arm: Arm, loop: Reflexion) -> None:
         """Raise :class:`ConfigurationError` if other machines can't see the loop's lessons."""
