@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TypeGuard
+from typing import Any
 
 from jeeves_reflexion.adapters.base import Adapter as Adapter
 from jeeves_reflexion.adapters.base import Trace as Trace
@@ -45,8 +45,11 @@ def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of 
 
     Raises :class:`ConfigurationError` for an object of an unknown framework.
     """
-    if (inspect.isroutine(agent) or isinstance(agent, functools.partial)) and _takes_lessons(agent):
-        return _Factory(agent, options)
+    function: Callable[..., object] | None = None
+    if inspect.isroutine(agent) or isinstance(agent, functools.partial):
+        function = agent
+    if function is not None and "lessons" in signature_of(function, "the function").parameters:
+        return _Factory(function, options)
     found = adapter_of(agent, **options)
     if found is None:
         raise ConfigurationError(
@@ -107,7 +110,3 @@ class _Factory(Adapter):
                 f"only for agents of {_NAMES}"
             )
         return await found.attempt(prompt, "", trace)
-
-
-def _takes_lessons(function: object) -> TypeGuard[Callable[..., object]]:
-    return callable(function) and "lessons" in signature_of(function, "the function").parameters

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from agno.agent import Agent
 from agno.run.base import RunStatus
 from agno.team import Team
 
-from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, OptionsAdapter, Trace, adapter_for, joined
 from jeeves_reflexion.errors import described
 
 _Call = tuple[str, dict[str, Any], object, bool]
 
 
-class AgnoAgent(Adapter):
+class AgnoAgent(OptionsAdapter):
     """An agent or a team of Agno, whose members get the lessons too; ``options`` go to its ``arun``."""
 
-    def __init__(self, agent: Agent | Team, **options: Any) -> None:  # noqa: ANN401 - its own
-        super().__init__(agent)
-        refuse(options, "agno", session_id=OWN, stream="the adapter hears of tools by a hook")
-        self._options = options
+    framework = "agno"
+    refused: ClassVar = {"session_id": OWN, "stream": "the adapter hears of tools by a hook"}
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run a copy of the agent with the lessons in its additional context."""
         later = list[_Call]()
         copy = self.agent.deep_copy()
         _instruct(copy, lessons, trace, later)
-        run = await copy.arun(prompt, session_id=uuid4().hex, **self._options)
+        run = await copy.arun(prompt, session_id=uuid4().hex, **self.options)
         for name, arguments, result, failed in later:
             await trace.tool(name, arguments, result, failed=failed)
         _charge(run, trace)
@@ -90,7 +88,7 @@ def _listening(trace: Trace) -> Callable[..., Any]:
 
 
 async def _passing(
-    parts: AsyncIterator[Any], report: Callable[[str], Coroutine[Any, Any, None]]
+    parts: AsyncIterator[Any], report: Callable[[str], Awaitable[None] | None]
 ) -> AsyncIterator[Any]:
     """Pass on what a tool yields, such as one that asks a team member, and report all its words at the end."""
     words = list[str]()
@@ -98,16 +96,15 @@ async def _passing(
         if isinstance(part, str):
             words.append(part)
         yield part
-    await report("".join(words))
+    told = report("".join(words))
+    if told is not None:
+        await told
 
 
 def _noting(calls: list[_Call]) -> Callable[..., Any]:
     """Return a hook that collects tool calls, which are reported after the run."""
 
     def listener(function_name: str, function_call: Callable[..., Any], arguments: dict[str, Any]) -> object:
-        async def note(value: object) -> None:
-            calls.append((function_name, arguments, value, False))
-
         async def awaited(result: Any) -> object:  # noqa: ANN401 - of any tool
             try:
                 value = await result
@@ -115,8 +112,8 @@ def _noting(calls: list[_Call]) -> Callable[..., Any]:
                 calls.append((function_name, arguments, described(error), True))
                 raise
             if inspect.isasyncgen(value):
-                return _passing(value, note)
-            await note(value)
+                return _passing(value, lambda text: calls.append((function_name, arguments, text, False)))
+            calls.append((function_name, arguments, value, False))
             return value
 
         try:

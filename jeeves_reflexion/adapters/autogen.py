@@ -15,7 +15,8 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for, arguments_of
+from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for
+from jeeves_reflexion.models.near_json import json_or_none
 
 
 class AutoGenAgent(Adapter):
@@ -25,53 +26,42 @@ class AutoGenAgent(Adapter):
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run the agent on the prompt; its system message already includes ``lessons``."""
-        token, heard = CancellationToken(), _Heard(trace)
+        token, calls = CancellationToken(), dict[str, Any]()
         answer: object = ""
         try:
             async for message in self.agent.run_stream(task=prompt, cancellation_token=token):
                 if isinstance(message, TaskResult):
-                    trace.interrupted = (
-                        "max_turns" if "Maximum number" in (message.stop_reason or "") else None
-                    )
+                    if "Maximum number" in (message.stop_reason or ""):
+                        trace.interrupted = "max_turns"
                 elif not isinstance(message, ModelClientStreamingChunkEvent):
-                    await heard.message(message)
-                    if isinstance(message, BaseChatMessage):
-                        answer = (
-                            message.content
-                            if isinstance(message, StructuredMessage)
-                            else message.to_model_text()
-                        )
+                    await _tell(message, calls, trace)
+                    if isinstance(message, StructuredMessage):
+                        answer = message.content
+                    elif isinstance(message, BaseChatMessage):
+                        answer = message.to_model_text()
         finally:
             token.cancel()
         return answer
 
 
-class _Heard:
-    """Turns messages into steps and usage."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._thought = ""
-        self._calls = dict[str, Any]()
-
-    async def message(self, message: Any) -> None:  # noqa: ANN401 - any of theirs
-        if getattr(message, "source", "") == "user":
-            return
-        if isinstance(message, ThoughtEvent):
-            self._thought = message.content
-        elif isinstance(message, ToolCallRequestEvent):
-            self._calls |= {call.id: call for call in message.content}
-        elif isinstance(message, ToolCallExecutionEvent):
-            for result in message.content:
-                call = self._calls.pop(result.call_id, None)
-                arguments = arguments_of(call.arguments) if call is not None else ""
-                thought, self._thought = self._thought, ""
-                await self._trace.tool(
-                    result.name, arguments, result.content, thought=thought, failed=bool(result.is_error)
-                )
-        usage = message.models_usage
-        if usage is not None:
-            self._trace.used(1, usage.prompt_tokens, usage.completion_tokens)
+async def _tell(message: Any, calls: dict[str, Any], trace: Trace) -> None:  # noqa: ANN401 - any of theirs
+    """Turn a message into steps and usage; ``calls`` are those that no result has answered yet, by id."""
+    if getattr(message, "source", "") == "user":
+        return
+    if isinstance(message, ThoughtEvent):
+        trace.thought = message.content
+    elif isinstance(message, ToolCallRequestEvent):
+        calls |= {call.id: call for call in message.content}
+    elif isinstance(message, ToolCallExecutionEvent):
+        for result in message.content:
+            call = calls.pop(result.call_id, None)
+            written = call.arguments if call is not None else ""
+            arguments = json_or_none(written)
+            arguments = written if arguments is None else arguments
+            await trace.tool(result.name, arguments, result.content, failed=bool(result.is_error))
+    usage = message.models_usage
+    if usage is not None:
+        trace.used(1, usage.prompt_tokens, usage.completion_tokens)
 
 
 adapter = adapter_for(AutoGenAgent, ChatAgent, Team)

@@ -7,14 +7,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import anyio
 from pydantic_core import PydanticSerializationError, to_json
 
 from jeeves_reflexion.errors import ConfigurationError, SessionError, described, hopeless, programming_error
 from jeeves_reflexion.events import StepTaken
-from jeeves_reflexion.models.near_json import json_or_none
 from jeeves_reflexion.session import Session, current_scope
 from jeeves_reflexion.text import cut_middle, prompt_of, render_blocks
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Attempt, Step, Task, Usage
@@ -28,7 +27,8 @@ _STEP_TOKENS: Final = 2000
 class Trace:
     """The steps and the usage of one attempt, reported to the session as they happen.
 
-    An adapter sets ``interrupted`` if a limit of the framework ended the attempt, and ``output`` to the output so far.
+    An adapter sets ``interrupted`` if a limit of the framework ended the attempt, ``output`` to the output so far, and
+    ``thought`` to what the model says beside its tool calls: it goes with the first of them.
     """
 
     session: Session
@@ -36,11 +36,20 @@ class Trace:
     usage: Usage = NO_USAGE
     interrupted: str | None = None
     output: object = ""
+    thought: str = ""
 
     async def tool(
-        self, name: str, arguments: object, result: object, *, thought: str = "", failed: bool = False
+        self,
+        name: str,
+        arguments: object,
+        result: object,
+        *,
+        thought: str | None = None,
+        failed: bool = False,
     ) -> None:
-        """Record a tool call and its result."""
+        """Record a tool call and its result, with the thought that waits for one unless another is given."""
+        if thought is None:
+            thought, self.thought = self.thought, ""
         action = f"{name} {text_of(arguments)}".strip()
         step = Step(thought.strip(), action, cut_middle(text_of(result), _STEP_TOKENS), failed=failed)
         self.steps.append(step)
@@ -111,6 +120,23 @@ class Adapter(ABC):
         return trace.attempt(error=error, seconds=time.monotonic() - started)
 
 
+class OptionsAdapter(Adapter):
+    """An adapter whose ``options`` go to the framework's own call.
+
+    ``refused`` has the options that the adapter sets itself, each with the reason. Raises
+    :class:`ConfigurationError` for one of them.
+    """
+
+    framework: ClassVar[str]
+    refused: ClassVar[Mapping[str, str]]
+
+    def __init__(self, agent: Any, **options: Any) -> None:  # noqa: ANN401 - whatever the framework has
+        super().__init__(agent)
+        for name in self.refused.keys() & options.keys():
+            raise ConfigurationError(f"{self.framework}: {name}= can't be set: {self.refused[name]}")
+        self.options = options
+
+
 def text_of(value: object) -> str:
     """Return a value as text: a text unchanged, data as JSON, anything else by ``str``."""
     if value is None or isinstance(value, str):
@@ -128,21 +154,9 @@ def joined(*texts: str | None) -> str:
     return "\n\n".join(text for text in texts if text and text.strip())
 
 
-def arguments_of(text: str) -> object:
-    """Return the arguments that a model wrote: data if they are JSON, else the text."""
-    value = json_or_none(text)
-    return text if value is None else value
-
-
 def adapter_for(adapter: Callable[..., Adapter], *kinds: type) -> Callable[..., Adapter | None]:
     """Return a function that makes an adapter of an agent and options, or returns None for objects of other classes."""
     return lambda agent, **options: adapter(agent, **options) if isinstance(agent, kinds) else None
-
-
-def refuse(options: Mapping[str, object], framework: str, **reasons: str) -> None:
-    """Raise :class:`ConfigurationError` for an option that the adapter sets itself."""
-    for name in reasons.keys() & options.keys():
-        raise ConfigurationError(f"{framework}: {name}= can't be set: {reasons[name]}")
 
 
 async def _in_task(work: Coroutine[Any, Any, T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewai import Crew, Flow
@@ -15,7 +16,7 @@ from crewai.events.types.tool_usage_events import ToolUsageErrorEvent
 from crewai.hooks import HookAborted, InterceptionPoint, LLMCallHookContext, ToolCallHookContext
 from crewai.hooks.dispatch import scoped_hooks
 
-from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for, refuse
+from jeeves_reflexion.adapters.base import Adapter, Trace, adapter_for
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
 
@@ -32,13 +33,13 @@ class CrewAIAgent(Adapter):
 
     def __init__(self, agent: Crew | Flow[Any] | BaseAgent, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)
-        if isinstance(agent, Crew | Flow):
-            refuse(options, "crewai", prompt="it is the task's prompt")
-            if isinstance(agent, Crew) and not any("{prompt}" in task.description for task in agent.tasks):
-                raise ConfigurationError(
-                    "crewai: no task of the crew has {prompt} in its description: write Task(description='{prompt}', "
-                    "...) where the prompt is to stand"
-                )
+        if isinstance(agent, Crew | Flow) and "prompt" in options:
+            raise ConfigurationError("crewai: prompt= can't be set: it is the task's prompt")
+        if isinstance(agent, Crew) and not any("{prompt}" in task.description for task in agent.tasks):
+            raise ConfigurationError(
+                "crewai: no task of the crew has {prompt} in its description: write Task(description='{prompt}', "
+                "...) where the prompt is to stand"
+            )
         self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
@@ -59,9 +60,14 @@ class CrewAIAgent(Adapter):
         return typed if typed is not None else getattr(output, "raw", output)
 
     def _run(self, prompt: str, heard: _Heard) -> object:
+        hooks: dict[InterceptionPoint, list[Any]] = {
+            InterceptionPoint.PRE_MODEL_CALL: [heard.before],
+            InterceptionPoint.PRE_TOOL_CALL: [heard.before],
+            InterceptionPoint.POST_TOOL_CALL: [heard.after_tool],
+        }
         token = _current.set(heard)
         try:
-            with scoped_hooks(heard.hooks()):
+            with scoped_hooks(hooks):
                 if isinstance(self.agent, Crew | Flow):
                     return self.agent.kickoff(inputs={**self._options, "prompt": prompt})
                 return self.agent.kickoff(prompt, **self._options)
@@ -70,46 +76,36 @@ class CrewAIAgent(Adapter):
             _current.reset(token)
 
 
+@dataclass(slots=True, eq=False)
 class _Heard:
     """Reports tool calls and usage to the trace from CrewAI's own threads."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.stopped: BudgetExceededError | None = None
-        self.cancelled = False
-        self.usage = list[dict[str, Any]]()
-        self.failed = list[str]()
-        self._trace = trace
-        self._loop = asyncio.get_running_loop()
-        self._asked = 0
-
-    def hooks(self) -> dict[InterceptionPoint, list[Any]]:
-        """Return the hooks of this attempt."""
-        return {
-            InterceptionPoint.PRE_MODEL_CALL: [self._before_model],
-            InterceptionPoint.PRE_TOOL_CALL: [self._before_tool],
-            InterceptionPoint.POST_TOOL_CALL: [self._after_tool],
-        }
+    trace: Trace
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    stopped: BudgetExceededError | None = None
+    cancelled: bool = False
+    usage: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    asked: int = 0
 
     async def settle(self) -> None:
         """Charge the calls since the last time. Raises :class:`BudgetExceededError` if the budget is used up."""
         heard, self.usage = self.usage, []
         # A model of the user's own may emit no event.
-        unheard, self._asked = max(self._asked - len(heard), 0), 0
+        unheard, self.asked = max(self.asked - len(heard), 0), 0
         for usage in heard:
             given = usage.get("prompt_tokens") or usage.get("input_tokens")
             made = usage.get("completion_tokens") or usage.get("output_tokens")
-            self._trace.used(1, given, made)
-        self._trace.used(unheard, None, None)
-        self._trace.session.spend.check()  # CrewAI goes on to the next call after a tool that a hook stopped
+            self.trace.used(1, given, made)
+        self.trace.used(unheard, None, None)
+        self.trace.session.spend.check()  # CrewAI goes on to the next call after a tool that a hook stopped
 
-    def _before_model(self, context: LLMCallHookContext) -> None:
+    def before(self, context: LLMCallHookContext | ToolCallHookContext) -> None:
         self._on_loop(self.settle())
-        self._asked += 1
+        if isinstance(context, LLMCallHookContext):
+            self.asked += 1
 
-    def _before_tool(self, context: ToolCallHookContext) -> None:
-        self._on_loop(self.settle())
-
-    def _after_tool(self, context: ToolCallHookContext) -> None:
+    def after_tool(self, context: ToolCallHookContext) -> None:
         if self.stopped is not None or self.cancelled:
             return  # the tool was not run
         crewai_event_bus.flush()
@@ -118,7 +114,7 @@ class _Heard:
         if name in self.failed:
             self.failed.remove(name)
             failed = True
-        self._on_loop(self._trace.tool(name, context.tool_input, context.tool_result, failed=failed))
+        self._on_loop(self.trace.tool(name, context.tool_input, context.tool_result, failed=failed))
 
     def _on_loop(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
         if self.cancelled:
@@ -126,7 +122,7 @@ class _Heard:
             raise HookAborted("the attempt was cancelled")
         crewai_event_bus.flush()  # events are handled by other threads
         try:
-            asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            asyncio.run_coroutine_threadsafe(work, self.loop).result()
         except BudgetExceededError as error:
             self.stopped = error
             raise HookAborted(str(error)) from error
@@ -136,20 +132,16 @@ class _Heard:
 _current: ContextVar[_Heard | None] = ContextVar("jeeves_reflexion_crewai", default=None)
 
 
-def _on_model(source: object, event: LLMCallCompletedEvent) -> None:
+@crewai_event_bus.on(LLMCallCompletedEvent)
+@crewai_event_bus.on(ToolUsageErrorEvent)
+def _on_event(source: object, event: LLMCallCompletedEvent | ToolUsageErrorEvent) -> None:
     heard = _current.get()
-    if heard is not None:
+    if heard is None:
+        return
+    if isinstance(event, LLMCallCompletedEvent):
         heard.usage.append(event.usage or {})
-
-
-def _on_tool_error(source: object, event: ToolUsageErrorEvent) -> None:
-    heard = _current.get()
-    if heard is not None:
+    else:
         heard.failed.append(event.tool_name)
-
-
-crewai_event_bus.on(LLMCallCompletedEvent)(_on_model)
-crewai_event_bus.on(ToolUsageErrorEvent)(_on_tool_error)
 
 
 adapter = adapter_for(CrewAIAgent, Crew, Flow, BaseAgent)

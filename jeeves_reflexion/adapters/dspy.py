@@ -6,24 +6,27 @@ import asyncio
 import copy
 import functools
 import inspect
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, OptionsAdapter, Trace, adapter_for, joined
 from jeeves_reflexion.callables import is_async, run
 from jeeves_reflexion.errors import ConfigurationError, described
 
 
-class DSPyModule(Adapter):
+class DSPyModule(OptionsAdapter):
     """A ``dspy.Module``, such as ``ReAct`` or ``ChainOfThought``; ``options`` are its further inputs.
 
     The prompt goes to ``input_field``, which is required if the module has several inputs. The answer is
     ``output_field``, which defaults to the only output field, or to all of them as data. A module without ``aforward``
     runs in a worker thread.
     """
+
+    framework = "dspy"
+    refused: ClassVar = {"history": OWN}
 
     def __init__(
         self,
@@ -33,34 +36,36 @@ class DSPyModule(Adapter):
         output_field: str | None = None,
         **options: Any,  # noqa: ANN401 - its own
     ) -> None:
-        super().__init__(agent)
-        refuse(options, "dspy", history=OWN)
-        inputs = [name for name in _inputs(agent) if name not in options]
+        super().__init__(agent, **options)
+        inputs, outputs = _fields(agent)
+        inputs = [name for name in inputs if name not in options]
         if input_field is None and len(inputs) != 1:
             taken = f"takes {', '.join(inputs)}" if inputs else "does not say what it takes"
             raise ConfigurationError(
                 f"dspy: {self.name} {taken}: pass adapt(module, input_field='the one that gets the prompt', ...)"
             )
-        outputs = _outputs(agent)
         if output_field is not None and outputs and output_field not in outputs:
             raise ConfigurationError(
                 f"dspy: {self.name} has no output {output_field!r}; it has {', '.join(outputs)}"
             )
         self._input = input_field or inputs[0]
         self._outputs = [output_field] if output_field else outputs
-        self._options = options
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run a copy of the module with the lessons in the instructions of each of its predictors."""
         module = _copy(self.agent, {})
-        _move_tools(module)
+        ends = set[int]()  # the tools by which DSPy's own agents end; their calls are not steps
+        for kind, end in ((dspy.ReAct, "finish"), (getattr(dspy, "ReActV2", None), "submit")):
+            for _, agent in module.named_sub_modules(kind) if kind else ():
+                agent.tools = {name: _in_thread(tool) for name, tool in agent.tools.items()}
+                ends |= {id(tool) for name, tool in agent.tools.items() if name == end}
         for _, predictor in module.named_sub_modules(dspy.Predict):
             told = joined(predictor.signature.instructions, lessons)
             predictor.signature = predictor.signature.with_instructions(told)
-            kind: Any = type(predictor)
-            predictor.__class__ = _listening(kind)
-        heard = _Heard(trace, _ends(module))
-        inputs = {**self._options, self._input: prompt}
+            its_class: Any = type(predictor)
+            predictor.__class__ = _listening(its_class)
+        heard = _Heard(trace, ends)
+        inputs = {**self.options, self._input: prompt}
         settings = {"callbacks": [*(dspy.settings.callbacks or ()), heard], "usage_tracker": heard.tracker}
         try:
             with dspy.context(**settings):
@@ -73,9 +78,6 @@ class DSPyModule(Adapter):
             heard.cancelled = True
             raise
         await heard.tell()
-        return self._answer(answer)
-
-    def _answer(self, answer: Any) -> object:  # noqa: ANN401 - whatever a module returns
         if not isinstance(answer, dspy.Prediction):
             return answer
         found = dict(answer.items())  # toDict() makes dicts of typed values
@@ -107,14 +109,21 @@ class _Heard(BaseCallback):
             result = outputs if exception is None else described(exception)
             self._done.append((call, result, exception is not None))
 
-    async def tell(self) -> None:
-        """Report to the trace. Raises :class:`BudgetExceededError` if the run has used up its budget."""
+    async def tell(self, prediction: object = None) -> None:
+        """Report to the trace, after a call of a predictor with its prediction.
+
+        Raises :class:`BudgetExceededError` if the run has used up its budget.
+        """
         if self.cancelled:  # ends a thread that was left behind
             raise asyncio.CancelledError
+        if prediction is not None:
+            thought = getattr(prediction, "next_thought", None) or getattr(prediction, "reasoning", None)
+            self.thought = str(thought or "")
         done, self._done = self._done, []
-        for (name, arguments, thought), result, failed in done:
-            await self._trace.tool(name, arguments, result, thought=thought, failed=failed)
-        for usage in self.tracker.drain():
+        for (name, arguments, said), result, failed in done:
+            await self._trace.tool(name, arguments, result, thought=said, failed=failed)
+        entries, self.tracker.entries = self.tracker.entries, []
+        for usage in entries:
             self._trace.used(1, usage.get("prompt_tokens"), usage.get("completion_tokens"))
         self._trace.session.spend.check()
 
@@ -125,22 +134,17 @@ class _Tracker(UsageTracker):
     def __init__(self, outer: UsageTracker | None) -> None:
         super().__init__()
         self._outer = outer
-        self._entries = list[dict[str, Any]]()
+        self.entries = list[dict[str, Any]]()
 
     def add_usage(self, lm: str, usage_entry: dict[str, Any]) -> None:
-        self._entries.append(usage_entry)
+        self.entries.append(usage_entry)
         super().add_usage(lm, usage_entry)
         if self._outer is not None:
             self._outer.add_usage(lm, usage_entry)
 
-    def drain(self) -> list[dict[str, Any]]:
-        """Return the usage since the last time."""
-        entries, self._entries = self._entries, []
-        return entries
-
 
 @functools.cache
-def _listening(kind: type) -> type:
+def _listening(kind: Any) -> Any:  # noqa: ANN401 - a class of predictors
     """Return a subclass of a predictor that reports the tools before it and its own call.
 
     A function set on the object would be lost, since modules such as ``BestOfN`` copy their predictors again.
@@ -151,16 +155,14 @@ def _listening(kind: type) -> type:
             heard = _current()
             await heard.tell()
             prediction = await super().aforward(**inputs)
-            heard.thought = _thought(prediction)
-            await heard.tell()
+            await heard.tell(prediction)
             return prediction
 
         def forward(self, **inputs: object) -> object:
             heard = _current()
             asyncio.run_coroutine_threadsafe(heard.tell(), heard.loop).result()
-            prediction = kind.forward(self, **inputs)  # type: ignore[attr-defined]
-            heard.thought = _thought(prediction)
-            asyncio.run_coroutine_threadsafe(heard.tell(), heard.loop).result()
+            prediction = kind.forward(self, **inputs)
+            asyncio.run_coroutine_threadsafe(heard.tell(prediction), heard.loop).result()
             return prediction
 
     Listening.__name__ = Listening.__qualname__ = kind.__name__
@@ -170,11 +172,6 @@ def _listening(kind: type) -> type:
 def _current() -> _Heard:
     # DSPy's settings reach its worker threads too.
     return next(each for each in reversed(dspy.settings.callbacks) if isinstance(each, _Heard))
-
-
-def _thought(prediction: object) -> str:
-    said = getattr(prediction, "next_thought", None) or getattr(prediction, "reasoning", None)
-    return str(said or "")
 
 
 def _copy(value: Any, made: dict[int, Any]) -> Any:  # noqa: ANN401 - any attribute of a module
@@ -195,14 +192,8 @@ def _copy(value: Any, made: dict[int, Any]) -> Any:  # noqa: ANN401 - any attrib
     return value
 
 
-def _move_tools(module: dspy.Module) -> None:
-    """Make DSPy's own agents run sync tools in a thread, not on the event loop."""
-    for kind in (dspy.ReAct, getattr(dspy, "ReActV2", dspy.ReAct)):
-        for _, agent in module.named_sub_modules(kind):
-            agent.tools = {name: _moved(tool) for name, tool in agent.tools.items()}
-
-
-def _moved(tool: dspy.Tool) -> dspy.Tool:
+def _in_thread(tool: Any) -> Any:  # noqa: ANN401 - a tool of theirs
+    """Return a copy of a sync tool that DSPy's own agents run in a thread, not on the event loop."""
     if is_async(tool.func):
         return tool
     moved, kind = copy.copy(tool), cast("Any", type(tool))
@@ -222,46 +213,21 @@ def _threaded(kind: Any) -> Any:  # noqa: ANN401 - a class of tools
     return Threaded
 
 
-def _ends(module: dspy.Module) -> set[int]:
-    """Return the ids of the tools by which DSPy's own agents end; their calls are not steps."""
-    return {
-        id(agent.tools[name])
-        for kind, name in ((dspy.ReAct, "finish"), (getattr(dspy, "ReActV2", dspy.ReAct), "submit"))
-        for _, agent in module.named_sub_modules(kind)
-        if name in agent.tools
-    }
-
-
-def _inputs(module: dspy.Module) -> list[str]:
-    signature = _signature(module)
-    if signature is not None:
-        return list(signature.input_fields)
+def _fields(module: dspy.Module) -> tuple[list[str], list[str]]:
+    """Return the names of a module's inputs and outputs; a user's own module says only what it takes."""
+    thinks = isinstance(module, dspy.ChainOfThought)
+    for holder in (module, getattr(module, "predict", None) if thinks else None):
+        signature: Any = getattr(holder, "signature", None)
+        if hasattr(signature, "input_fields"):
+            outputs = list(signature.output_fields)
+            if thinks and len(outputs) > 1:
+                outputs = [name for name in outputs if name != "reasoning"]
+            return list(signature.input_fields), outputs
     forward = getattr(type(module), "aforward", None) or getattr(type(module), "forward", None)
     if forward is None:
         raise ConfigurationError(f"dspy: {type(module).__name__} has no forward")
     parameters = list(inspect.signature(forward).parameters.values())[1:]
-    return [p.name for p in parameters if p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}]
-
-
-def _outputs(module: dspy.Module) -> list[str]:
-    signature = _signature(module)
-    if signature is None:
-        return []
-    names = list(signature.output_fields)
-    reasons = isinstance(module, dspy.ChainOfThought) and len(names) > 1
-    return [name for name in names if not (reasons and name == "reasoning")]
-
-
-def _signature(module: dspy.Module) -> Any:  # noqa: ANN401 - theirs
-    """Return the signature of a module; None for a user's own module that has none."""
-    for holder in (
-        module,
-        getattr(module, "predict", None) if isinstance(module, dspy.ChainOfThought) else None,
-    ):
-        signature = getattr(holder, "signature", None)
-        if hasattr(signature, "input_fields"):
-            return signature
-    return None
+    return [p.name for p in parameters if p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}], []
 
 
 adapter = adapter_for(DSPyModule, dspy.Module)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from google.adk.agents import BaseAgent
@@ -13,19 +13,17 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
-from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, OptionsAdapter, Trace, adapter_for, joined
 from jeeves_reflexion.errors import described
 
 _APP = "jeeves_reflexion"
 
 
-class ADKAgent(Adapter):
+class ADKAgent(OptionsAdapter):
     """An agent of the ADK, which runs in a session of its own; ``options`` go to ``Runner.run_async``."""
 
-    def __init__(self, agent: BaseAgent, **options: Any) -> None:  # noqa: ANN401 - the runner's own
-        super().__init__(agent)
-        refuse(options, "google-adk", session_id=OWN, user_id=OWN, new_message="it is the task's prompt")
-        self._options = options
+    framework = "google-adk"
+    refused: ClassVar = {"session_id": OWN, "user_id": OWN, "new_message": "it is the task's prompt"}
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run the agent with the lessons in the instructions of each model call, sub-agents included."""
@@ -38,7 +36,7 @@ class ADKAgent(Adapter):
         answer = ""
         try:
             async for event in runner.run_async(
-                user_id=_APP, session_id=session.id, new_message=message, **self._options
+                user_id=_APP, session_id=session.id, new_message=message, **self.options
             ):
                 plugin.charge()
                 if event.error_code == LlmCallsLimitExceededError.__name__:
@@ -71,7 +69,9 @@ class _Plugin(BasePlugin):
         """
         answered, self._answered = self._answered, []
         for usage in answered:
-            _charge(usage, self._trace)
+            given = usage.prompt_token_count if usage else None
+            made = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) if usage else None
+            self._trace.used(1, given, made)
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:  # noqa: ANN401
         if self._lessons:
@@ -89,30 +89,15 @@ class _Plugin(BasePlugin):
         tool_args: dict[str, Any],
         tool_context: Any,  # noqa: ANN401
         result: Any,  # noqa: ANN401
+        failed: bool = False,
     ) -> None:
-        await self._tell(tool.name, tool_args, result, tool_context.agent_name, failed=False)
-
-    async def on_tool_error_callback(
-        self,
-        *,
-        tool: Any,  # noqa: ANN401
-        tool_args: dict[str, Any],
-        tool_context: Any,  # noqa: ANN401
-        error: Exception,
-    ) -> None:
-        await self._tell(tool.name, tool_args, described(error), tool_context.agent_name, failed=True)
-
-    async def _tell(self, name: str, arguments: object, result: object, agent: str, *, failed: bool) -> None:
-        thought = self._thoughts.pop(agent, "")
+        thought = self._thoughts.pop(tool_context.agent_name, "")
         if isinstance(result, dict) and result.keys() == {"result"}:
             result = result["result"]
-        await self._trace.tool(name, arguments, result, thought=thought, failed=failed)
+        await self._trace.tool(tool.name, tool_args, result, thought=thought, failed=failed)
 
-
-def _charge(usage: types.GenerateContentResponseUsageMetadata | None, trace: Trace) -> None:
-    given = usage.prompt_token_count if usage else None
-    made = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) if usage else None
-    trace.used(1, given, made)
+    async def on_tool_error_callback(self, *, error: Exception, **called: Any) -> None:  # noqa: ANN401
+        await self.after_tool_callback(**called, result=described(error), failed=True)
 
 
 def _text(content: types.Content | None) -> str:

@@ -20,7 +20,6 @@ from inspect_ai.agent import Agent, as_solver, is_agent
 from inspect_ai.event import ModelEvent, ToolEvent
 from inspect_ai.log import transcript
 from inspect_ai.model import (
-    ChatMessage,
     ChatMessageAssistant,
     ChatMessageSystem,
     ChatMessageUser,
@@ -101,7 +100,10 @@ def reflexive(loop: Any) -> Solver:  # noqa: ANN401 - a Reflexion, which is abov
             _current.reset(token)
         best = result.best
         if best is not None:
-            _take(state, _state_of(sample, best.number, best.attempt))
+            solved = _state_of(sample, best.number, best.attempt)
+            state.messages, state.output, state.metadata = solved.messages, solved.output, solved.metadata
+            for name, value in solved.store.items():
+                state.store.set(name, value)
         state.store.set("reflexion:attempts", len(result.trials))
         state.store.set("reflexion:stop_reason", result.stop_reason)
         if sample.limit is not None:
@@ -138,7 +140,16 @@ class SampleAgent(Adapter):
             sample.limit = error
             trace.interrupted = f"{error.type}_limit"
         finally:
-            await _tell(transcript().history.events_from(seen), trace)
+            for event in transcript().history.events_from(seen):
+                if isinstance(event, ModelEvent):
+                    trace.thought = event.output.message.text if event.output.choices else ""
+                    if event.cache != "read":
+                        usage = event.output.usage
+                        trace.used(1, _given(usage), usage.output_tokens if usage else None)
+                elif isinstance(event, ToolEvent):
+                    result = event.result if event.error is None else event.error.message
+                    failed = event.error is not None
+                    await trace.tool(event.function, event.arguments, result, failed=failed)
         return sample.tried[number].output.completion if len(sample.tried) > number else ""
 
 
@@ -152,21 +163,6 @@ def _attempt(inner: Any, lessons: str, sample: Any) -> Solver:  # noqa: ANN401 -
         return await (generate(state) if inner is None else inner(state, generate))
 
     return solve
-
-
-async def _tell(happened: Sequence[Any], trace: Trace) -> None:
-    thought = ""
-    for event in happened:
-        if isinstance(event, ModelEvent):
-            thought = event.output.message.text if event.output.choices else ""
-            if event.cache != "read":
-                usage = event.output.usage
-                trace.used(1, _given(usage), usage.output_tokens if usage else None)
-        elif isinstance(event, ToolEvent):
-            failed = event.error is not None
-            result = event.error.message if event.error is not None else event.result
-            await trace.tool(event.function, event.arguments, result, thought=thought, failed=failed)
-            thought = ""
 
 
 def _given(usage: ModelUsage | None) -> int | None:
@@ -232,9 +228,9 @@ def evaluated(evaluator: Any) -> Scorer:  # noqa: ANN401 - an evaluator, or what
 
     async def score(state: TaskState, target: Target) -> Score:
         verdict = await judge(_task(state, target), Attempt(state.output.completion))
-        value = (
-            verdict.score if verdict.score is not None or verdict.passed is None else float(verdict.passed)
-        )
+        value = verdict.score
+        if value is None and verdict.passed is not None:
+            value = float(verdict.passed)
         explanation = "\n".join(filter(None, (verdict.rationale, *verdict.issues)))
         if value is None:
             return Score.unscored(explanation=explanation)
@@ -250,11 +246,7 @@ class InspectModel:
 
     def __init__(self, model: str | Model | None = None) -> None:
         self._model = model
-
-    @property
-    def name(self) -> str:
-        """The model's name in Inspect."""
-        return "inspect" if self._model is None else str(self._model)
+        self.name = "inspect" if model is None else str(model)
 
     async def complete(
         self,
@@ -272,10 +264,10 @@ class InspectModel:
             stop_seqs=list(wanted.stop) or None,
             seed=wanted.seed,
         )
+        kinds = {"system": ChatMessageSystem, "assistant": ChatMessageAssistant}
+        asked = [kinds.get(each.role, ChatMessageUser)(content=each.content) for each in messages]
         try:
-            output = await get_model(self._model).generate(
-                [_message(each) for each in messages], config=config
-            )
+            output = await get_model(self._model).generate(asked, config=config)
         except LimitExceededError:
             raise
         except Exception as error:
@@ -283,17 +275,10 @@ class InspectModel:
         if output.error:
             raise ModelResponseError(output.error)
         usage = output.usage
-        used = (
-            UNKNOWN_USAGE
-            if usage is None
-            else Usage(1, _given(usage) or 0, usage.output_tokens, cost_usd=None)
-        )
+        used = UNKNOWN_USAGE
+        if usage is not None:
+            used = Usage(1, _given(usage) or 0, usage.output_tokens, cost_usd=None)
         return Completion(output.completion, usage=used, model=output.model, finish_reason=output.stop_reason)
-
-
-def _message(message: Message) -> ChatMessage:
-    kinds = {"system": ChatMessageSystem, "assistant": ChatMessageAssistant}
-    return kinds.get(message.role, ChatMessageUser)(content=message.content)
 
 
 def _task(state: TaskState, target: Target | None = None) -> Task:
@@ -308,10 +293,3 @@ def _state_of(sample: _Sample, number: int, attempt: Attempt[Any]) -> TaskState:
         state.output = ModelOutput.from_content(str(state.model), attempt.output)
         state.messages.append(state.output.message)
     return state
-
-
-def _take(state: TaskState, best: TaskState) -> None:
-    """Copy the state of an attempt into the sample's state."""
-    state.messages, state.output, state.metadata = best.messages, best.output, best.metadata
-    for name, value in best.store.items():
-        state.store.set(name, value)

@@ -52,9 +52,17 @@ class LearnerMiddleware(AgentMiddleware[Any, Any]):
     ) -> Any:  # noqa: ANN401
         """Call the model with the lessons in its instructions."""
         found = request.state.get("learner_run")
-        if found is not None and found[0].lessons:
-            request = request.override(system_message=_instructed(request.system_message, found[0].lessons))
-        return await handler(request)
+        lessons = found[0].lessons if found is not None else ""
+        if not lessons:
+            return await handler(request)
+        own: SystemMessage | None = request.system_message
+        if own is None:
+            told = SystemMessage(lessons)
+        elif isinstance(own.content, str):
+            told = own.model_copy(update={"content": joined(own.content, lessons)})
+        else:  # parts, which may be cached, remain unchanged
+            told = own.model_copy(update={"content": [*own.content, {"type": "text", "text": lessons}]})
+        return await handler(request.override(system_message=told))
 
     async def aafter_agent(self, state: Any, runtime: object) -> None:  # noqa: ANN401
         """Learn from the run."""
@@ -65,12 +73,3 @@ class LearnerMiddleware(AgentMiddleware[Any, Any]):
         for message in state["messages"]:
             await heard.message(message)
         await run.end(answer_of(state, run.trace))
-
-
-def _instructed(own: SystemMessage | None, lessons: str) -> SystemMessage:
-    """Return the agent's own instructions with the lessons; parts, which may be cached, remain unchanged."""
-    if own is None:
-        return SystemMessage(lessons)
-    if isinstance(own.content, str):
-        return own.model_copy(update={"content": joined(own.content, lessons)})
-    return own.model_copy(update={"content": [*own.content, {"type": "text", "text": lessons}]})

@@ -81,7 +81,8 @@ class LangChainModel(Adapter):
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Ask the model once."""
         answer = await self.agent.ainvoke(_messages(prompt, lessons)["messages"])
-        _charge(answer, trace)
+        usage = answer.usage_metadata or {}
+        trace.used(1, usage.get("input_tokens"), usage.get("output_tokens"))
         return str(answer.text)
 
 
@@ -113,7 +114,8 @@ class Heard:
             for call in message.tool_calls:
                 self._calls[call["id"] or ""] = (call["args"], thought)
                 thought = ""
-            _charge(message, self._trace)
+            usage = message.usage_metadata or {}
+            self._trace.used(1, usage.get("input_tokens"), usage.get("output_tokens"))
         elif isinstance(message, ToolMessage):
             arguments, thought = self._calls.pop(message.tool_call_id, ({}, ""))
             await self._trace.tool(
@@ -129,27 +131,19 @@ def answer_of(state: Mapping[str, Any], trace: Trace) -> object:
     """Return a state's typed answer, or the text of its last message."""
     if state.get("structured_response") is not None:
         return state["structured_response"]
-    _look_for_filter(state.get("messages", ()), trace)
+    messages = state.get("messages", ())
+    last = messages[-1] if messages else None
+    if isinstance(last, AIMessage) and last.response_metadata.get("finish_reason") == "content_filter":
+        trace.interrupted = "content_filter"
     # A tool that returns directly gives the answer, unless the run was interrupted after it.
     kinds = AIMessage if trace.interrupted else AIMessage | ToolMessage
-    answers = [m for m in state.get("messages", ()) if isinstance(m, kinds)]
+    answers = [message for message in messages if isinstance(message, kinds)]
     return str(answers[-1].text) if answers else ""
 
 
 def _messages(prompt: str, lessons: str) -> dict[str, Any]:
     system = [SystemMessage(lessons, name="reflexion_lessons")] if lessons else []
     return {"messages": [*system, HumanMessage(prompt)]}
-
-
-def _look_for_filter(messages: Sequence[BaseMessage], trace: Trace) -> None:
-    last = messages[-1] if messages else None
-    if isinstance(last, AIMessage) and last.response_metadata.get("finish_reason") == "content_filter":
-        trace.interrupted = "content_filter"
-
-
-def _charge(message: AIMessage, trace: Trace) -> None:
-    usage = message.usage_metadata
-    trace.used(1, usage["input_tokens"] if usage else None, usage["output_tokens"] if usage else None)
 
 
 def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter

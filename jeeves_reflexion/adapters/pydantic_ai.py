@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic_ai import (
     Agent,
@@ -22,7 +22,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler, WrapToolExecuteHandler
 from pydantic_ai.models import ModelRequestContext
 
-from jeeves_reflexion.adapters.base import OWN, Adapter, Trace, adapter_for, joined, refuse
+from jeeves_reflexion.adapters.base import OWN, OptionsAdapter, Trace, adapter_for, joined
 from jeeves_reflexion.adapters.middleware import Done, LearnerRun
 from jeeves_reflexion.errors import described
 
@@ -30,27 +30,30 @@ if TYPE_CHECKING:
     from jeeves_reflexion.loop.learner import Learner
 
 
-class PydanticAIAgent(Adapter):
+class PydanticAIAgent(OptionsAdapter):
     """An ``Agent`` of pydantic-ai; ``options`` go to its ``iter``, such as ``deps`` or ``usage_limits``."""
 
-    def __init__(self, agent: AbstractAgent[Any, Any], **options: Any) -> None:  # noqa: ANN401 - its own
-        super().__init__(agent)
-        refuse(options, "pydantic-ai", message_history=OWN)
-        self._instructions = options.pop("instructions", None)
-        self._options: Mapping[str, Any] = options
+    framework = "pydantic-ai"
+    refused: ClassVar = {"message_history": OWN}
 
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run the agent with the lessons in its instructions."""
-        instructions = [each for each in (self._instructions, lessons) if each]
-        async with self.agent.iter(prompt, instructions=instructions or None, **self._options) as run:
+        instructions = [each for each in (self.options.get("instructions"), lessons) if each]
+        options = {**self.options, "instructions": instructions or None}
+        async with self.agent.iter(prompt, **options) as run:
             before = copy(run.usage)
             try:
                 async for node in run:
                     if Agent.is_call_tools_node(node):
                         _charge(trace, run.usage, before)
-                        trace.output = joined(node.model_response.text)
+                        trace.output = trace.thought = joined(node.model_response.text)
+                        calls = {call.tool_call_id: call for call in node.model_response.tool_calls}
                         async with node.stream(run.ctx) as events:
-                            await _tell(node.model_response, events, trace)
+                            async for event in events:
+                                if isinstance(event, FunctionToolResultEvent):
+                                    part, call = event.part, calls.get(event.part.tool_call_id)
+                                    arguments, failed = call.args if call else "", part.outcome != "success"
+                                    await trace.tool(part.tool_name, arguments, part.content, failed=failed)
             except UsageLimitExceeded:
                 trace.interrupted = "max_turns"
                 return trace.output
@@ -71,20 +74,6 @@ def _charge(trace: Trace, usage: RunUsage, before: RunUsage) -> None:
     )
 
 
-async def _tell(response: ModelResponse, events: Any, trace: Trace) -> None:  # noqa: ANN401 - a stream of theirs
-    thought = joined(response.text)
-    calls = {call.tool_call_id: call for call in response.tool_calls}
-    async for event in events:
-        if not isinstance(event, FunctionToolResultEvent):
-            continue
-        part = event.part
-        call = calls.get(part.tool_call_id)
-        arguments = call.args if call else ""
-        failed = part.outcome != "success"
-        await trace.tool(part.tool_name, arguments, part.content, thought=thought, failed=failed)
-        thought = ""
-
-
 class LearnerCapability(AbstractCapability[Any]):
     """Adds a learner's lessons to an agent's instructions, and learns from the finished run.
 
@@ -97,7 +86,6 @@ class LearnerCapability(AbstractCapability[Any]):
         self._learner = learner
         self._done = done
         self._run = LearnerRun(learner, done)
-        self._thought = ""
 
     async def for_run(self, ctx: RunContext[Any]) -> LearnerCapability:
         """Return the capability for one run."""
@@ -122,7 +110,7 @@ class LearnerCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
         """Keep what the model says beside its tool calls."""
-        self._thought = joined(response.text)
+        self._run.trace.thought = joined(response.text)
         return response
 
     async def wrap_tool_execute(
@@ -135,13 +123,14 @@ class LearnerCapability(AbstractCapability[Any]):
         handler: WrapToolExecuteHandler,
     ) -> object:
         """Record a tool call."""
-        thought, self._thought = self._thought, ""
+        trace = self._run.trace
+        thought, trace.thought = trace.thought, ""  # now: parallel calls may end in another order
         try:
             result = await handler(args)
         except Exception as error:
-            await self._run.trace.tool(call.tool_name, args, described(error), thought=thought, failed=True)
+            await trace.tool(call.tool_name, args, described(error), thought=thought, failed=True)
             raise
-        await self._run.trace.tool(call.tool_name, args, result, thought=thought)
+        await trace.tool(call.tool_name, args, result, thought=thought)
         return result
 
 

@@ -54,31 +54,23 @@ def _listen(agent: MultiStepAgent, inner: list[TokenUsage | None]) -> None:
 async def _tell(
     step: ActionStep, outputs: list[ToolOutput], inner: list[TokenUsage | None], trace: Trace
 ) -> None:
-    usage = step.token_usage
-    thought = joined(step.model_output if isinstance(step.model_output, str) else "")
+    trace.thought = joined(step.model_output if isinstance(step.model_output, str) else "")
     by_id = {output.id: output for output in outputs}
-    if step.error is not None and type(step.error).__name__ == "AgentMaxStepsError":
+    if type(step.error).__name__ == "AgentMaxStepsError":
         trace.interrupted = "max_turns"
     else:
-        for identity, name, arguments in _calls(step):
-            output = by_id.get(identity)
-            failed = step.error is not None and output is None
-            result = str(step.error) if failed else output.observation if output else step.observations
-            await trace.tool(name, arguments, result, thought=thought, failed=failed)
-            thought = ""
-    for used in (usage, *inner):
+        calls = [(call.id, call) for call in step.tool_calls or ()]
+        if not calls and step.model_output_message is not None:
+            # Of a failed step, only its message holds the calls.
+            calls = [(call.id, call.function) for call in step.model_output_message.tool_calls or ()]
+        for identity, call in calls:
+            if call.name != "final_answer":
+                output = by_id.get(identity)
+                failed = step.error is not None and output is None
+                result = str(step.error) if failed else output.observation if output else step.observations
+                await trace.tool(call.name, call.arguments, result, failed=failed)
+    for used in (step.token_usage, *inner):
         trace.used(1, used.input_tokens if used else None, used.output_tokens if used else None)
-
-
-def _calls(step: ActionStep) -> list[tuple[str, str, object]]:
-    """Return the calls of a step except the final answer; if the step failed, only its message holds them."""
-    if step.tool_calls:
-        calls = [(call.id, call.name, call.arguments) for call in step.tool_calls]
-    else:
-        message = step.model_output_message
-        wanted = (message.tool_calls if message else None) or ()
-        calls = [(call.id, call.function.name, call.function.arguments) for call in wanted]
-    return [call for call in calls if call[1] != "final_answer"]
 
 
 adapter = adapter_for(SmolAgent, MultiStepAgent)

@@ -184,7 +184,12 @@ def arm_lessons(
         others = replace(settings, where=lambda task: {"task_id": {"$ne": task.id}}, keep_copies=True)
         return VectorLessonStore(store, settings=others)
     if kind == "irrelevant":
-        other = replace(settings, where=_another_kind, min_similarity=-1.0)
+        # The decoy, which Placebo recalls for, says which kind the lessons must not be of.
+        other = replace(
+            settings,
+            where=lambda decoy: {"task_kind": {"$ne": decoy.metadata[_NOT_KIND]}},
+            min_similarity=-1.0,
+        )
         return Placebo(VectorLessonStore(store, settings=other), tasks, seed=seed)
     # Keep equal lessons here too: the arm shows the last reflections of its own task, repeated ones included.
     own = replace(
@@ -245,20 +250,11 @@ def tried_actions(history: Sequence[Trial]) -> str:
 # -- ways to recall, as wrappers around a lesson store
 
 
-def _another_kind(decoy: Task) -> Filter:
-    """Return the filter for lessons of another kind than the task that a decoy replaces."""
-    return {"task_kind": {"$ne": decoy.metadata[_NOT_KIND]}}
-
-
-def _age(lesson: Lesson) -> tuple[float, int]:
-    return (lesson.provenance.created_at, lesson.provenance.attempt)
-
-
+@dataclass(eq=False)
 class OverLessons:
     """A wrapper that passes every call to the store below; ``options`` are those of :meth:`LessonStore.recall`."""
 
-    def __init__(self, lessons: LessonStore) -> None:
-        self.lessons = lessons
+    lessons: LessonStore
 
     async def recall(self, task: Task, **options: Any) -> Recall:  # noqa: ANN401
         """Recall from the store below."""
@@ -279,11 +275,23 @@ class OwnChain(OverLessons):
     async def recall(self, task: Task, **options: Any) -> Recall:  # noqa: ANN401
         """Return the task's last lessons in the order they were written."""
         recall = await super().recall(task, **options)
-        return replace(recall, offered=tuple(sorted(recall.offered, key=lambda item: _age(item.lesson))))
+        by_age = sorted(
+            recall.offered,
+            key=lambda item: (item.lesson.provenance.created_at, item.lesson.provenance.attempt),
+        )
+        return replace(recall, offered=tuple(by_age))
 
 
-class WholeBlock(OverLessons):
-    """Recalls every lesson, newest first: one block that all tasks share."""
+class ReadOnly(OverLessons):
+    """Recalls for loops that learn nothing, and leaves the credit of lessons unchanged."""
+
+    async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
+        """Do nothing."""
+        return False
+
+
+class WholeBlock(ReadOnly):
+    """Recalls every lesson, newest first: one block that all tasks share. Single lessons get no credit."""
 
     lessons: VectorLessonStore
 
@@ -303,10 +311,6 @@ class WholeBlock(OverLessons):
                 return Recall(uuid.uuid4().hex, task.id, tuple(reversed(found)))
             after = page.next
 
-    async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Do nothing: a whole block gives no credit to single lessons."""
-        return False
-
 
 class Placebo(OverLessons):
     """Recalls lessons of another kind of task: as many words as other arms get, and none that should help."""
@@ -324,14 +328,6 @@ class Placebo(OverLessons):
         decoy = random.Random(f"{self._seed}:{task.id}").choice(others)  # noqa: S311 - a draw, not a secret
         recall = await super().recall(replace(decoy, metadata={_NOT_KIND: task.kind}), **options)
         return replace(recall, task_id=task.id)
-
-
-class ReadOnly(OverLessons):
-    """Recalls for loops that learn nothing, and leaves the credit of lessons unchanged."""
-
-    async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Do nothing."""
-        return False
 
 
 def beneath(lessons: LessonStore | None) -> VectorLessonStore | None:

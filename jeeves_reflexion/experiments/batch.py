@@ -49,8 +49,8 @@ class Run:
     workers: int
     executor: Executor
     scorer: Evaluator | None
-    lessons: dict[str, Lesson] = field(default_factory=dict)
-    """The lessons recalled in the current arm and seed by id, shared by its tries."""
+    lessons: dict[tuple[str, str], Lesson] = field(default_factory=dict)
+    """The lessons recalled in the current arm and seed by id and text, shared by its tries."""
 
 
 @dataclass(slots=True)
@@ -79,14 +79,20 @@ class Batch:
         run = self.run
         try:
             try:
-                await self._take_past()
+                for task in self.todo:
+                    if (row := run.past.tries.pop(self._position(task), None)) is not None:
+                        row.task, self.rows[task.id] = task, row
+                        entry = await anyio.to_thread.run_sync(row.read)
+                        self.done[task.id] = entry.held(run.lessons)
+                        run.watcher.tried(row)
                 await self._try_all()
-                await self._check_begun()
                 await self._store()
             finally:  # if the batch is cut short, its lessons wait, and its cost counts
-                run.results.rows += [self.rows[task.id] for task in self._finished()]
+                run.results.rows += [self.rows[task.id] for task in self.todo if task.id in self.done]
         except BaseException as error:
-            first = _first(error)
+            first = error
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]  # the others come from tasks that ran beside it
             await self._note_stop(first)
             if isinstance(first, InterruptedTryError):
                 raise KeyboardInterrupt(str(first)) from error
@@ -96,18 +102,13 @@ class Batch:
 
     # -- tries
 
-    async def _take_past(self) -> None:
-        """Take the tries that the journal has out of ``past``."""
-        for task in self.todo:
-            if (row := self.run.past.tries.pop(self._position(task), None)) is not None:
-                row.task, self.rows[task.id] = task, row
-                entry = await anyio.to_thread.run_sync(row.read)
-                self.done[task.id] = entry.held(self.run.lessons)
-                self.run.watcher.tried(row)
-
     async def _try_all(self) -> None:
-        """Try the remaining tasks. Raises :class:`SpendingLimitError` if the limit leaves some of them."""
-        left = iter(self._left())
+        """Try the remaining tasks. Raises :class:`SpendingLimitError` if the limit leaves some of them.
+
+        If no task of the batch could be begun, the run stops, since further tries would cost money for no result. The
+        tries are then voided in the journal, so that a resumed run makes them again.
+        """
+        left = iter([task for task in self.todo if task.id not in self.done])
 
         async def work() -> None:
             for task in left:
@@ -118,12 +119,20 @@ class Batch:
         async with anyio.create_task_group() as group:
             for _ in range(self.run.workers):
                 group.start_soon(work)
-        if self._left():
+        if len(self.done) < len(self.todo):
             raise SpendingLimitError(str(self.run.budget))
+        attempts = [entry.trial.attempt for entry in self.done.values()]
+        if attempts and all(attempt.error and not attempt.steps for attempt in attempts):
+            await self.run.log.keep(void_line([self._position(task) for task in self.todo]))
+            raise ExperimentError(
+                f"no task could be begun in trial {self.number} of arm {self.arm.name}: {attempts[0].error}"
+            )
 
     async def _try(self, task: Task) -> None:
-        run, position = self.run, self._position(task)
-        job = Job(position, task, self._shown(self.histories[task.id]), self._session_id(task))
+        run, position, history = self.run, self._position(task), self.histories[task.id]
+        if block := self.arm.shown(history):  # a loop without a store shows the block of the last trial again
+            history = [*history[:-1], replace(history[-1], block=block, reflection=None)]
+        job = Job(position, task, history, self._session_id(task))
         try:
             made = await run.executor.make(job, self.loop, run.scorer, run.budget)
         except SystemExit as error:
@@ -145,24 +154,6 @@ class Batch:
             self.rows[task.id] = row
         run.watcher.tried(row)
 
-    async def _check_begun(self) -> None:
-        """Stop the run if no task of the batch could be begun: further tries would cost money for no result.
-
-        The tries are voided in the journal, so that a resumed run makes them again.
-        """
-        attempts = [entry.trial.attempt for entry in self.done.values()]
-        if not attempts or not all(attempt.error and not attempt.steps for attempt in attempts):
-            return
-        await self.run.log.keep(void_line([self._position(task) for task in self._finished()]))
-        raise ExperimentError(
-            f"no task could be begun in trial {self.number} of arm {self.arm.name}: {attempts[0].error}"
-        )
-
-    def _shown(self, history: Sequence[Trial]) -> Sequence[Trial]:
-        """Return the history as the arm sees it. A loop without a store shows the block of the last trial again."""
-        block = self.arm.shown(history)
-        return [*history[:-1], replace(history[-1], block=block, reflection=None)] if block else history
-
     # -- lessons
 
     async def _store(self) -> None:
@@ -173,7 +164,7 @@ class Batch:
         """
         failure: LessonStoreError | None = None
         with anyio.CancelScope(shield=True):
-            for task in self._finished():
+            for task in self.todo:
                 entry = self.done[task.id]
                 try:
                     self.done[task.id] = replace(entry, trial=await self._stored(task, entry.trial))
@@ -186,27 +177,24 @@ class Batch:
         """Store the lesson of a try unless it is stored already, and note it in the journal."""
         if not trial.pending:
             return trial
-        lesson, refused = await self._written_before(task, trial), ""
+        log, store, session_id = self.run.log, beneath(self.loop.lessons), self._session_id(task)
+        lesson, refused = None, ""
+        if store is not None and log.resumed:
+            # A killed run may have stored the lesson without noting it in the journal.
+            since = float(log.config["started"])
+            lesson = await first_written(store, since=since, run_id=session_id, attempt=trial.number)
         if lesson is None:
-            session = replace(self.loop.session(), id=self._session_id(task))
+            session = replace(self.loop.session(), id=session_id)
             try:
                 lesson = (await self.loop.commit(task, trial, session)).lesson
             except LessonRefusedError as error:
                 refused = str(error)
-        # Not synced: if a crash loses this line, _written_before finds the lesson.
-        stored = await self.run.log.keep(stored_line(self._position(task), lesson, refused), sync=False)
+        # Not synced: if a crash loses this line, the resumed run finds the lesson in the store.
+        stored = await log.keep(stored_line(self._position(task), lesson, refused), sync=False)
         if isinstance(line := self.rows[task.id].source, Line):
             line.stored = stored.start
         problems = (*trial.problems, refused) if refused else trial.problems
         return replace(trial, lesson=lesson, pending=False, problems=problems)
-
-    async def _written_before(self, task: Task, trial: Trial) -> Lesson | None:
-        """Return the lesson that a killed run stored without noting it in the journal, else None."""
-        log, store = self.run.log, beneath(self.loop.lessons)
-        if store is None or not log.resumed:
-            return None
-        since = float(log.config["started"])
-        return await first_written(store, since=since, run_id=self._session_id(task), attempt=trial.number)
 
     async def _note_stop(self, error: BaseException) -> None:
         split = " (held-out tasks)" if self.split == "held-out" else ""
@@ -220,12 +208,6 @@ class Batch:
             await self.run.log.tell("interrupted", {"where": where, "why": why})
 
     # -- names
-
-    def _finished(self) -> list[Task]:
-        return [task for task in self.todo if task.id in self.done]
-
-    def _left(self) -> list[Task]:
-        return [task for task in self.todo if task.id not in self.done]
 
     def _position(self, task: Task) -> Position:
         return Position(self.arm.name, self.seed, self.split, name_of(task), self.number)
@@ -257,11 +239,5 @@ async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
     in_block = loop.lessons is None  # a new loop starts with an empty block of memory
     if in_block or (store is not None and ids and not any([await store.get(each) for each in ids])):
         for position in mine:
-            past.forget_stored(position)
-
-
-def _first(error: BaseException) -> BaseException:
-    """Return the first error of a task group; the others come from tasks that ran beside it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+            del past.stored[position]
+            past.note_stored(position, None)

@@ -26,12 +26,12 @@ LoopFactory: TypeAlias = Callable[[ArmName, int], Reflexion]
 """Makes the loop of an arm and a seed: ``(arm, seed) -> Reflexion``."""
 
 
+@dataclass(slots=True, eq=False)
 class RunBudget:
     """The spending of all tries of a run, and its limit in US dollars."""
 
-    def __init__(self, limit: float | None, spent: Usage) -> None:
-        self.limit = limit
-        self.spent = spent
+    limit: float | None
+    spent: Usage
 
     @property
     def exhausted(self) -> bool:
@@ -63,10 +63,6 @@ class RunSpend(Spend):
         """The usage of this try, without earlier tries of the task."""
         self.stopped = False
         """Whether the experiment's limit refused a call: such a try does not count."""
-
-    def recall(self, role: Role, usage: Usage) -> None:
-        """Add the usage of an earlier try of the task, which the experiment has counted already."""
-        super().charge(role, usage)
 
     def charge(self, role: Role, usage: Usage) -> None:
         """Add the usage of a call to the task and to the experiment."""
@@ -166,7 +162,9 @@ async def make_try(job: Job, loop: Reflexion, scorer: Evaluator | None, spend: R
     events: list[Event] = []
     for trial in job.history:
         for role, usage in trial.usage.items():
-            spend.recall(role, usage)
+            Spend.charge(
+                spend, role, usage
+            )  # for the task alone: the experiment has counted earlier tries already
     session = Session(id=job.session_id, spend=spend, listener=events.append)
     with recording_at(str(job.position)):
         trial = await loop.trial(job.task, job.history, session, commit=False)

@@ -21,7 +21,7 @@ from jeeves_reflexion.events import jsonable
 from jeeves_reflexion.experiments.plan import Split
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.redaction import redact_json
-from jeeves_reflexion.types import JSON, Evaluation, Lesson, RecalledLesson, Trial
+from jeeves_reflexion.types import JSON, Evaluation, Lesson, Trial
 
 T = TypeVar("T")
 
@@ -61,22 +61,22 @@ class Entry:
         scored = None if data["scored"] is None else rebuilt(Evaluation, data["scored"])
         return cls(rebuilt(Trial, data["result"]), scored)
 
-    def held(self, lessons: dict[str, Lesson]) -> Entry:
-        """Return the try as it is held in memory: without the candidates left out, and with ``lessons`` shared.
+    def held(self, lessons: dict[tuple[str, str], Lesson]) -> Entry:
+        """Return the try as it is held in memory: without the candidates left out, and with ``lessons`` shared, which
+        are by id and text.
 
         An experiment holds the tries of the current arm and seed, and these make up most of a try.
         """
         recall = self.trial.recall
         if recall is None:
             return self
-
-        def shared(item: RecalledLesson) -> RecalledLesson:
-            known = lessons.get(item.lesson.id)
-            if known is None or known.text != item.lesson.text:
-                known = lessons[item.lesson.id] = item.lesson
-            return replace(item, lesson=known)
-
-        offered, withheld = (tuple(map(shared, items)) for items in (recall.offered, recall.withheld))
+        offered, withheld = (
+            tuple(
+                replace(item, lesson=lessons.setdefault((item.lesson.id, item.lesson.text), item.lesson))
+                for item in items
+            )
+            for items in (recall.offered, recall.withheld)
+        )
         slim = replace(recall, offered=offered, withheld=withheld, left_out=())
         return replace(self, trial=replace(self.trial, recall=slim))
 

@@ -20,7 +20,6 @@ from jeeves_reflexion.errors import (
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.statistics import Share
 
 _FILES: Final = ("config.json", "results.json", "rows.jsonl")
 _PARAM: Final = 500  # characters; every kind of tracker accepts so many
@@ -52,7 +51,20 @@ class MLflowTracker:
         """
         status = "KILLED" if results.interrupted else "FINISHED"
         with _failures(ExperimentError, f"could not be written to; the run is kept in {folder}"):
-            parent = self._run(folder.name, {}, _params(folder), _totals(results))
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            design: Mapping[str, Any] = config.pop("design", {})
+            params = {  # settings, without versions and texts
+                key: str(value)[:_PARAM]
+                for key, value in {**config, **design}.items()
+                if isinstance(value, str | int | float | list) and key not in {"format", "started"}
+            }
+            totals = {
+                ("tasks", 0): len(results.tasks),
+                ("held_out_tasks", 0): len(results.held_out),
+                ("tries", 0): len(results.rows),
+                ("tries_with_errors", 0): results.errors,
+            }
+            parent = self._run(folder.name, {}, params, totals)
             for name in _FILES:
                 if (folder / name).exists():
                     self._client.log_artifact(parent, str(folder / name))
@@ -94,44 +106,17 @@ def _failures(kind: type[ReflexionError], what: str) -> Iterator[None]:
         raise kind(f"the tracker {what}: {redact(said)}") from error
 
 
-def _params(folder: Path) -> dict[str, str]:
-    """Return the settings of a run from its configuration, without versions and texts."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    design: Mapping[str, Any] = config.pop("design", {})
-    kept = {**config, **design}
-    return {
-        key: str(value)[:_PARAM]
-        for key, value in kept.items()
-        if isinstance(value, str | int | float | list) and key not in {"format", "started"}
-    }
-
-
-def _totals(results: Results) -> dict[tuple[str, int], float]:
-    return {
-        ("tasks", 0): len(results.tasks),
-        ("held_out_tasks", 0): len(results.held_out),
-        ("tries", 0): len(results.rows),
-        ("tries_with_errors", 0): results.errors,
-    }
-
-
 def _figures(results: Results, arm: ArmName) -> dict[tuple[str, int], float]:
     """Return an arm's figures by name and trial, where trial 0 is the whole run. Unknown figures are left out."""
     figures: dict[tuple[str, int], float] = {("lessons", 0): len(results.lessons(arm))}
     for judge in results.judges:
-        for point in results.curve(arm, by=judge).points:
-            figures |= _share(f"solved.{judge}", point.trial, point.share)
+        shares = [(f"solved.{judge}", each.trial, each.share) for each in results.curve(arm, by=judge).points]
         if results.held_out and (share := results.transfer(arm, by=judge)):
-            figures |= _share(f"held_out.{judge}", 0, share)
+            shares.append((f"held_out.{judge}", 0, share))
+        for name, trial, share in shares:
+            figures[name, trial] = share.value
+            figures[f"{name}.low", trial], figures[f"{name}.high", trial] = share.low, share.high
     for name, amount in results.cost(arm).as_json().items():
         if isinstance(amount, int | float):
             figures[name, 0] = amount
     return figures
-
-
-def _share(name: str, trial: int, share: Share) -> dict[tuple[str, int], float]:
-    return {
-        (name, trial): share.value,
-        (f"{name}.low", trial): share.low,
-        (f"{name}.high", trial): share.high,
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName
@@ -39,7 +39,21 @@ class Past:
                 for line in file:
                     if not line.endswith(b"\n"):
                         break
-                    self._take(json.loads(line))
+                    row = json.loads(line)
+                    match row["kind"]:
+                        case "try":
+                            at, entry = position_of(row), Entry.of(row)
+                            arm, task = cast("ArmName", at.arm), Task(f"task {at.task_id}", id=at.task_id)
+                            place = Line(self.journal, self.size)
+                            self.tries[at] = Tried(
+                                arm, at.seed, task, entry.trial, at.split, entry.scored, line=place
+                            )
+                        case "stored":
+                            self.stored[position_of(row)] = row["lesson_id"]
+                            self.note_stored(position_of(row), self.size)
+                        case "void":
+                            for position in map(position_of, row["places"]):
+                                self.tries.pop(position, None)
                     self.size += len(line)
                     self.lines += 1
         except OSError as error:
@@ -49,24 +63,7 @@ class Past:
                 f"the journal {self.journal} can't be read: line {self.lines + 1}: {type(error).__name__}: {error}"
             ) from error
 
-    def forget_stored(self, position: Position) -> None:
-        """Take the lesson of a try as not stored yet."""
-        del self.stored[position]
-        self._note(position, None)
-
-    def _take(self, row: dict[str, Any]) -> None:
-        match row["kind"]:
-            case "try":
-                at, entry, line = position_of(row), Entry.of(row), Line(self.journal, self.size)
-                arm, task = cast("ArmName", at.arm), Task(f"task {at.task_id}", id=at.task_id)
-                self.tries[at] = Tried(arm, at.seed, task, entry.trial, at.split, entry.scored, line=line)
-            case "stored":
-                self.stored[position_of(row)] = row["lesson_id"]
-                self._note(position_of(row), self.size)
-            case "void":
-                for position in map(position_of, row["places"]):
-                    self.tries.pop(position, None)
-
-    def _note(self, position: Position, stored: int | None) -> None:
+    def note_stored(self, position: Position, stored: int | None) -> None:
+        """Note the place of the line that stored a try's lesson; None if the lesson is to be stored again."""
         if (row := self.tries.get(position)) is not None and isinstance(row.source, Line):
             row.source.stored = stored

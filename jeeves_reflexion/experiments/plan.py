@@ -80,26 +80,21 @@ def split(
     _check_share(share)
     if share == 0.0:
         return tuple(tasks), ()
-    groups = {task.id: task.id if by is None else _group(task, by) for task in tasks}
+    groups = {}
+    for task in tasks:
+        if by is not None and by not in task.metadata:
+            raise ConfigurationError(f"task {task.id!r} has no metadata {by!r}, by which tasks are held out")
+        groups[task.id] = task.id if by is None else str(task.metadata[by])
     names = set(groups.values())
     if len(names) < 2:
         raise ConfigurationError(
             f"holding out tasks needs at least two {'tasks' if by is None else by + 's'}"
         )
     number = min(max(round(share * len(names)), 1), len(names) - 1)
-
-    def digest(name: str) -> str:
-        return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).hexdigest()
-
-    drawn = set(sorted(names, key=digest)[:number])
+    seeded = {name: f"{seed}:{name}".encode("utf-8", "surrogatepass") for name in names}
+    drawn = set(sorted(names, key=lambda name: hashlib.sha256(seeded[name]).hexdigest())[:number])
     learning = tuple(task for task in tasks if groups[task.id] not in drawn)
     return learning, tuple(task for task in tasks if groups[task.id] in drawn)
-
-
-def _group(task: Task, by: str) -> str:
-    if by not in task.metadata:
-        raise ConfigurationError(f"task {task.id!r} has no metadata {by!r}, by which tasks are held out")
-    return str(task.metadata[by])
 
 
 def design_of(
@@ -109,7 +104,16 @@ def design_of(
 
     With ``redacted``, an id with a secret is recorded as earlier versions did: without the secret, not as a digest.
     """
-    called = (lambda task: redact(task.id)) if redacted else _recorded
+    names: dict[str, str] = {}
+    digests: dict[str, JSON] = {}
+    for task in (*learning, *held_out):
+        name = redact(task.id)
+        if name != task.id and not redacted:
+            name = digest_of(task)
+        names[task.id] = name
+        parts = [task.prompt, task.template, task.kind, list(task.tools), task.expected_output]
+        text = json.dumps([*parts, task.reference, task.metadata], sort_keys=True, default=str)
+        digests[name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     drawn, by = ("them", "task id") if plan.holdout_by is None else (f"{plan.holdout_by}s", plan.holdout_by)
     rule = (
         f"{len(held_out)} of {len(learning) + len(held_out)} tasks are held out: the first {plan.holdout:g} of {drawn}"
@@ -126,13 +130,9 @@ def design_of(
         "holdout": plan.holdout,
         "split_seed": plan.split_seed,
         "split_rule": rule if held_out else "no task is held out",
-        "held_out": [called(task) for task in held_out],
-        "tasks": {called(task): _digest(task) for task in (*learning, *held_out)},
+        "held_out": [names[task.id] for task in held_out],
+        "tasks": digests,
     }
-
-
-def _recorded(task: Task) -> str:
-    return task.id if redact(task.id) == task.id else name_of(task)
 
 
 def name_of(task: Task) -> str:
@@ -145,20 +145,6 @@ def name_of(task: Task) -> str:
 def digest_of(task: Task) -> str:
     """Return a digest of a task's id."""
     return f"sha256:{hashlib.sha256(task.id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-
-
-def _digest(task: Task) -> str:
-    parts = [
-        task.prompt,
-        task.template,
-        task.kind,
-        list(task.tools),
-        task.expected_output,
-        task.reference,
-        task.metadata,
-    ]
-    text = json.dumps(parts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check_share(share: float) -> None:

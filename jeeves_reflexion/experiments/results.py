@@ -235,19 +235,16 @@ class Results:
     def finished(self, arm: ArmName, split: Split = "learning") -> dict[int, dict[str, list[Tried]]]:
         """Return :meth:`played` for the seeds that the arm played to the end."""
         planned = arm_of(arm).trials(self.trials_of(split))
-        tasks = self.tasks_of(split)
-
-        def whole(by_task: dict[str, list[Tried]]) -> bool:
-            rows = [by_task.get(task.id, []) for task in tasks]
-            return bool(rows) and all(each and (len(each) >= planned or each[-1].passed) for each in rows)
-
-        return {seed: by_task for seed, by_task in self.played(arm, split).items() if whole(by_task)}
+        found = {}
+        for seed, by_task in self.played(arm, split).items():
+            rows = [by_task.get(task.id, []) for task in self.tasks_of(split)]
+            if rows and all(each and (len(each) >= planned or each[-1].passed) for each in rows):
+                found[seed] = by_task
+        return found
 
     def passed(self, row: Tried, judge: JudgedBy) -> bool:
         """Return whether a judge passed a try."""
-        if judge == self.judged_by:
-            return row.passed
-        return bool(row.right)
+        return row.passed if judge == self.judged_by else bool(row.right)
 
     def solved(self, tries: Sequence[Tried], judge: JudgedBy) -> list[bool]:
         """Return for each trial whether a task counts as solved by then: whether its last try so far passed."""

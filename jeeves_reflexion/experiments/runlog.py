@@ -92,7 +92,8 @@ class RunLog:
     def started_with(self, name: str, default: T) -> T:
         """Return a setting of the run in the folder, before the log is opened; else the default."""
         try:
-            value = self._read_config().get(name, default)
+            config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+            value = config.get(name, default)
         except (OSError, ValueError, AttributeError):
             return default  # open() reports what is wrong
         return value if isinstance(value, type(default)) else default
@@ -119,19 +120,14 @@ class RunLog:
     async def tell(self, kind: str, row: Mapping[str, JSON]) -> None:
         """Append one event of the run itself."""
         event = {"kind": f"experiment.{kind}", "at": time.time(), **row}
-        await anyio.to_thread.run_sync(partial(self._append, self.events, [event]))
+        await anyio.to_thread.run_sync(partial(self._append, [event]))
 
     async def keep(
         self, row: Mapping[str, JSON], events: Sequence[Mapping[str, JSON]] = (), *, sync: bool = True
     ) -> Line:
         """Append events, then one line to the journal, and return its place; with ``sync`` it is on disk by then."""
-
-        def write() -> Line:
-            if events:
-                self._append(self.events, events)
-            return Line(self.journal, self._append(self.journal, [row], sync=sync))
-
-        return await anyio.to_thread.run_sync(write)
+        start = await anyio.to_thread.run_sync(partial(self._append, events, row, sync=sync))
+        return Line(self.journal, start)
 
     async def save(self, name: str, text: str) -> None:
         """Write a text file in the folder, replacing an older one."""
@@ -168,7 +164,7 @@ class RunLog:
             except filelock.Timeout as error:
                 raise ConfigurationError(f"another process is using the run in {self.folder}") from error
             if self.exists:
-                self._reopen(asked)
+                self._resume(asked)
                 return
             self.journal.touch(mode=0o600)
             known = versions()
@@ -176,13 +172,23 @@ class RunLog:
             self.config |= {"versions": known, **asked}
             self._write_config()
 
-    def _reopen(self, asked: Mapping[str, Any]) -> None:
+    def _resume(self, asked: Mapping[str, Any]) -> None:
         found: Any = None
+        lacks = "holds no run that can be resumed:"
+        problem = ""
         try:
-            found = self._read_config()
-            problem = _config_problem(found)
+            found = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
-            problem = f"holds no run that can be resumed: {error}"
+            problem = f"{lacks} {error}"
+        else:
+            kinds = {"started": int | float, "design": dict | None}
+            if not isinstance(found, dict) or "format" not in found:
+                problem = f"{lacks} config.json was not written by a run"
+            elif (form := found["format"]) != FORMAT:
+                problem = f"holds a run of format {form}, and only runs of format {FORMAT} can be resumed: name another"
+                problem += " folder"
+            elif gone := [name for name, kind in kinds.items() if not isinstance(found.get(name), kind)]:
+                problem = f"{lacks} config.json has no {gone[0]}"
         if problem:
             self.close()
             raise ConfigurationError(f"{self.folder} {problem}")
@@ -220,16 +226,25 @@ class RunLog:
         path = self.folder / name
         return any(path.iterdir()) if path.is_dir() else path.exists() and path.stat().st_size > 0
 
-    def _read_config(self) -> Any:  # noqa: ANN401 - any JSON
-        return json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
-
     def _write_config(self) -> None:
         text = json.dumps(self.config, indent=2, ensure_ascii=False) + "\n"
         replace_file(self.folder / "config.json", text)
 
-    def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = False) -> int:
-        with _writing(path):
-            return journal.append(path, rows, sync=sync)
+    def _append(
+        self,
+        events: Sequence[Mapping[str, JSON]],
+        row: Mapping[str, JSON] | None = None,
+        *,
+        sync: bool = False,
+    ) -> int:
+        """Append events, then a row to the journal if there is one; return its place."""
+        if events:
+            with _writing(self.events):
+                journal.append(self.events, events, sync=False)
+        if row is None:
+            return 0
+        with _writing(self.journal):
+            return journal.append(self.journal, [row], sync=sync)
 
 
 def versions() -> dict[str, JSON]:
@@ -253,14 +268,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, where: str = 
             continue
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             lines += differences(before, after, where=f"{where}{name}: ")
-        else:
-            lines.append(f"{where}{name}: - {_short(old, name)}  + {_short(new, name)}")
+            continue
+        texts = [json.dumps(x[name], ensure_ascii=False) if name in x else "(not set)" for x in (old, new)]
+        then, now = (text if len(text) <= 200 else f"{text[:200]} ..." for text in texts)
+        lines.append(f"{where}{name}: - {then}  + {now}")
     return lines
-
-
-def _short(source: Mapping[str, Any], name: str) -> str:
-    text = json.dumps(source[name], ensure_ascii=False) if name in source else "(not set)"
-    return text if len(text) <= 200 else text[:200] + " ..."
 
 
 def _as_written(value: Mapping[str, JSON]) -> dict[str, Any]:
@@ -269,18 +281,6 @@ def _as_written(value: Mapping[str, JSON]) -> dict[str, Any]:
         json.dumps(redact_json(dict(value)), ensure_ascii=False, default=str)
     )
     return written
-
-
-def _config_problem(found: Any) -> str:  # noqa: ANN401 - any JSON
-    """Return why a run with this configuration can't be resumed, or "" if it can."""
-    if not isinstance(found, dict) or "format" not in found:
-        return "holds no run that can be resumed: config.json was not written by a run"
-    if (form := found["format"]) != FORMAT:
-        return f"holds a run of format {form}, and only runs of format {FORMAT} can be resumed: name another folder"
-    for name, kind in (("started", int | float), ("design", dict | None)):
-        if not isinstance(found.get(name), kind):
-            return f"holds no run that can be resumed: config.json has no {name}"
-    return ""
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import Arm, arm_of, as_arm, reading_only
 from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, forget_lost
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory, RunBudget
-from jeeves_reflexion.experiments.past import Past
 from jeeves_reflexion.experiments.plan import Plan, design_of, split
 from jeeves_reflexion.experiments.progress import Watcher
 from jeeves_reflexion.experiments.results import Results, total
@@ -87,8 +86,14 @@ async def run_experiment(
             scorer,
         )
         if log.resumed:
-            await log.tell("resumed", {"skipped": _skipped(past)})
-            watcher.said(f"resumed: {_skipped(past)}")
+            skipped = "no try is finished: the run starts from the beginning"
+            if past.tries:
+                skipped = (
+                    f"{len(past.tries)} finished tries are in the log and are not made again;"
+                    f" {len(past.stored)} lessons are stored and are not stored again"
+                )
+            await log.tell("resumed", {"skipped": skipped})
+            watcher.said(f"resumed: {skipped}")
         else:
             await log.tell("started", {})
         await _play_all(plan, run, make_loop)
@@ -140,13 +145,3 @@ async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
         solved = sum(entry.trial.passed for entry in batch.done.values())
         held_out = f"held out: {solved} of {len(tasks)} solved at the first try"
         watcher.said(f"{arm.name:<12} seed {seed}  {held_out}")
-
-
-def _skipped(past: Past) -> str:
-    """Say what a resumed run will not do again."""
-    if not past.tries:
-        return "no try is finished: the run starts from the beginning"
-    return (
-        f"{len(past.tries)} finished tries are in the log and are not made again;"
-        f" {len(past.stored)} lessons are stored and are not stored again"
-    )

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from jeeves_reflexion.experiments.arms import ARMS, ArmName, arm_of
-from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.results import Cost, Results
 from jeeves_reflexion.statistics import Share
 from jeeves_reflexion.text import one_line
@@ -17,6 +16,17 @@ RESULTS_FORMAT: Final = 1
 
 def figures(results: Results) -> dict[str, JSON]:
     """Return the figures of all arms, separately for each judge."""
+    by_judge: dict[str, dict[str, JSON]] = {judge: {} for judge in results.judges}
+    for judge in results.judges:
+        for arm in results.arms:
+            held = results.transfer(arm, by=judge) if results.held_out else None
+            points = results.curve(arm, by=judge).points
+            by_judge[judge][arm] = {
+                "what": ARMS[arm_of(arm).kind],
+                "curve": [{"trial": point.trial, **_share(point.share)} for point in points],
+                "transfer": None if held is None else _share(held),
+                "lessons": len(results.lessons(arm)),
+            }
     return {
         "format": RESULTS_FORMAT,
         "complete": not results.interrupted,
@@ -28,22 +38,8 @@ def figures(results: Results) -> dict[str, JSON]:
         "trials": results.trials,
         "tries": len(results.rows),
         "tries_with_errors": results.errors,
-        "by_judge": {
-            judge: {arm: _arm(results, arm, judge) for arm in results.arms} for judge in results.judges
-        },
+        "by_judge": by_judge,
         "costs": {arm: results.cost(arm).as_json() for arm in results.arms},
-    }
-
-
-def _arm(results: Results, arm: ArmName, judge: JudgedBy) -> dict[str, JSON]:
-    held = results.transfer(arm, by=judge) if results.held_out else None
-    return {
-        "what": ARMS[arm_of(arm).kind],
-        "curve": [
-            {"trial": point.trial, **_share(point.share)} for point in results.curve(arm, by=judge).points
-        ],
-        "transfer": None if held is None else _share(held),
-        "lessons": len(results.lessons(arm)),
     }
 
 
@@ -76,19 +72,16 @@ def cost_rows(costs: Mapping[ArmName, Cost]) -> tuple[tuple[str, ...], ...]:
     rows = []
     for arm, cost in costs.items():
         tokens, usd = (cost.known.tokens, cost.known.cost_usd) if cost.known else (None, None)
-        row = (
-            arm,
-            f"{cost.tries:,}",
-            f"{cost.solved:,}",
-            f"{cost.usage.calls:,}",
-            _or_unknown(tokens, ",.0f"),
-            _or_unknown(usd, ".4f"),
-            f"{cost.seconds:,.1f}",
-            _or_unknown(cost.per_solved(tokens), ",.0f"),
-            _or_unknown(cost.per_solved(usd), ".4f"),
-            _or_unknown(cost.per_solved(cost.seconds), ",.2f"),
+        amounts = (
+            (tokens, ",.0f"),
+            (usd, ".4f"),
+            (cost.seconds, ",.1f"),
+            (cost.per_solved(tokens), ",.0f"),
+            (cost.per_solved(usd), ".4f"),
+            (cost.per_solved(cost.seconds), ",.2f"),
         )
-        rows.append(row)
+        cells = ["-" if amount is None else format(amount, form) for amount, form in amounts]
+        rows.append((arm, f"{cost.tries:,}", f"{cost.solved:,}", f"{cost.usage.calls:,}", *cells))
     return tuple(rows)
 
 
@@ -105,10 +98,6 @@ def cost_table(costs: Mapping[ArmName, Cost]) -> str:
     """Return the cost of each arm, in all and per solved task, as a Markdown table."""
     note = cost_note(costs)
     return markdown_table(COST_HEADS, cost_rows(costs)) + (f"\n\n{note}" if note else "")
-
-
-def _or_unknown(amount: float | None, form: str) -> str:
-    return "-" if amount is None else format(amount, form)
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -69,7 +69,19 @@ def _task(line: bytes) -> Task:
     try:
         given = _Line.model_validate_json(line.removeprefix(codecs.BOM_UTF8))
     except pydantic.ValidationError as error:
-        raise ValueError("; ".join(_message(each) for each in error.errors(include_url=False))) from None
+        told = []
+        for each in error.errors(include_url=False):
+            where, more = ".".join(str(part) for part in each["loc"]), each.get("ctx", {})
+            kinds = {
+                "json_invalid": f"it is not JSON: {more.get('error')}",
+                "model_type": "it is not an object with a prompt",
+                "extra_forbidden": f"unknown field {where!r}; the fields are: {', '.join(_Line.model_fields)}",
+                "missing": f"it has no {where}",
+                "string_pattern_mismatch": f"its {where} is empty",
+                "string_too_short": f"its {where} is empty",
+            }
+            told.append(kinds.get(each["type"], f"{where}: {each['msg']}"))
+        raise ValueError("; ".join(told)) from None
     try:
         json.dumps([given.reference, given.metadata], allow_nan=False)
     except ValueError as error:  # pydantic accepts NaN, and reads 1e999 as infinity
@@ -83,16 +95,3 @@ def _task(line: bytes) -> Task:
         reference=given.reference,
         metadata=given.metadata,
     )
-
-
-def _message(error: Any) -> str:  # noqa: ANN401 - pydantic's own record
-    where, more = ".".join(str(part) for part in error["loc"]), error.get("ctx", {})
-    kinds = {
-        "json_invalid": f"it is not JSON: {more.get('error')}",
-        "model_type": "it is not an object with a prompt",
-        "extra_forbidden": f"unknown field {where!r}; the fields are: {', '.join(_Line.model_fields)}",
-        "missing": f"it has no {where}",
-        "string_pattern_mismatch": f"its {where} is empty",
-        "string_too_short": f"its {where} is empty",
-    }
-    return kinds.get(error["type"], f"{where}: {error['msg']}")

@@ -152,7 +152,7 @@ def points() -> Any:
 
 @pytest.mark.parametrize(
     ("task", "said"),
-    [({"scorer": points()}, "say 7"), ({"dataset": [Sample(input="", id=3)]}, "prompt is empty")],
+    [({"scorer": points()}, "give 7"), ({"dataset": [Sample(input="", id=3)]}, "prompt is empty")],
 )
 def test_a_sample_that_cannot_be_read_is_named(tmp_path: Path, task: dict[str, Any], said: str) -> None:
     log = run(generate(), Model(calls=False), tmp_path, task=task)

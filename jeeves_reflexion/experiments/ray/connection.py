@@ -9,11 +9,11 @@ import re
 import secrets
 import shutil
 import socket
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,83 +56,77 @@ class RayOptions:
             raise ConfigurationError(f"{self.working_dir} is not a folder: name one to send to the workers")
 
 
-class Connection:
-    """Connects this program to Ray, unless it is connected already, and disconnects it again."""
+@contextlib.asynccontextmanager
+async def connected(options: RayOptions) -> AsyncIterator[int]:
+    """Connect this program to Ray, unless it is connected already, and disconnect it at the end.
 
-    def __init__(self, options: RayOptions) -> None:
-        self._ray = load_ray()
-        self._options = options
-        self._ours = False
-        self._logs: Path | None = None
+    Yields the number of free processors, or of all processors if none is free. A node that was started here is stopped;
+    after an error its logs are kept. Raises :class:`ConfigurationError` if the cluster can't be reached, or no node can
+    be started.
+    """
+    ray = load_ray()
+    ours = keep_logs = False
+    logs: Path | None = None
+    try:
+        if not ray.is_initialized():
+            ours = options.address is None  # a node of which only a part has started is stopped as well
+            logs = await _connect(options)
+            ours = True
+        elif options.address or options.working_dir:
+            raise ConfigurationError(
+                "this program is connected to Ray already: leave out the address and the folder"
+            )
+        cpus = int(ray.available_resources().get("CPU") or ray.cluster_resources().get("CPU", 1))
+        try:
+            yield cpus
+        except BaseException:
+            keep_logs = True
+            raise
+    finally:
+        if ours:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(ray.shutdown)
+            if logs is not None and not keep_logs:
+                shutil.rmtree(logs, ignore_errors=True)  # a process that is still ending may write there
 
-    async def open(self) -> int:
-        """Connect; return the number of free processors, or of all processors if none is free.
 
-        Raises :class:`ConfigurationError` if the cluster can't be reached, or no node can be started.
-        """
-        ray, options = self._ray, self._options
-        if ray.is_initialized():
-            if options.address or options.working_dir:
-                raise ConfigurationError(
-                    "this program is connected to Ray already: leave out the address and the folder"
-                )
-        else:
-            refused = (ValueError, RuntimeError, OSError, OverflowError, ray.exceptions.RayError)
-            try:
-                await (self._start() if options.address is None else self._join(options.address))
-            except refused as error:
-                reason = redact(str(error))
-                if options.address is None:
-                    raise ConfigurationError(
-                        f"no Ray node can be started on this machine: {reason}"
-                    ) from error
-                raise ConfigurationError(
-                    f"the Ray cluster at {options.address} can't be reached: {reason}. Is it up, is this machine one of"
-                    " its nodes with the same Python and Ray, and are RAY_AUTH_MODE and RAY_AUTH_TOKEN those of the"
-                    " cluster?"
-                ) from error
-        return int(ray.available_resources().get("CPU") or ray.cluster_resources().get("CPU", 1))
+async def _connect(options: RayOptions) -> Path | None:
+    """Join the cluster, or start a node on this machine and return the folder of its logs."""
+    ray, address, folder = load_ray(), options.address, options.working_dir
+    environment = None if folder is None else {"working_dir": str(folder)}
+    init = partial(ray.init, runtime_env=environment, log_to_driver=False, logging_level="error")
 
-    async def close(self, *, keep_logs: bool = False) -> None:
-        """Disconnect, and stop the node if we started it; ``keep_logs`` leaves Ray's logs of it."""
-        if not self._ours:
-            return
-        self._ours = False
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._ray.shutdown)
-        if self._logs is not None and not keep_logs:
-            shutil.rmtree(self._logs, ignore_errors=True)  # a process that is still ending may write there
+    def join(address: str) -> None:
+        host, port = address.rsplit(":", 1)
+        # This finds a wrong name or a closed port at once; Ray would not report them.
+        with socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS):
+            pass
+        init(address=address)
 
-    async def _start(self) -> None:
+    try:
+        if address is not None:
+            await in_time(partial(join, address), CONNECT_SECONDS)
+            return None
         # Else Ray would leave a token in ~/.ray/auth_token, where everybody on the machine could read it.
         if not os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         # Ray ends this process if it takes the node for dead, and a busy node may be slow to answer. If a node on this
         # machine really ends, its process shows it.
         os.environ.setdefault("RAY_health_check_failure_threshold", "60")
-        self._ours = True
         context = await anyio.to_thread.run_sync(
-            lambda: self._init(address="local", object_store_memory=OBJECT_BYTES, include_dashboard=False)
+            partial(init, address="local", object_store_memory=OBJECT_BYTES, include_dashboard=False)
         )
-        session = context.address_info.get("session_dir")
-        self._logs = Path(session) if session else None
-
-    async def _join(self, address: str) -> None:
-        host, port = address.rsplit(":", 1)
-
-        def join() -> None:
-            # This finds a wrong name or a closed port at once; Ray would not report them.
-            with socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS):
-                pass
-            self._init(address=address)
-
-        await in_time(join, CONNECT_SECONDS)
-        self._ours = True
-
-    def _init(self, **more: Any) -> Any:  # noqa: ANN401 - Ray has no types
-        folder = self._options.working_dir
-        environment = None if folder is None else {"working_dir": str(folder)}
-        return self._ray.init(**more, runtime_env=environment, log_to_driver=False, logging_level="error")
+    except (ValueError, RuntimeError, OSError, OverflowError, ray.exceptions.RayError) as error:
+        reason = redact(str(error))
+        told = f"no Ray node can be started on this machine: {reason}"
+        if address is not None:
+            told = (
+                f"the Ray cluster at {address} can't be reached: {reason}. Is it up, is this machine one of its nodes"
+                " with the same Python and Ray, and are RAY_AUTH_MODE and RAY_AUTH_TOKEN those of the cluster?"
+            )
+        raise ConfigurationError(told) from error
+    session = context.address_info.get("session_dir")
+    return Path(session) if session else None
 
 
 async def in_time(work: Callable[[], object], seconds: float) -> None:
@@ -156,11 +150,6 @@ async def in_time(work: Callable[[], object], seconds: float) -> None:
         if done.cancelled():
             raise TimeoutError(f"there was no answer within {seconds:.0f} s") from None
         raise
-
-
-def module_paths() -> list[str]:
-    """Return this program's module folders, so that a worker whose machine has them can import from them too."""
-    return list(dict.fromkeys(str(Path(path).absolute()) for path in ("", *sys.path)))
 
 
 def load_ray() -> Any:  # noqa: ANN401 - a module without types

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -27,7 +29,7 @@ from jeeves_reflexion.errors import (
 from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
 from jeeves_reflexion.experiments.journal import Entry, read_back, trial_json
-from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, load_ray, module_paths
+from jeeves_reflexion.experiments.ray.connection import RayOptions, connected, load_ray
 from jeeves_reflexion.experiments.ray.worker import Asked, Failed, Finished, Reply, Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.cassette import key_of, recorded_error, request_of
@@ -84,7 +86,8 @@ class RayExecutor:
         self._ray = load_ray()
         self._models = dict(models or {})
         self._setup = self._packed(setup, "the setup of worker processes")
-        self._connection = Connection(options or RayOptions())
+        self._options = options or RayOptions()
+        self._open = contextlib.AsyncExitStack()
         self._workers = workers
         self._processes: list[Process] = []
         errors = self._ray.exceptions
@@ -104,23 +107,28 @@ class RayExecutor:
                 "an experiment on Ray runs on asyncio only: use it as the event loop"
             ) from None
         try:
-            cpus = await self._connection.open()
+            cpus = await self._open.enter_async_context(connected(self._options))
             self._processes = [self._started() for _ in range(max(min(self._workers, cpus), 1))]
         except BaseException:
-            await self._connection.close()
+            await self._open.aclose()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        async def end(process: Process) -> None:
+            with contextlib.suppress(self._ray.exceptions.RayError), anyio.move_on_after(STOP_SECONDS):
+                await process.actor.stop.remote()
+            await anyio.to_thread.run_sync(self._ray.kill, process.actor)
+
         with anyio.CancelScope(shield=True):
             try:
                 async with anyio.create_task_group() as group:
                     for process in self._processes:
-                        group.start_soon(self._end, process)
+                        group.start_soon(end, process)
             finally:
-                await self._connection.close(keep_logs=error is not None)
+                await self._open.__aexit__(kind, error, trace)
 
     def check(self, arm: Arm, loop: Reflexion) -> None:
         """Raise :class:`ConfigurationError` if other machines can't see the loop's lessons."""
@@ -160,7 +168,7 @@ class RayExecutor:
                 await self._drop(process)
             except self._deaths as error:
                 last = last_words(str(error))
-                await self._replace(process)
+                await self._drop(process, replaced=True)
             except self._ray.exceptions.RayError as error:
                 failure = ExperimentError(f"a worker process failed: {last_words(str(error))}")
                 failure.add_note(redact(str(error)))
@@ -211,28 +219,19 @@ class RayExecutor:
     def _started(self) -> Process:
         facts = {name: (each.name, each.supports_tools) for name, each in self._models.items()}
         kind = self._ray.remote(Worker).options(num_cpus=1, max_concurrency=2 * self._workers + 4)
-        actor = kind.remote(self._setup, facts, module_paths())
+        # A worker whose machine has this program's module folders imports from them too.
+        paths = list(dict.fromkeys(str(Path(path).absolute()) for path in ("", *sys.path)))
+        actor = kind.remote(self._setup, facts, paths)
         return Process(actor, actor.open.remote())
 
-    async def _replace(self, process: Process) -> None:
-        """Start another process instead of one that died, unless another try has done so."""
+    async def _drop(self, process: Process, *, replaced: bool = False) -> None:
+        """End a process, and start another one if it is to be replaced, unless another try has done so."""
         if process in self._processes:
-            self._processes.append(self._started())
-            await self._drop(process)
-
-    async def _drop(self, process: Process) -> None:
-        if process in self._processes:
+            if replaced:
+                self._processes.append(self._started())
             self._processes.remove(process)
-            await self._kill(process)
-
-    async def _end(self, process: Process) -> None:
-        with contextlib.suppress(self._ray.exceptions.RayError), anyio.move_on_after(STOP_SECONDS):
-            await process.actor.stop.remote()
-        await self._kill(process)
-
-    async def _kill(self, process: Process) -> None:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._ray.kill, process.actor)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._ray.kill, process.actor)
 
     def _packed(self, value: object, what: str) -> bytes:
         """Pickle a value. Raises :class:`ConfigurationError` that says what to do if it can't be pickled."""
@@ -248,6 +247,7 @@ class RayExecutor:
         return data
 
 
+@dataclass(slots=True, eq=False)
 class Answers:
     """The model replies of one try, over all the processes in which it is started.
 
@@ -255,12 +255,11 @@ class Answers:
     covers all processes together, and a new process gets the replies of a killed one again without paying.
     """
 
-    def __init__(self, position: str, models: Mapping[str, ChatModel], budget: RunBudget) -> None:
-        self._position = position
-        self._models = models
-        self._budget = budget
-        self._given: dict[tuple[str, int], Completion] = {}
-        self._turns: Counter[str] = Counter()
+    position: str
+    models: Mapping[str, ChatModel]
+    budget: RunBudget
+    _given: dict[tuple[str, int], Completion] = field(default_factory=dict)
+    _turns: Counter[str] = field(default_factory=Counter)
 
     def begin(self) -> None:
         """Start the try (again) in a new process: its questions are counted from the first."""
@@ -268,20 +267,20 @@ class Answers:
 
     async def reply(self, asked: Asked) -> Reply:
         """Answer a question as it was answered before, else by asking the model. A failure is a reply too."""
-        model = self._models[asked.model]
+        model = self.models[asked.model]
         request = request_of(model.name, asked.messages, asked.tools, asked.schema, asked.sampling)
         key = f"{asked.model} {key_of(request)}"
         turn = self._turns[key]
         self._turns[key] += 1
         try:
             if (key, turn) not in self._given:
-                if self._budget.exhausted:
-                    return Reply(Failed("BudgetExceededError", str(self._budget)), model.supports_tools)
-                with recording_at(self._position):
+                if self.budget.exhausted:
+                    return Reply(Failed("BudgetExceededError", str(self.budget)), model.supports_tools)
+                with recording_at(self.position):
                     completion = await model.complete(
                         asked.messages, tools=asked.tools, schema=asked.schema, sampling=asked.sampling
                     )
-                self._budget.spent += completion.usage
+                self.budget.spent += completion.usage
                 self._given[key, turn] = completion
         except ModelAuthError as error:
             return Reply(Failed.of(error), model.supports_tools)
@@ -294,7 +293,7 @@ class Answers:
     def settled(self, entry: Entry, said: Finished) -> Output:
         """Return the try, and charge what it used besides these answers, such as by a client of the agent's own."""
         used = sum(entry.trial.usage.values(), NO_USAGE)
-        self._budget.spent += used.beyond(sum((each.usage for each in self._given.values()), NO_USAGE))
+        self.budget.spent += used.beyond(sum((each.usage for each in self._given.values()), NO_USAGE))
         return Output(entry, said.events)
 
 

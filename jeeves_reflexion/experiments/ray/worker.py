@@ -118,14 +118,14 @@ class Talk:
 _talk: Final[ContextVar[Talk | None]] = ContextVar("jeeves_reflexion_talk", default=None)
 
 
+@dataclass(eq=False)
 class FarModel:
     """A model that the experiment's own process asks on behalf of the current try."""
 
-    def __init__(self, key: str, name: str, native: bool, worker: Worker) -> None:  # noqa: FBT001 - made here alone
-        self._key = key
-        self._worker = worker
-        self.name = name
-        self.supports_tools = native
+    key: str
+    name: str
+    supports_tools: bool
+    worker: Worker
 
     @metered
     async def complete(
@@ -142,13 +142,13 @@ class FarModel:
             raise ConfigurationError(
                 f"the model {self.name} was asked outside of a try: ask it within the agent"
             )
-        number = next(self._worker.numbers)
-        reply = self._worker.replies[number] = asyncio.get_running_loop().create_future()
-        talk.said.put_nowait(Asked(number, self._key, list(messages), list(tools), schema, sampling))
+        number = next(self.worker.numbers)
+        reply = self.worker.replies[number] = asyncio.get_running_loop().create_future()
+        talk.said.put_nowait(Asked(number, self.key, list(messages), list(tools), schema, sampling))
         try:
             said = await reply
         finally:
-            del self._worker.replies[number]
+            del self.worker.replies[number]
         self.supports_tools = said.native
         match said.answer:
             case Completion() as completion:
@@ -228,7 +228,12 @@ class Worker:
         try:
             position, task, history, session_id = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
             job = Job(position, task, [rebuilt(Trial, each) for each in history], session_id)
-            loop = self._loop(job)
+            arm, seed = arm_of(position.arm), position.seed
+            if (arm.name, seed) not in self._loops:
+                self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
+            loop = self._loops[arm.name, seed]
+            if position.split == "held-out":
+                loop = reading_only(loop)
             talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
             made = await make_try(job, loop, self._tools.scorer, talk.spend)
             talk.said.put_nowait(Finished(made.entry.as_json(), made.events) if made else Finished(None))
@@ -241,10 +246,3 @@ class Worker:
         if key not in self._models:
             raise ConfigurationError(f"the experiment has no model {key!r} for its worker processes")
         return FarModel(key, *self._models[key], self)
-
-    def _loop(self, job: Job) -> Reflexion:
-        arm, seed = arm_of(job.position.arm), job.position.seed
-        if (arm.name, seed) not in self._loops:
-            self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
-        loop = self._loops[arm.name, seed]
-        return reading_only(loop) if job.position.split == "held-out" else loop

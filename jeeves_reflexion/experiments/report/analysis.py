@@ -97,25 +97,26 @@ def make_report(results: Results, *, title: str = "Experiment") -> Report:
     The baseline is the first of retry, react and last-attempt that was run, else the first arm.
     """
     baseline = next((arm for arm in _BASELINES if arm in results.arms), results.arms[0])
-    parts = (_part(results, judge, split, baseline) for judge in results.judges for split in results.splits)
-    return Report(title, results, baseline, tuple(parts), _lesson_uses(results))
-
-
-def _part(results: Results, judge: JudgedBy, split: Split, baseline: ArmName) -> Part:
-    return Part(
-        judge,
-        split,
-        len(results.tasks_of(split)),
-        results.trials_of(split),
-        tuple(results.curve(arm, by=judge, split=split) for arm in results.arms),
-        _comparisons(results, judge, split, baseline),
-        {arm: results.cost(arm, by=judge, split=split) for arm in results.arms},
+    parts = tuple(
+        Part(
+            judge,
+            split,
+            len(results.tasks_of(split)),
+            results.trials_of(split),
+            tuple(results.curve(arm, by=judge, split=split) for arm in results.arms),
+            _comparisons(results, judge, split, baseline),
+            {arm: results.cost(arm, by=judge, split=split) for arm in results.arms},
+        )
+        for judge in results.judges
+        for split in results.splits
     )
+    return Report(title, results, baseline, parts, _lesson_uses(results))
 
 
 def _comparisons(results: Results, judge: JudgedBy, split: Split, baseline: ArmName) -> tuple[Compared, ...]:
     """Compare each arm with the baseline at the second and the last trial, if they finished a seed in common."""
-    last = results.trials_of(split)
+    last, tasks = results.trials_of(split), results.tasks_of(split)
+    clusters = {task.id: results.cluster_of(task) for task in tasks}
     verdicts = {
         arm: {
             seed: {task: results.solved(tries, judge) for task, tries in by_task.items()}
@@ -132,23 +133,19 @@ def _comparisons(results: Results, judge: JudgedBy, split: Split, baseline: ArmN
             first, second = (
                 {
                     task.id: [float(verdicts[each][seed][task.id][trial - 1]) for seed in seeds]
-                    for task in results.tasks_of(split)
+                    for task in tasks
                 }
                 for each in (baseline, arm)
             )
-            clusters = {task.id: results.cluster_of(task) for task in results.tasks_of(split)}
-            difference = paired_difference(first, second, clusters=clusters)
-            words = comparison_words(difference)
-            found.append(Compared(arm, trial, len(seeds), difference, difference.p, words))
-    adjusted = holm([each.difference.p for each in found])
-    return tuple(_with_holm(each, p, len(found)) for each, p in zip(found, adjusted, strict=True))
-
-
-def _with_holm(each: Compared, p: float, n: int) -> Compared:
-    words = each.words
-    if each.difference.p < LEVEL <= p:
-        words += f"; as one of {n} comparisons it is not settled (Holm p = {p:.2f})"
-    return replace(each, p_holm=p, words=words)
+            found.append((arm, trial, len(seeds), paired_difference(first, second, clusters=clusters)))
+    compared = []
+    adjusted = holm([difference.p for *_, difference in found])
+    for (arm, trial, n_seeds, difference), p in zip(found, adjusted, strict=True):
+        words = comparison_words(difference)
+        if difference.p < LEVEL <= p:
+            words += f"; as one of {len(found)} comparisons it is not settled (Holm p = {p:.2f})"
+        compared.append(Compared(arm, trial, n_seeds, difference, p, words))
+    return tuple(compared)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -186,15 +183,11 @@ def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:
             text = item.lesson.text
             use = uses.get((row.arm, text)) or LessonUse(row.arm, redact(text), 0, None)
             shown = recall is not None and item in recall.offered
-            uses[row.arm, text] = replace(use, offered=use.offered + shown, lift=_later(use.lift, item.lift))
+            lifts = [lift for lift in (item.lift, use.lift) if lift is not None]
+            # The lift from more tries is the later one, because a ledger only grows.
+            later = max(lifts, key=lambda lift: lift.n_with + lift.n_without, default=None)
+            uses[row.arm, text] = replace(use, offered=use.offered + shown, lift=later)
     return tuple(sorted(uses.values(), key=lambda use: -use.offered))
-
-
-def _later(known: Lift | None, new: Lift | None) -> Lift | None:
-    """Return the lift from more tries: it is the later one, because a ledger only grows."""
-    if known is None or new is None:
-        return known or new
-    return new if new.n_with + new.n_without >= known.n_with + known.n_without else known
 
 
 # -- tables
@@ -250,27 +243,21 @@ def heading(part: Part) -> str:
 
 def tables(part: Part, report: Report) -> Iterator[Table]:
     """Return the tables of a part, without empty ones."""
-    yield _success(part, report.results)
-    if part.compared:
-        yield _compared(part, report)
-    yield _spent(part)
-
-
-def _success(part: Part, results: Results) -> Table:
     heads = [f"trial {trial}" for trial in range(1, part.trials + 1)]
     if part.split == "held-out":
         heads = ["first try"]
-
-    def cells(curve: Curve) -> tuple[str, ...]:
-        return tuple(str(point.share) for point in curve.points) or (NOT_FINISHED,) * part.trials
-
-    pooled = results.cluster != "task" or any(each.seeds > 1 for each in part.success)
-    return Table(
-        "Tasks solved so far",
-        ("arm", "seeds", *heads),
-        tuple((each.arm, str(each.seeds), *cells(each)) for each in part.success),
-        f"95 % Wilson intervals{clusters_note(results, part.split) if pooled else ''}.",
-    )
+    rows = []
+    for curve in part.success:
+        cells = [str(point.share) for point in curve.points] or [NOT_FINISHED] * part.trials
+        rows.append((curve.arm, str(curve.seeds), *cells))
+    pooled = report.results.cluster != "task" or any(each.seeds > 1 for each in part.success)
+    note = f"95 % Wilson intervals{clusters_note(report.results, part.split) if pooled else ''}."
+    yield Table("Tasks solved so far", ("arm", "seeds", *heads), tuple(rows), note)
+    if part.compared:
+        yield _comparison_table(part, report)
+    scope = "All tries, of unsolved tasks too; solved by the last trial, each seed counted."
+    note = f"{scope} {cost_note(part.costs)}".strip()
+    yield Table("What it took", COST_HEADS, cost_rows(part.costs), note)
 
 
 def clusters_note(results: Results, split: Split = "learning") -> str:
@@ -281,7 +268,7 @@ def clusters_note(results: Results, split: Split = "learning") -> str:
     return f", clustered by opening: the {len(tasks)} tasks have {len(set(map(results.cluster_of, tasks)))}"
 
 
-def _compared(part: Part, report: Report) -> Table:
+def _comparison_table(part: Part, report: Report) -> Table:
     seeds = any(each.seeds > 1 for each in part.compared)
     return Table(
         f"Compared with {report.baseline}",
@@ -294,8 +281,7 @@ def _compared(part: Part, report: Report) -> Table:
                 str(each.difference.tasks),
                 str(each.difference.only_second),
                 str(each.difference.only_first),
-                _p_text(each.difference.p),
-                _p_text(each.p_holm),
+                *("< 0.001" if p < 0.001 else f"{p:.3f}" for p in (each.difference.p, each.p_holm)),
             )
             for each in part.compared
         ),
@@ -305,12 +291,6 @@ def _compared(part: Part, report: Report) -> Table:
         " (Bonett and Price 2012 where that is wider); Holm p is adjusted for the"
         f" {len(part.compared)} comparisons of this table.",
     )
-
-
-def _spent(part: Part) -> Table:
-    scope = "All tries, of unsolved tasks too; solved by the last trial, each seed counted."
-    note = f"{scope} {cost_note(part.costs)}".strip()
-    return Table("What it took", COST_HEADS, cost_rows(part.costs), note)
 
 
 def lesson_table(report: Report) -> Table | None:
@@ -328,7 +308,3 @@ def lesson_table(report: Report) -> Table | None:
         tuple((use.text[:500], use.arm, str(use.offered), use.lift_text) for use in shown),
         note,
     )
-
-
-def _p_text(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -84,32 +84,35 @@ def page(report: Report) -> str:
     """Return the report as HTML."""
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
-    return _rendered(
-        "page.html",
+    parts = [
+        {
+            "name": f"{'Learning' if part.split == 'learning' else 'Held-out'} tasks, {_JUDGES[part.judge]}",
+            "heading": heading(part),
+            "trials": part.trials,
+            "findings": [each for each in part.compared if each.trial == part.trials],
+            "caption": "Tasks solved so far, with 95 % intervals",
+            "curve": Markup(curves(part, report)),  # noqa: S704 - rendered with its texts escaped
+            "tables": list(tables(part, report)),
+        }
+        for part in report.parts
+    ]
+    results = report.results
+    by_task: dict[tuple[Split, str], list[Tried]] = {}
+    for row in results.rows:
+        by_task.setdefault((row.split, row.task.id), []).append(row)
+    return _TEMPLATES.get_template("page.html").render(
         report=report,
         facts=facts(report),
-        parts=[_part(part, report) for part in report.parts],
+        parts=parts,
         lessons=lesson_table(report),
-        stories=_stories(report.results),
+        stories=(  # one at a time: together they hold the texts of all tries
+            _story(results, task, split, by_task.get((split, task.id), []))
+            for split in results.splits
+            for task in results.tasks_of(split)
+        ),
         style=Markup(style),  # noqa: S704 - a file of this package
         # Templates escape the texts of models. If one slips through, this policy keeps the browser from running it.
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
-    )
-
-
-def _rendered(name: str, **values: object) -> str:
-    return _templates().get_template(name).render(values)
-
-
-@functools.cache
-def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_fit,
     )
 
 
@@ -120,17 +123,14 @@ def _fit(value: object) -> object:
     return _UNFIT.sub("\ufffd", value.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _part(part: Part, report: Report) -> dict[str, object]:
-    curve = curves(part, report)
-    return {
-        "name": f"{'Learning' if part.split == 'learning' else 'Held-out'} tasks, {_JUDGES[part.judge]}",
-        "heading": heading(part),
-        "trials": part.trials,
-        "findings": [each for each in part.compared if each.trial == part.trials],
-        "caption": "Tasks solved so far, with 95 % intervals",
-        "curve": Markup(curve),  # noqa: S704 - rendered with its texts escaped
-        "tables": list(tables(part, report)),
-    }
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+    finalize=_fit,
+)
 
 
 def curves(part: Part, report: Report) -> str:
@@ -173,8 +173,7 @@ def curves(part: Part, report: Report) -> str:
             }
         )
     solved = "; ".join(f"{each.arm} {each.points[-1].share.value:.0%}" for each in known)
-    return _rendered(
-        "curve.svg",
+    return _TEMPLATES.get_template("curve.svg").render(
         title="Learning curves" if last > 1 else "First tries",
         told=f"Solved by the last trial: {solved}. The table below has all figures.",
         width=_WIDTH,
@@ -191,17 +190,8 @@ def curves(part: Part, report: Report) -> str:
 # -- each task's story
 
 
-def _stories(results: Results) -> Iterator[dict[str, object]]:
-    """Yield for each task what every arm tried, what it recalled, and how it was judged."""
-    by_task: dict[tuple[Split, str], list[Tried]] = {}
-    for row in results.rows:
-        by_task.setdefault((row.split, row.task.id), []).append(row)
-    for split in results.splits:
-        for task in results.tasks_of(split):
-            yield _story(results, task, split, by_task.get((split, task.id), []))
-
-
 def _story(results: Results, task: Task, split: Split, rows: list[Tried]) -> dict[str, object]:
+    """Return what every arm tried of a task, what it recalled, and how it was judged."""
     played: dict[tuple[ArmName, int], list[Tried]] = {}
     for row in sorted(rows, key=lambda row: (results.arms.index(row.arm), results.seeds.index(row.seed))):
         played.setdefault((row.arm, row.seed), []).append(row)
