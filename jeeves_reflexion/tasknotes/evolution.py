@@ -123,8 +123,12 @@ def _with_version(history: NoteHistory, reflection: TaskReflection) -> NoteHisto
         return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))
     number = max((each.number for each in history.versions), default=0) + 1
     change = NoteChange(reflection.reflected_at, "stored", history.current, number)
-    versions = (*history.versions, NoteVersion(number, reflection, history.current))[-MOST_VERSIONS:]
-    return _noted(replace(history, current=number, versions=versions), change)
+    return replace(
+        history,
+        current=number,
+        versions=(*history.versions, NoteVersion(number, reflection, history.current))[-MOST_VERSIONS:],
+        changes=(*history.changes, change)[-MOST_CHANGES:],
+    )
 
 
 def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:
@@ -146,11 +150,8 @@ def rolled_back(history: NoteHistory, to: int, reason: str) -> NoteHistory:
     )
     reason = storable_text(reason, MOST_ITEM_CHARACTERS)
     change = NoteChange(datetime.now(UTC), "rolled_back_by_hand", history.current, to, reason)
-    return _noted(replace(history, current=to, versions=versions), change)
-
-
-def _noted(history: NoteHistory, change: NoteChange) -> NoteHistory:
-    return replace(history, changes=(*history.changes, change)[-MOST_CHANGES:])
+    changes = (*history.changes, change)[-MOST_CHANGES:]
+    return replace(history, current=to, versions=versions, changes=changes)
 
 
 def _swapped(versions: Sequence[NoteVersion], new: NoteVersion) -> tuple[NoteVersion, ...]:
@@ -185,17 +186,15 @@ def history_of(identity: str, document: JSON) -> NoteHistory:
             f"the notes on task {identity} have format {form!r}, and this version reads {FORMAT}: "
             "update jeeves-reflexion"
         )
-    missing = _REQUIRED - given.keys()
-    if missing:
-        raise _unreadable(identity, f"{', '.join(sorted(missing))} missing")
-    try:
-        return _HISTORY.validate_python({**given, "identity": identity})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _unreadable(identity, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
-def _unreadable(identity: str, problem: str) -> ReflectionStoreError:
-    return ReflectionStoreError(
+    cause = None
+    if missing := _REQUIRED - given.keys():
+        problem = f"{', '.join(sorted(missing))} missing"
+    else:
+        try:
+            return _HISTORY.validate_python({**given, "identity": identity})
+        except ValidationError as error:
+            cause, first = error, error.errors()[0]
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    raise ReflectionStoreError(
         f"the notes on task {identity} can't be read ({problem}): forget them, or restore them"
-    )
+    ) from cause

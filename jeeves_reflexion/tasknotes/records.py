@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -137,10 +137,22 @@ class SqliteRecords:
 
     def _work(self, work: Callable[[sqlite3.Connection], T], reads: bool) -> T:  # noqa: FBT001
         try:
-            with self._connected(reads=reads) as connection, connection:  # commits, or rolls back
-                connection.execute("BEGIN IMMEDIATE")
-                self._check(connection)
-                return work(connection)
+            exists = self._path.exists()
+            empty = not (exists and self._path.stat().st_size) and not self._json_files()
+            if empty and not exists and not self._create:
+                raise StoreUnavailableError(f"there is no file {self._path}")
+            address = ":memory:" if empty and reads else f"{self._path.resolve().as_uri()}?mode=rw"
+            if not exists and address != ":memory:":
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            connection = sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+            with contextlib.closing(connection):
+                for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
+                    connection.execute(f"PRAGMA {pragma}")
+                with connection:  # commits, or rolls back
+                    connection.execute("BEGIN IMMEDIATE")
+                    self._check(connection)
+                    return work(connection)
         except (sqlite3.Error, json.JSONDecodeError, OSError) as error:
             code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
             if code in _CORRUPT or isinstance(error, json.JSONDecodeError):
@@ -148,22 +160,6 @@ class SqliteRecords:
                     f"{self._path} is damaged or not a database: {error}; restore it from a backup"
                 ) from error
             raise StoreUnavailableError(f"{self._path}: {error}; nothing of the call was stored") from error
-
-    @contextlib.contextmanager
-    def _connected(self, *, reads: bool) -> Iterator[sqlite3.Connection]:
-        exists = self._path.exists()
-        empty = not (exists and self._path.stat().st_size) and not self._json_files()
-        if empty and not exists and not self._create:
-            raise StoreUnavailableError(f"there is no file {self._path}")
-        address = ":memory:" if empty and reads else f"{self._path.resolve().as_uri()}?mode=rw"
-        if not exists and address != ":memory:":
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
-        with contextlib.closing(connection):
-            for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
-                connection.execute(f"PRAGMA {pragma}")
-            yield connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """Create the table in a new file, and refuse the files of other programs."""
