@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,17 +88,17 @@ def probe() -> Guarantees:
             break
         allowed = [what for actions in tried.values() for what, refused in actions.items() if not refused]
         failures.append(f"{way} not possible here: {reason or 'it let through: ' + ', '.join(allowed)}")
-    lines = [f"{name}: {_summary(tried.get(name, {}))}" for name in _WALLS]
+    lines = []
+    for name in _WALLS:
+        actions = tried.get(name, {})
+        through = ", ".join(what for what, refused in actions.items() if not refused)
+        found = f"tried and refused: {', '.join(what for what, refused in actions.items() if refused)}"
+        if through:
+            found = f"got through: {through}; {found}"
+        elif not actions:
+            found = "nothing could be tried"
+        lines.append(f"{name}: {'isolated' if actions and not through else 'NOT isolated'} ({found})")
     return Guarantees(**isolated, way=way, text="\n".join([*lines, f"by: {_HOW[way]}", *failures]))
-
-
-def _summary(actions: Mapping[str, bool]) -> str:
-    """Say which actions were tried and refused; the code is isolated if all of them were."""
-    if not actions:
-        return "NOT isolated (nothing could be tried)"
-    allowed = ", ".join(what for what, refused in actions.items() if not refused)
-    refusals = f"tried and refused: {', '.join(what for what, refused in actions.items() if refused)}"
-    return f"NOT isolated (got through: {allowed}; {refusals})" if allowed else f"isolated ({refusals})"
 
 
 _WALLS: Final = ("network", "files", "processes")
