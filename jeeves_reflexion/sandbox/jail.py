@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any, Self
+from typing import Self
 
 import anyio
 import anyio.abc
@@ -112,6 +112,28 @@ class Jail:
         cls, way: str, runtime: Runtime, limits: SandboxLimits, *, channel: tuple[int, ...] = ()
     ) -> Self:
         """Start the process; the code gets the descriptors ``channel``. Raises :class:`SandboxUnavailableError`."""
+        # whether we may become another user; root of a user namespace without other users may not
+        root = os.geteuid() == 0 and (sys.platform != "linux" or kernel.knows_user(kernel.NOBODY))
+        # How many of our own processes count towards the limit on threads, or None to set no limit. Linux counts by
+        # user, since 5.14 by user and namespace. As root each run has its own user; otherwise, without a namespace, the
+        # limit would count the user's other processes.
+        counted = None
+        if sys.platform == "linux" and root:
+            counted = 1
+        elif sys.platform == "linux" and way == "namespaces":
+            release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+            counted = 2 if release >= (5, 14) else None
+        folders = sorted({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+        configuration = {
+            **asdict(runtime),
+            "read": [*runtime.read, *folders],
+            "way": way,
+            "root": root,
+            "temporary": tempfile.gettempdir(),
+            "resources": limits.resources(),
+            "counted": counted,
+            "channel": channel,
+        }
         try:
             process = await anyio.open_process(
                 interpreter(),
@@ -129,7 +151,6 @@ class Jail:
             ) from error
         jail = cls(process, limits)
         try:
-            configuration = {**_configuration(way, runtime, limits), "channel": channel}
             await jail._send(json.dumps(configuration).encode())
         except BaseException:
             await jail.close()
@@ -196,28 +217,3 @@ class Jail:
             while True:
                 text = (text + await self._stderr.receive())[-_MAX_LAST_WORDS:]
         return f": {text.decode(errors='replace').strip()}" if text.strip() else ""
-
-
-def _configuration(way: str, runtime: Runtime, limits: SandboxLimits) -> dict[str, Any]:
-    """Return the configuration for the supervisor."""
-    # whether we may become another user; root of a user namespace without other users may not
-    root = os.geteuid() == 0 and (sys.platform != "linux" or kernel.knows_user(kernel.NOBODY))
-    folders = sorted({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
-    # How many of our own processes count towards the limit on threads, or None to set no limit. Linux counts by user,
-    # since 5.14 by user and namespace. As root each run has its own user; otherwise, without a namespace, the limit
-    # would count the user's other processes.
-    counted = None
-    if sys.platform == "linux" and root:
-        counted = 1
-    elif sys.platform == "linux" and way == "namespaces":
-        release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-        counted = 2 if release >= (5, 14) else None
-    return {
-        **asdict(runtime),
-        "read": [*runtime.read, *folders],
-        "way": way,
-        "root": root,
-        "temporary": tempfile.gettempdir(),
-        "resources": limits.resources(),
-        "counted": counted,
-    }

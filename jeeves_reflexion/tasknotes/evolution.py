@@ -87,37 +87,25 @@ class NoteHistory:
 
 
 def with_reflection(
-    history: NoteHistory, reflection: TaskReflection, *, description: str = ""
+    history: NoteHistory, reflection: TaskReflection, *, description: str = "", replaces: bool = False
 ) -> NoteHistory:
     """Return the history after one more reflection, which was made from the current version.
 
-    The count grows by one, but a reflection that says nothing new, or that was rolled back before, makes no version. A
-    failed reflection is not counted, and is kept only while no version is current.
+    The count grows by one, but a reflection that says nothing new, or that was rolled back before, makes no version.
+    One that ``replaces`` the current version becomes it in any case, with its own count. A failed reflection is not
+    counted, and is kept only while no version is current.
     """
     reflection = storable(reflection)
     description = abridge(storable_text(description, MOST_CHARACTERS), EXCERPT) or history.description
     if not reflection.complete:
         has_current = history.version(history.current) is not None
         return history if has_current else replace(history, failed=reflection, description=description)
-    count = history.run_count + 1
-    counted = replace(history, run_count=count, description=description, failed=None)
-    if any(each.withdrawn and each.reflection.texts == reflection.texts for each in history.versions):
-        return counted
-    return _with_version(counted, replace(reflection, run_count=count))
-
-
-def with_replacement(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
-    """Return the history with this reflection as the current version, with its own count and time.
-
-    A failed reflection replaces no version.
-    """
-    if not reflection.complete:
-        return with_reflection(history, reflection)
-    counted = replace(history, run_count=reflection.run_count, failed=None)
-    return _with_version(counted, storable(reflection))
-
-
-def _with_version(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
+    if not replaces:
+        reflection = replace(reflection, run_count=history.run_count + 1)
+    history = replace(history, run_count=reflection.run_count, description=description, failed=None)
+    withdrawn = (each.reflection.texts for each in history.versions if each.withdrawn)
+    if not replaces and reflection.texts in withdrawn:
+        return history
     current = history.version(history.current)
     if current is not None and current.reflection.texts == reflection.texts:
         return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))

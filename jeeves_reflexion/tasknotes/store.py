@@ -24,7 +24,6 @@ from jeeves_reflexion.tasknotes.evolution import (
     history_of,
     rolled_back,
     with_reflection,
-    with_replacement,
     with_score,
 )
 from jeeves_reflexion.tasknotes.records import SqliteRecords
@@ -64,7 +63,7 @@ class VersionedReflectionStore:
         """
         if not isinstance(reflection, TaskReflection):
             raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
-        await self._change(task_identity, lambda history: with_replacement(history, reflection))
+        await self._change(task_identity, lambda history: with_reflection(history, reflection, replaces=True))
 
     async def retrieve(self, task_identity: str) -> TaskReflection | None:
         """Return the reflection of the task's current version, else the last failed one, or None."""

@@ -138,7 +138,6 @@ def _set_stage(config: dict[str, Any]) -> None:
         if not kernel.knows_user(owner):
             owner = kernel.NOBODY
     if walled:
-        walls.leave()
         walls.enter_root(config["read"], file_bytes=config["resources"]["file_bytes"], owner=owner)
     elif root:
         os.chown(config["scratch"], owner, owner)

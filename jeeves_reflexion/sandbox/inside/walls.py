@@ -34,20 +34,23 @@ _KEPT = {
 }
 
 
-def leave() -> None:
-    """Leave the host's network, mounts, host name, shared memory and control groups."""
-    kernel.unshare(
-        kernel.CLONE_NEWNS
-        | kernel.CLONE_NEWNET
-        | kernel.CLONE_NEWIPC
-        | kernel.CLONE_NEWUTS
-        | kernel.CLONE_NEWCGROUP
-    )
-    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+# the host's mounts, network, shared memory, host name and control groups
+_LEFT = (
+    kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+    | kernel.CLONE_NEWCGROUP
+)
 
 
 def enter_root(readable: Iterable[str], *, file_bytes: int, owner: int) -> None:
-    """Make the small root, enter it, and detach the host's root. Afterwards only ``/scratch`` is writable."""
+    """Leave the host's namespaces, enter the small root, and detach the host's root.
+
+    Afterwards only ``/scratch`` is writable.
+    """
+    kernel.unshare(_LEFT)
+    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     asked = [*readable, *_DEVICES]
     sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in _outermost(asked)}
     os.umask(0o022)
