@@ -6,7 +6,7 @@ version that the run was given; version 0 means no notes. A person who looks at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
@@ -108,7 +108,10 @@ def with_reflection(
         return history
     current = history.version(history.current)
     if current is not None and current.reflection.texts == reflection.texts:
-        return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))
+        versions = (
+            replace(each, reflection=reflection) if each is current else each for each in history.versions
+        )
+        return replace(history, versions=tuple(versions))
     number = max((each.number for each in history.versions), default=0) + 1
     change = NoteChange(reflection.reflected_at, "stored", history.current, number)
     return replace(
@@ -123,11 +126,13 @@ def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:
     """Return the history with the score of a run under a version; unchanged if the version is no longer kept."""
     if version == 0:
         return replace(history, baseline=(*history.baseline, score)[-MOST_SCORES:])
-    run_under = history.version(version)
-    if run_under is None:
-        return history
-    scored = replace(run_under, scores=(*run_under.scores, score)[-MOST_SCORES:])
-    return replace(history, versions=_swapped(history.versions, scored))
+    return replace(
+        history,
+        versions=tuple(
+            replace(each, scores=(*each.scores, score)[-MOST_SCORES:]) if each.number == version else each
+            for each in history.versions
+        ),
+    )
 
 
 def rolled_back(history: NoteHistory, to: int, reason: str) -> NoteHistory:
@@ -140,10 +145,6 @@ def rolled_back(history: NoteHistory, to: int, reason: str) -> NoteHistory:
     change = NoteChange(datetime.now(UTC), "rolled_back_by_hand", history.current, to, reason)
     changes = (*history.changes, change)[-MOST_CHANGES:]
     return replace(history, current=to, versions=versions, changes=changes)
-
-
-def _swapped(versions: Sequence[NoteVersion], new: NoteVersion) -> tuple[NoteVersion, ...]:
-    return tuple(new if each.number == new.number else each for each in versions)
 
 
 # -- as JSON, as every store keeps it

@@ -297,7 +297,7 @@ def notes_section(
         fill(text, inputs).strip() for text in (clean.refined_description, clean.refined_expected_output)
     ]
     observations, suggestions = (
-        [f"- {_escaped(one_line(text))}" for text in texts if text.strip()]
+        [f"- {as_data(one_line(text))}" for text in texts if text.strip()]
         for texts in (clean.observations, clean.suggestions)
     )
     shown, room = texts, max_tokens
@@ -321,12 +321,12 @@ def notes_section(
 
 def as_data(text: str) -> str:
     """Return stored text with every line escaped that could pass for a part of our own prompt."""
-    return "\n".join(_escaped(line) for line in text.splitlines())
-
-
-def _escaped(line: str) -> str:
-    if not (line.isascii() and line.isprintable()):
-        line = "".join(c for c in line if c == "\t" or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
-    line = inert(line, tags=True)
-    match = _POSING.match(line)
-    return line if match is None else f"{line[: match.end()]}\\{line[match.end() :]}"
+    lines = []
+    for line in text.splitlines():
+        shown = line
+        if not (line.isascii() and line.isprintable()):
+            shown = "".join(c for c in line if c == "\t" or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
+        shown = inert(shown, tags=True)
+        match = _POSING.match(shown)
+        lines.append(shown if match is None else f"{shown[: match.end()]}\\{shown[match.end() :]}")
+    return "\n".join(lines)
