@@ -196,20 +196,13 @@ class ReflectionLibrary:
     async def _put(self, files: Sequence[Stored]) -> None:
         if self.index is None or not files:
             return
-
-        def chunks() -> list[Chunk]:
-            return [
-                Chunk(
-                    redact(clean_characters(one.entry.body)),
-                    one.id,
-                    {"path": self._path(one.path), "digest": one.digest},
-                )
-                for one in files
-            ]
-
-        made = await run_sync(chunks)
+        texts = await run_sync(lambda: [redact(clean_characters(one.entry.body)) for one in files])
+        chunks = [
+            Chunk(text, one.id, {"path": self._path(one.path), "digest": one.digest})
+            for one, text in zip(files, texts, strict=True)
+        ]
         async with store_errors("keep the vectors of reflections"):
-            await self.index.add(made)
+            await self.index.add(chunks)
 
     async def _drop(self, ids: Sequence[str]) -> None:
         if self.index is not None and ids:

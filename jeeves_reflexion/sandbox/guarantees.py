@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -121,10 +122,13 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
         named, abstract = Path(other, "listener"), f"jeeves-sandbox-{os.urandom(8).hex()}"
         inputs = {"witness": str(witness), "parent": os.getpid(), "listener": str(named), "name": abstract}
         try:
-            with (
-                _listener(str(named)),
-                _listener("\0" + abstract if sys.platform == "linux" else str(named) + "2"),
-            ):
+            with contextlib.ExitStack() as listeners:
+                for address in (
+                    str(named),
+                    "\0" + abstract if sys.platform == "linux" else str(named) + "2",
+                ):
+                    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                    listeners.enter_context(listener).bind(address)
                 named.chmod(0o666)
                 request = json.dumps({"code": _TRY, "inputs": inputs}).encode()
                 with ThreadPoolExecutor(1) as thread:  # this thread may have an event loop
@@ -132,12 +136,6 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
             return cast("dict[str, dict[str, bool]]", judged(report, _LIMITS).value), ""
         except (OSError, ValueError, SandboxError) as error:
             return {}, str(error)[:500] or type(error).__name__
-
-
-def _listener(address: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listener.bind(address)
-    return listener
 
 
 async def _tried(way: Way, request: bytes) -> Report:

@@ -7,10 +7,11 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-import anyio.to_thread
+from anyio.to_thread import run_sync
 
 from jeeves_reflexion.files import read_regular
 from jeeves_reflexion.types import JSON
@@ -76,7 +77,9 @@ class SqliteRecords:
 
     async def get(self, collection: str, key: str) -> Record | None:
         """Return a record, or None."""
-        return await self._run(lambda connection: self._found(connection, collection, key), reads=True)
+        return await run_sync(
+            partial(self._transact, lambda opened: self._found(opened, collection, key), reads=True)
+        )
 
     async def compare_and_swap(
         self, collection: str, key: str, value: JSON, *, version: int | None
@@ -92,7 +95,7 @@ class SqliteRecords:
             connection.execute(_WRITE, (self._namespace, collection, key, text, record.version))
             return record
 
-        return await self._run(write)
+        return await run_sync(self._transact, write)
 
     async def scan_records(
         self, collection: str, *, after: str | None = None, limit: int = 100
@@ -110,7 +113,7 @@ class SqliteRecords:
             )
             return RecordPage(records, str(rows[-1][0]) if len(rows) == limit else None)
 
-        return await self._run(read, reads=True)
+        return await run_sync(partial(self._transact, read, reads=True))
 
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
         """Remove records by key; return how many existed."""
@@ -122,7 +125,7 @@ class SqliteRecords:
             scopes = [(self._namespace, collection, key) for key in dict.fromkeys(keys)]
             return connection.executemany(f"DELETE FROM records WHERE {_ONE}", scopes).rowcount  # noqa: S608
 
-        return await self._run(remove, reads=True)
+        return await run_sync(partial(self._transact, remove, reads=True))
 
     def _found(self, connection: sqlite3.Connection, collection: str, key: str) -> Record | None:
         row = connection.execute(
@@ -131,11 +134,8 @@ class SqliteRecords:
         ).fetchone()
         return None if row is None else Record(collection, key, json.loads(row[0]), row[1])
 
-    async def _run(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
-        """Do ``work`` in one transaction; ``reads`` makes no file if nothing was ever written."""
-        return await anyio.to_thread.run_sync(self._work, work, reads)
-
-    def _work(self, work: Callable[[sqlite3.Connection], T], reads: bool) -> T:  # noqa: FBT001
+    def _transact(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
+        """Do ``work`` in one transaction; ``reads`` makes no file if nothing was ever written. Blocks."""
         try:
             exists = self._path.exists()
             empty = not (exists and self._path.stat().st_size) and not self._json_files()
