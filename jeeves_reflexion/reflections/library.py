@@ -172,6 +172,7 @@ class ReflectionLibrary:
         return listing.malformed
 
     async def _sync_index(self, index: VectorStore, listing: Listing) -> None:
+        """Store the vectors of new and edited files, and delete those of files that are gone."""
         files = {one.id: (self._path(one.path), one.digest) for one in listing.stored}
         agents = {path.partition("/")[0] for path, _ in files.values()}
         unreadable = {self._path(bad.path) for bad in listing.malformed}

@@ -21,12 +21,7 @@ from jeeves_reflexion.session import Listener, Session, logger, relay
 from jeeves_reflexion.tasknotes.execution import Stopped, TaskRun, failing
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore
-from jeeves_reflexion.tasknotes.tasks import (
-    EnsembleResult,
-    EnsembleTask,
-    Phase,
-    decision_of,
-)
+from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, decision_of
 from jeeves_reflexion.tasknotes.values import ReflectionStore
 from jeeves_reflexion.values import check_whole
 

@@ -6,11 +6,11 @@ Notes pass the same checks as lessons, and are data in a prompt.
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import anyio
@@ -85,7 +85,7 @@ class TaskReflector:
         if store is None:
             return Notes(identity)
         try:
-            history = await _within(STORE_SECONDS, lambda: store.history(identity)) or NoteHistory(identity)
+            history = await _within(STORE_SECONDS, partial(store.history, identity)) or NoteHistory(identity)
             reflection, refused = await run_sync(admit, history.reflection)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             await _warn(session, "the notes of a task could not be read", error)
@@ -106,7 +106,7 @@ class TaskReflector:
         if store is None or version is None:
             return
         try:
-            await _within(STORE_SECONDS, lambda: store.score(notes.identity, version, score))
+            await _within(STORE_SECONDS, partial(store.score, notes.identity, version, score))
         except Exception as error:  # noqa: BLE001 - the run was scored, with or without a note of it
             await _warn(session, "the score of a run could not be noted", error)
 
@@ -126,12 +126,12 @@ class TaskReflector:
         ``config=None`` does nothing. A :class:`TaskReflectedEvent` announces a stored reflection. A failed reflection
         is stored, without an event, if the store keeps versions and has no current one.
         """
-        session, store, identity = session or Session(), self._notes, task_identity(task)
+        session, store = session or Session(), self._notes
         if config is None or store is None:
             return None
         try:
             strategy = strategy_of(config, model)
-            history = await _within(STORE_SECONDS, lambda: store.history(identity))
+            history = await _within(STORE_SECONDS, partial(store.history, task_identity(task)))
             prior, _ = await run_sync(admit, None if history is None else history.reflection)
             public = None if evaluation is None else evaluation.public(task.reference)
             given = ReflectionInput(task.public(), output, prior, public, attempt)
@@ -150,7 +150,7 @@ class TaskReflector:
         description, failure = description_of(task), reflection.failure
         if failure:
             await _warn(session, "there is no new reflection on a task", failure)
-        commit = functools.partial(store.commit, task_identity(task), reflection, description=description)
+        commit = partial(store.commit, task_identity(task), reflection, description=description)
         stored = (await _within(STORE_SECONDS, commit)).reflection
         if not reflection.complete:
             kept = not isinstance(store, PlainStore) and stored is not None and not stored.complete
@@ -193,7 +193,7 @@ async def _reflection(
     """Return a reflection that is safe to store, and which of its texts were refused."""
 
     async def reflect() -> TaskReflection:
-        answer = await run_callable(strategy.reflect, functools.partial(strategy.reflect, given))
+        answer = await run_callable(strategy.reflect, partial(strategy.reflect, given))
         if not isinstance(answer, TaskReflection):
             raise TypeError(f"the strategy returned {type(answer).__name__}, not a TaskReflection")
         return answer
