@@ -43,17 +43,13 @@ def named_tools(tools: Iterable[str], text: str) -> dict[str, str]:
     for match in _URL.finditer(text):
         host = tool_key(match["host"] or match["bare"])
         found.setdefault(host, host)
-        endpoint = host + _fixed_part(match["path"] or "")
+        endpoint = host + _VARIABLE.sub("", (match["path"] or "").casefold()).rstrip("/.:-")
         found.setdefault(endpoint, endpoint)
     for match in _PATH.finditer(text):
-        if path := _fixed_part(match["called"] or match["plain"]):
+        if path := _VARIABLE.sub("", (match["called"] or match["plain"]).casefold()).rstrip("/.:-"):
             found.setdefault(path, path)
     for match in _API.finditer(text):
         name = match["title"] or match["snake"] or match["camel"]
         if name.casefold() not in _ANY:
             found.setdefault(f"{name.casefold()} api", f"{name} API")
     return found
-
-
-def _fixed_part(path: str) -> str:
-    return _VARIABLE.sub("", path.casefold()).rstrip("/.:-")

@@ -7,7 +7,7 @@ dual reflection of MARS: a principle, which prevents the failure, or a procedure
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -73,6 +73,11 @@ class Form:
     def keys(self) -> tuple[str, ...]:
         """The keys of the fields, in order."""
         return tuple(field.key for field in self.fields)
+
+    @property
+    def headings(self) -> str:
+        """The headings of the fields, in order, as a list for people."""
+        return ", ".join(field.heading for field in self.fields)
 
 
 _HAPPENED = FormField(
@@ -190,32 +195,42 @@ def checked_form(reflection: Reflection) -> Reflection:
             f"there is no form for the outcome {reflection.outcome!r}: use one of {', '.join(FORMS)}"
         )
     fields = {key: clean_text(text) for key, text in reflection.fields.items()}
+    _check_fields(form, fields)
+    principle, procedure = reflection.principle, reflection.procedure
+    for name, text, wanted, fits in (
+        ("principle", principle, f"{PRINCIPLE}<one sentence>", principle and rule_of(principle)),
+        ("procedure", procedure, f"{PROCEDURE}1. <step>\n2. <step>", procedure and steps_of(procedure)),
+    ):
+        if text is not None and not form.mars:
+            raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out")
+        if text is not None and not fits:
+            raise ReflectionFormError(f"the {name} must read {wanted!r}, not {abridge(text, 80)!r}")
+    firsts = []
+    for key in form.lesson:
+        text = fields[key]
+        if BULLET.match(text):
+            text = BULLET.sub("", text).split("\n")[0]
+        firsts.append(next(iter(sentences(one_line(text))), ""))
+    lesson = ": ".join([*(each.rstrip(".") for each in firsts[:-1]), firsts[-1]])
+    return replace(reflection, lesson=abridge(lesson, RULE_CHARACTERS), fields=fields, usage=NO_USAGE)
+
+
+def _check_fields(form: Form, fields: Mapping[str, str]) -> None:
     for field in form.fields:
-        if problem := _field_problem(form, field, fields.get(field.key, "")):
+        text, problem = fields.get(field.key, ""), None
+        if not text:
+            problem = f"({field.key}) is missing: a {form.outcome} reflection needs {field.asks}"
+        elif len(text) > FIELD_CHARACTERS:
+            problem = f"has {len(text)} characters: use at most {FIELD_CHARACTERS}"
+        elif field is _RULE and (why := _sentence_problem(text)):
+            problem = f"({field.key}) must be one sentence: {why}"
+        if problem:
             raise ReflectionFormError(f"the field {field.heading!r} {problem}")
     for key in fields:
         if key not in form.keys:
             raise ReflectionFormError(
                 f"a {form.outcome} reflection has no field {key!r}: its fields are {', '.join(form.keys)}"
             )
-    for name, wanted, read in _MARS:
-        text: str | None = getattr(reflection, name)
-        if text is not None and not form.mars:
-            raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out")
-        if text is not None and read(text) is None:
-            raise ReflectionFormError(f"the {name} must read {wanted!r}, not {abridge(text, 80)!r}")
-    *before, last = (_first_sentence(fields[key]) for key in form.lesson)
-    lesson = ": ".join([*(each.rstrip(".") for each in before), last])
-    return replace(reflection, lesson=abridge(lesson, RULE_CHARACTERS), fields=fields, usage=NO_USAGE)
-
-
-def _field_problem(form: Form, field: FormField, text: str) -> str | None:
-    if not text.strip():
-        return f"({field.key}) is missing: a {form.outcome} reflection needs {field.asks}"
-    if len(text) > FIELD_CHARACTERS:
-        return f"has {len(text)} characters: use at most {FIELD_CHARACTERS}"
-    problem = _sentence_problem(text) if field is _RULE else None
-    return f"({field.key}) must be one sentence: {problem}" if problem else None
 
 
 _CAUSE: Final = re.compile(
@@ -243,13 +258,6 @@ def with_cause(text: str, cause: str) -> str:
     if not text.strip() or given == "unclassified" or cause_of(text) != "unclassified":
         return text
     return f"{CAUSES[given]}: {text.strip()}"
-
-
-def _first_sentence(text: str) -> str:
-    if BULLET.match(text.lstrip()):
-        text = BULLET.sub("", text.lstrip()).split("\n")[0]
-    found = sentences(one_line(text))
-    return found[0] if found else ""
 
 
 def clean_text(text: str) -> str:
@@ -319,9 +327,3 @@ def _unprefixed(text: str, prefix: str) -> str:
     return (
         stripped[len(prefix.strip()) :] if stripped.lower().startswith(prefix.strip().lower()) else stripped
     )
-
-
-_MARS: Final[Sequence[tuple[str, str, Callable[[str], object]]]] = (
-    ("principle", f"{PRINCIPLE}<one sentence>", rule_of),
-    ("procedure", f"{PROCEDURE}1. <step>\n2. <step>", steps_of),
-)

@@ -19,7 +19,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -138,7 +138,14 @@ class ReflectionJournal:
         stored: list[Stored] = []
         malformed: list[Malformed] = []
         ids = set[str]()
-        for folder in self._folders() if agent is None else [self.folder / agent_slug(agent)]:
+        folders = [] if agent is None else [self.folder / agent_slug(agent)]
+        if agent is None:
+            with _reported(self.folder, "read"):
+                found = sorted(self.folder.iterdir()) if self.folder.exists() else []
+                folders = [
+                    path for path in found if path.is_dir() and path.name[0] != "." and not path.is_symlink()
+                ]
+        for folder in folders:
             with _reported(folder, "read"):
                 _refuse_link(folder)
                 paths = sorted((folder / "archive").glob("[0-9]*/*.md") if archived else folder.glob("*.md"))
@@ -152,19 +159,15 @@ class ReflectionJournal:
                     ids.add(one.id)
         return Listing(tuple(sorted(stored, key=lambda one: one.order)), tuple(malformed))
 
-    def _folders(self) -> Sequence[Path]:
-        with _reported(self.folder, "read"):
-            found = sorted(self.folder.iterdir()) if self.folder.exists() else []
-            return [path for path in found if path.is_dir() and path.name[0] != "." and not path.is_symlink()]
-
     def _write(self, entry: Entry) -> Stored:
         folder, text = self.folder / entry.agent, to_markdown(entry)
+        year = folder / "archive" / f"{entry.date.year:04d}"
         with _locked(folder):
             for left in folder.glob("*.md.part"):  # of a writer that was killed
                 left.unlink(missing_ok=True)
             # The words of the reflection, because tasks of one kind begin alike.
             title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
-            path = _free_path(folder, f"{entry.date}-{title_slug(title)}", self._archive(entry))
+            path = _free_path(folder, f"{entry.date}-{title_slug(title)}", year)
             try:
                 replace_file(path, text)
             except OSError as error:
@@ -179,15 +182,12 @@ class ReflectionJournal:
         with _locked(folder):
             older = self.read(agent).stored[: -self.keep]
             for one in older:
-                years = self._archive(replace(one.entry, agent=agent))
-                years.mkdir(parents=True, exist_ok=True, mode=0o700)
-                one.path.rename(_free_path(years, one.path.stem))
-                sync_folder(years)
+                year = folder / "archive" / f"{one.entry.date.year:04d}"
+                year.mkdir(parents=True, exist_ok=True, mode=0o700)
+                one.path.rename(_free_path(year, one.path.stem))
+                sync_folder(year)
             sync_folder(folder)
         return older
-
-    def _archive(self, entry: Entry) -> Path:
-        return self.folder / entry.agent / "archive" / f"{entry.date.year:04d}"
 
 
 @contextlib.contextmanager

@@ -24,13 +24,12 @@ from jeeves_reflexion.lessons.screening.characters import clean_characters, iner
 from jeeves_reflexion.lessons.settings import checked_k
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.forms import FORMS, rule_of
-from jeeves_reflexion.reflections.journal import Malformed, ReflectionJournal, Stored, read_file
+from jeeves_reflexion.reflections.journal import Listing, Malformed, ReflectionJournal, Stored, read_file
 from jeeves_reflexion.reflections.markdown import Entry, agent_slug, plain_id
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
-from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevance_for
+from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevances
 from jeeves_reflexion.text import cut_middle, fence, one_line
 from jeeves_reflexion.types import (
-    JSON,
     Evaluation,
     Lesson,
     Provenance,
@@ -107,7 +106,10 @@ class ReflectionLibrary:
             near = await run_sync(_relevant, (await self.journal.list(self.agent)).stored, task)
         else:
             # A run has at most one reflection of its own for each earlier attempt.
-            near = await self._nearest(self.index, task.prompt, k + (attempt if skip_run else 0))
+            most = k + (attempt if skip_run else 0) + _SPARE
+            async with store_errors("search the vectors of reflections"):
+                hits = await self.index.search(await aside(redact, task.prompt), k=most)
+            near = await run_sync(self._read_files, hits)
         if skip_run:
             near = [each for each in near if each[0].entry.source.run_id != plain_id(skip_run)]
         approved = () if self.streams is None else await self.streams.approved(task, self.agent)
@@ -128,13 +130,14 @@ class ReflectionLibrary:
             stored = await self.journal.write(entry)
         try:
             await self._put([stored])
-            await self._take(stored)
+            if self.streams is not None:
+                await self.streams.take(replace(stored.entry, id=stored.id))
         except BaseException:
             # No recall finds a vector without a file, and sync() removes it.
             with anyio.CancelScope(shield=True):
                 await self.journal.remove(stored)
             raise
-        await self._retain(stored.entry.agent)
+        await self._drop([one.id for one in await self.journal.archive_older(stored.entry.agent)])
         return stored
 
     async def forget(self, id: str) -> bool:
@@ -159,62 +162,55 @@ class ReflectionLibrary:
         finds them.
         """
         for agent in {one.path.parent.name for one in (await self.journal.list()).stored}:
-            await self._retain(agent)
+            await self._drop([one.id for one in await self.journal.archive_older(agent)])
         listing = await self.journal.list()
+        if self.index is not None:
+            await self._sync_index(self.index, listing)
+        if self.streams is not None:
+            for one in listing.stored:
+                await self.streams.take(replace(one.entry, id=one.id))
+        return listing.malformed
+
+    async def _sync_index(self, index: VectorStore, listing: Listing) -> None:
+        """Store the vectors of new and edited files, and delete those of files that are gone."""
         files = {one.id: (self._path(one.path), one.digest) for one in listing.stored}
         agents = {path.partition("/")[0] for path, _ in files.values()}
         unreadable = {self._path(bad.path) for bad in listing.malformed}
-        known = await self._known()
-        await self._put([one for one in listing.stored if known.get(one.id) != files[one.id]])
-        lost = [(id, path) for id, (path, _) in known.items() if id not in files and path not in unreadable]
-        await self._drop([id for id, path in lost if path.partition("/")[0] in agents])
-        for one in listing.stored:
-            await self._take(one)
-        return listing.malformed
-
-    async def _known(self) -> dict[str, tuple[str, str]]:
-        """Return the path and digest of the file of each vector, by id."""
-        known: dict[str, tuple[str, str]] = {}
-        page = Page((), None if self.index is None else "")
-        while self.index is not None and page.next is not None:
+        current, lost = set[str](), list[str]()
+        page = Page((), "")
+        while page.next is not None:
             async with store_errors("list the vectors of reflections"):
-                page = await self.index.scan(after=page.next or None, limit=_PAGE)
+                page = await index.scan(after=page.next or None, limit=_PAGE)
             for chunk in page.chunks:
-                known[chunk.id] = (str(chunk.metadata["path"]), str(chunk.metadata["digest"]))
-        return known
+                path, digest = str(chunk.metadata["path"]), str(chunk.metadata["digest"])
+                if files.get(chunk.id) == (path, digest):
+                    current.add(chunk.id)
+                elif chunk.id not in files and path not in unreadable and path.partition("/")[0] in agents:
+                    lost.append(chunk.id)
+        await self._put([one for one in listing.stored if one.id not in current])
+        await self._drop(lost)
 
     def _path(self, path: Path) -> str:
         """Return the path of a file below the journal's folder, the same on every system."""
         return path.relative_to(self.journal.folder).as_posix()
 
     async def _put(self, files: Sequence[Stored]) -> None:
-        if self.index is not None and files:
-            chunks = await run_sync(lambda: [self._chunk(one) for one in files])
-            async with store_errors("keep the vectors of reflections"):
-                await self.index.add(chunks)
-
-    def _chunk(self, one: Stored) -> Chunk:
-        known: dict[str, JSON] = {"path": self._path(one.path), "digest": one.digest}
-        return Chunk(redact(clean_characters(one.entry.body)), one.id, known)
+        if self.index is None or not files:
+            return
+        texts = await run_sync(lambda: [redact(clean_characters(one.entry.body)) for one in files])
+        chunks = [
+            Chunk(text, one.id, {"path": self._path(one.path), "digest": one.digest})
+            for one, text in zip(files, texts, strict=True)
+        ]
+        async with store_errors("keep the vectors of reflections"):
+            await self.index.add(chunks)
 
     async def _drop(self, ids: Sequence[str]) -> None:
         if self.index is not None and ids:
             async with store_errors("delete the vectors of reflections"):
                 await self.index.delete(ids)
 
-    async def _take(self, stored: Stored) -> None:
-        if self.streams is not None:
-            await self.streams.take(replace(stored.entry, id=stored.id))
-
-    async def _retain(self, agent: str) -> None:
-        await self._drop([one.id for one in await self.journal.archive_older(agent)])
-
-    async def _nearest(self, index: VectorStore, query: str, k: int) -> list[Near]:
-        async with store_errors("search the vectors of reflections"):
-            hits = await index.search(await aside(redact, query), k=k + _SPARE)
-        return await run_sync(self._read_all, hits)
-
-    def _read_all(self, hits: Iterable[SearchHit]) -> list[Near]:
+    def _read_files(self, hits: Iterable[SearchHit]) -> list[Near]:
         near: list[Near] = []
         for hit in hits:
             path: Path = self.journal.folder / str(hit.chunk.metadata["path"])
@@ -228,9 +224,20 @@ class ReflectionLibrary:
         offered: list[RecalledLesson] = []
         left_out: list[RecalledLesson] = []
         for item in approved:
+            lesson = Lesson(
+                id=item.id,
+                text=redact(clean_characters(item.text)),
+                task_id=item.task_id,
+                task_excerpt="",
+                provenance=Provenance("", 0, None, agent=item.agent),
+                task_kind=item.task_kind,
+                tools=item.tools,
+                outcome="failed" if rule_of(item.text) else "success",
+                state_reason=item.reason,
+            )
             why = flaw(item.text)
             reason = f"held back, though approved: it {why}" if why else "approved by a person"
-            (left_out if why else offered).append(RecalledLesson(_approved(item), 0.0, reason))
+            (left_out if why else offered).append(RecalledLesson(lesson, 0.0, reason))
         most = len(offered) + k
         for one, score, relevance in near:
             if len(offered) == most:
@@ -263,25 +270,10 @@ def _relevant(stored: Sequence[Stored], task: Task) -> list[Near]:
     Those of the same task type come first, then those about the same tool or API; newer before older. Others are not
     relevant, however recent.
     """
-    relevance = relevance_for(task)
-    judged = [(one, relevance(one.entry, one.entry.body)) for one in stored]
-    fit = [(one, why) for one, why in judged if any(why)]
+    reasons = relevances(task, [(one.entry, one.entry.body) for one in stored])
+    fit = [(one, why) for one, why in zip(stored, reasons, strict=True) if any(why)]
     fit.sort(key=lambda each: (*map(bool, each[1]), *each[0].order), reverse=True)
     return [(one, 0.0, " and ".join(filter(None, why))) for one, why in fit]
-
-
-def _approved(item: StreamItem) -> Lesson:
-    return Lesson(
-        id=item.id,
-        text=redact(clean_characters(item.text)),
-        task_id=item.task_id,
-        task_excerpt="",
-        provenance=Provenance("", 0, None, agent=item.agent),
-        task_kind=item.task_kind,
-        tools=item.tools,
-        outcome="failed" if rule_of(item.text) else "success",
-        state_reason=item.reason,
-    )
 
 
 # -- in a prompt. A retry sees all reflections on the earlier attempts of its run, in order. They do not compete for the
@@ -293,11 +285,18 @@ HEAD: Final = "Your reflections on the earlier attempts at this very task, oldes
 
 def recalled_block(recall: Recall) -> str:
     """Return a recall as text for a prompt: reflections, else lessons; those of other agents last, fenced as data."""
-    lessons = [item.lesson for item in recall.offered]
-    whole = [lesson for lesson in lessons if _body(lesson)]
-    own = [inert(_body(lesson)) for lesson in whole if lesson.trust == "own"]
-    others = [inert(_body(lesson), tags=True) for lesson in whole if lesson.trust != "own"]
-    parts = [*own, render([lesson for lesson in lessons if not _body(lesson)])]
+    own: list[str] = []
+    others: list[str] = []
+    short: list[Lesson] = []
+    for lesson in (item.lesson for item in recall.offered):
+        body = cut_middle(str(lesson.metadata.get("reflection", "")), BODY_TOKENS)
+        if not body:
+            short.append(lesson)
+        elif lesson.trust == "own":
+            own.append(inert(body))
+        else:
+            others.append(inert(body, tags=True))
+    parts = [*own, render(short)]
     if others:
         parts.append(fence("reflections_of_others", "\n\n".join(others), note=SHARED_NOTE))
     return "\n\n".join(filter(None, parts))
@@ -305,21 +304,21 @@ def recalled_block(recall: Recall) -> str:
 
 def chain_block(trials: Sequence[Trial]) -> str:
     """Return the reflections of a run's trials as text for a prompt, oldest first; empty without any."""
-    parts = [_written(trial, trial.reflection) for trial in trials if trial.reflection is not None]
+    parts = []
+    for trial in trials:
+        reflection, score = trial.reflection, trial.evaluation.score
+        if reflection is None:
+            continue
+        head = (
+            f"Attempt {trial.number} ({reflection.outcome}{'' if score is None else f', score {score:.2f}'})"
+        )
+        fields = [
+            (each.heading, reflection.fields.get(each.key, "")) for each in FORMS[reflection.outcome].fields
+        ]
+        lines = [f"{heading.rstrip('?:')}: {one_line(text)}" for heading, text in fields if text.strip()]
+        lines = lines or [f"Lesson: {one_line(reflection.lesson)}"]
+        lines += [one_line(text) for text in (reflection.principle, reflection.procedure) if text]
+        if flaw("\n".join((head, *lines))):
+            lines = ["(What was written about it gave orders, and is left out.)"]
+        parts.append(inert("\n- ".join((head, *lines))))
     return "\n\n".join([HEAD, *parts]) if parts else ""
-
-
-def _body(lesson: Lesson) -> str:
-    return cut_middle(str(lesson.metadata.get("reflection", "")), BODY_TOKENS)
-
-
-def _written(trial: Trial, reflection: Reflection) -> str:
-    score = trial.evaluation.score
-    head = f"Attempt {trial.number} ({reflection.outcome}{'' if score is None else f', score {score:.2f}'})"
-    parts = [(each.heading, reflection.fields.get(each.key, "")) for each in FORMS[reflection.outcome].fields]
-    lines = [f"{heading.rstrip('?:')}: {one_line(text)}" for heading, text in parts if text.strip()]
-    lines = lines or [f"Lesson: {one_line(reflection.lesson)}"]
-    lines += [one_line(text) for text in (reflection.principle, reflection.procedure) if text]
-    if flaw("\n".join((head, *lines))):
-        lines = ["(What was written about it gave orders, and is left out.)"]
-    return inert("\n- ".join((head, *lines)))

@@ -22,7 +22,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -35,7 +35,6 @@ from jeeves_reflexion.reflections.endpoints import named_tools
 from jeeves_reflexion.reflections.forms import (
     BULLET,
     FORMS,
-    Form,
     ReflectionFormError,
     checked_form,
     clean_text,
@@ -45,7 +44,7 @@ from jeeves_reflexion.reflections.forms import (
     steps_of,
 )
 from jeeves_reflexion.text import abridge, one_line
-from jeeves_reflexion.types import Provenance, Reflection, Task
+from jeeves_reflexion.types import Outcome, Provenance, Reflection, Task
 
 FORMAT: Final = 1
 SUMMARY_CHARACTERS: Final = 100
@@ -90,7 +89,14 @@ class Entry:
     @property
     def body(self) -> str:
         """The reflection as people and agents read it: the file without its data line."""
-        return "\n\n".join(_paragraphs(self))
+        reflection, form = self.reflection, FORMS[self.reflection.outcome]
+        parts = [f"# {form.title}: {self.date.isoformat()} - {self.agent} - {self.summary}"]
+        for part in form.fields:
+            parts += [f"## {part.heading}", escaped(reflection.fields[part.key])]
+        for name, text in (("Principle", reflection.principle), ("Procedure", reflection.procedure)):
+            if text is not None:
+                parts += [f"### {name}", text]
+        return "\n\n".join(parts)
 
 
 _ENTRY: Final = TypeAdapter(Entry)
@@ -188,19 +194,7 @@ def to_markdown(entry: Entry) -> str:
     text = json.dumps(data, separators=(",", ":"))
     # Escaped, so that nothing in it ends the comment.
     text = text.replace("--", "-\\u002d").replace(">", "\\u003e")
-    return "\n\n".join([*_paragraphs(entry), f"{_DATA}{text} -->"]) + "\n"
-
-
-def _paragraphs(entry: Entry) -> Iterator[str]:
-    form, reflection = FORMS[entry.reflection.outcome], entry.reflection
-    yield f"# {form.title}: {entry.date.isoformat()} - {entry.agent} - {entry.summary}"
-    for part in form.fields:
-        yield f"## {part.heading}"
-        yield escaped(reflection.fields[part.key])
-    for name, text in (("Principle", reflection.principle), ("Procedure", reflection.procedure)):
-        if text is not None:
-            yield f"### {name}"
-            yield text
+    return f"{entry.body}\n\n{_DATA}{text} -->\n"
 
 
 _STRUCTURE: Final = (
@@ -247,14 +241,21 @@ def from_markdown(text: str) -> Entry:
         date = datetime.date.fromisoformat(title["date"])
     except ValueError as error:
         raise MarkdownError(1, f"{title['date']!r} is not a date: write YYYY-MM-DD") from error
-    # A person may have added text below the data: it belongs to the last field.
     number = next((each for each in range(len(lines), 0, -1) if lines[each - 1].startswith(_DATA)), 0)
-    data = _data_of(lines[number - 1], number) if number else {}
-    parts = _read_parts([*lines[: number - 1], "", *lines[number:]] if number else lines)
-    form = _form_of(title["title"], parts, data.get("outcome"))
-    summary = title["summary"].strip()
-    reflection = _reflection(form, parts, len(lines))
+    data: Mapping[str, Any] = {}
     try:
+        if number:
+            data = json.loads(lines[number - 1].removeprefix(_DATA).removesuffix("-->"))
+            form = data.get("format") if isinstance(data, Mapping) else None
+            if form != FORMAT:
+                raise MarkdownError(
+                    number,
+                    f"the data has format {form!r}, and this version reads {FORMAT}: update jeeves-reflexion",
+                )
+            # A person may have added text below the data: it belongs to the last field.
+            lines[number - 1] = ""
+        reflection = _read_reflection(title["title"], lines, data.get("outcome"))
+        summary = title["summary"].strip()
         return _ENTRY.validate_python(
             {
                 "task_id": "" if number else Task(summary).id,
@@ -266,27 +267,10 @@ def from_markdown(text: str) -> Entry:
                 "source": {"run_id": "", "attempt": 0, "score": None, **data},
             }
         )
-    except (TypeError, ValueError) as error:
-        raise _unreadable(error, number or len(lines)) from error
-
-
-def _data_of(line: str, number: int) -> Mapping[str, Any]:
-    """Read the data in the comment of a file; older versions wrote fewer fields."""
-    try:
-        data: Mapping[str, Any] = json.loads(line.removeprefix(_DATA).removesuffix("-->"))
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(error, number) from error
-    form = data.get("format") if isinstance(data, Mapping) else None
-    if form != FORMAT:
-        raise MarkdownError(
-            number, f"the data has format {form!r}, and this version reads {FORMAT}: update jeeves-reflexion"
-        )
-    return data
-
-
-def _unreadable(error: Exception, number: int) -> MarkdownError:
-    problem = f"{type(error).__name__}: {abridge(str(error), 200)}"
-    return MarkdownError(number, f"the data can't be read ({problem}): restore the line, or delete it")
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"{type(error).__name__}: {abridge(str(error), 200)}"
+        message = f"the data can't be read ({problem}): restore the line, or delete it"
+        raise MarkdownError(number or len(lines), message) from error
 
 
 def _read_parts(lines: Sequence[str]) -> dict[str, str]:
@@ -336,23 +320,22 @@ def _heading(line: str, number: int) -> str | None:
     return key
 
 
-def _form_of(title: str, parts: Mapping[str, str], outcome: object) -> Form:
+def _read_reflection(title: str, lines: Sequence[str], outcome: object) -> Reflection:
+    parts = _read_parts(lines)
+    form: Outcome = "partial"
     if title == "Procedure":
-        return FORMS["success"]
-    if {"decision", "alternatives", "why_chosen"} & parts.keys():
-        return FORMS["decision"]
-    failed = {"why", "tactical_rule"} & parts.keys() or outcome == "failed"
-    return FORMS["failed" if failed else "partial"]
-
-
-def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
+        form = "success"
+    elif {"decision", "alternatives", "why_chosen"} & parts.keys():
+        form = "decision"
+    elif {"why", "tactical_rule"} & parts.keys() or outcome == "failed":
+        form = "failed"
     fields = {key: text for key, text in parts.items() if key not in _EXTRA}
     rule, principle, steps = (parts.get(key, "") for key in ("tactical_rule", *_EXTRA))
     if "\n" in rule and not any(map(BULLET.match, rule.split("\n"))):
         fields["tactical_rule"] = one_line(rule)  # a person's editor breaks long lines
     reflection = Reflection(
         "",
-        form.outcome,
+        form,
         fields,
         principle_of(principle) if principle else None,
         (steps if steps_of(steps) else procedure_in(steps)) if steps else None,
@@ -360,4 +343,4 @@ def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
     try:
         return checked_form(reflection)
     except ReflectionFormError as error:
-        raise MarkdownError(last, f"{error}; write it below its heading in this file") from error
+        raise MarkdownError(len(lines), f"{error}; write it below its heading in this file") from error

@@ -57,7 +57,7 @@ def _problem(task: Task, last: Trial, reflection: Reflection, mandatory: bool) -
     due = outcome_of(last.evaluation, passed=last.passed)
     owed = mandatory and FORMS[due].policy == "mandatory"
     if owed and not fills(reflection.outcome, due):
-        return f"it is a {reflection.outcome} reflection, and a {due} one is due ({_headings(due)})"
+        return f"it is a {reflection.outcome} reflection, and a {due} one is due ({FORMS[due].headings})"
     try:
         entry = entry_of(task, reflection, Provenance("", 0, None), id="")
     except ReflectionFormError as error:
@@ -85,7 +85,7 @@ class Duty:
         return FORMS[self.outcome].policy == "mandatory"
 
     def __str__(self) -> str:
-        return f"a {self.outcome} reflection on {self.summary!r} ({_headings(self.outcome)})"
+        return f"a {self.outcome} reflection on {self.summary!r} ({FORMS[self.outcome].headings})"
 
     def is_paid_by(self, stored: Stored) -> bool:
         """Return whether a file is the reflection that is due."""
@@ -195,7 +195,3 @@ class ReflectionPolicy:
     async def _stored(self, agent: str) -> tuple[Stored, ...]:
         archived = await self.journal.list(agent, archived=True)
         return (*(await self.journal.list(agent)).stored, *archived.stored)
-
-
-def _headings(outcome: Outcome) -> str:
-    return ", ".join(each.heading for each in FORMS[outcome].fields)

@@ -11,7 +11,7 @@ from typing import Final
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
 from jeeves_reflexion.models.advice import read_lesson
 from jeeves_reflexion.models.ask import ask, ask_and_read
-from jeeves_reflexion.models.fields import read_fields, says_nothing
+from jeeves_reflexion.models.fields import listed, read_fields, says_nothing
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.reflections.forms import (
     BULLET,
@@ -69,10 +69,12 @@ class StructuredReflector:
 
     async def _filled(self, form: Form, material: str, problem: str | None) -> Reflection:
         """Ask the model; once more with the problem, unless ``problem`` says that this is the second time."""
+        keys = (*form.keys, "cause", "important", "rule", "steps", "evidence")
+        names = {each.heading: each.key for each in form.fields} | {key: key for key in keys} | _OTHER_NAMES
 
         def read(completion: Completion) -> tuple[Reflection | ReflectionFormError, str]:
             try:
-                return _reflection(form, read_fields(completion.text, _names(form))), ""
+                return _reflection(form, read_fields(completion.text, names)), ""
             except ReflectionFormError as error:
                 return error, "" if problem else str(error)
 
@@ -89,6 +91,12 @@ class StructuredReflector:
 
 _AGAIN: Final = "Answer with the whole form again."
 _NO: Final = frozenset({"false", "no", "0", ""})
+_OTHER_NAMES: Final = {
+    "principle": "rule",
+    "procedure": "steps",
+    "root cause": "cause",
+    "systemic": "important",
+}
 
 
 def _reflection(form: Form, answers: Mapping[str, JSON]) -> Reflection:
@@ -96,11 +104,15 @@ def _reflection(form: Form, answers: Mapping[str, JSON]) -> Reflection:
     fields = {key: _text(answers[key]) for key in form.keys if _text(answers.get(key))}
     if "why" in fields:
         fields["why"] = with_cause(fields["why"], _text(answers.get("cause")))
-    rule, steps = "", list[str]()
+    rule, steps = "", tuple[str, ...]()
     if form.mars and _text(answers.get("important")).strip().casefold().rstrip(".") not in _NO:
-        rule, steps = _unless_empty(_text(answers.get("rule"))), _steps(answers.get("steps"))
-        for name, key, given in (("principle", "rule", rule), ("procedure", "steps", steps)):
-            if name in form.mars and not given:
+        rule, given = _text(answers.get("rule")), answers.get("steps")
+        rule = "" if says_nothing(rule) else rule
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            given = _text(given).split("\n")
+        steps = listed(BULLET.sub("", _text(each)) for each in given)
+        for name, key, written in (("principle", "rule", rule), ("procedure", "steps", steps)):
+            if name in form.mars and not written:
                 raise ReflectionFormError(f"the {name} ({key}) is missing: you said that {form.important}")
     numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", _text(answers.get("evidence"))))
     reflection = make_reflection(form.outcome, fields, rule=rule, steps=steps, evidence=numbers)
@@ -109,28 +121,12 @@ def _reflection(form: Form, answers: Mapping[str, JSON]) -> Reflection:
     return reflection
 
 
-def _steps(value: JSON) -> list[str]:
-    lines = value if isinstance(value, Sequence) and not isinstance(value, str) else _text(value).split("\n")
-    return [step for line in lines if (step := _unless_empty(BULLET.sub("", _text(line))))]
-
-
-def _unless_empty(text: str) -> str:
-    return "" if says_nothing(text) else text
-
-
 def _text(value: JSON) -> str:
     if value is None or isinstance(value, Mapping):
         return ""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "\n".join(filter(None, map(_text, value)))
     return value.strip() if isinstance(value, str) else str(value)
-
-
-def _names(form: Form) -> dict[str, str]:
-    """Return the field's key for each name by which a reply may call it."""
-    others = {"principle": "rule", "procedure": "steps", "root cause": "cause", "systemic": "important"}
-    keys = (*form.keys, "cause", "important", "rule", "steps", "evidence")
-    return {each.heading: each.key for each in form.fields} | dict(zip(keys, keys, strict=True)) | others
 
 
 def _schema(form: Form) -> Mapping[str, JSON]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
@@ -53,6 +53,9 @@ class StreamItem:
     tools: tuple[str, ...] = ()
 
 
+_ITEM: Final = TypeAdapter(StreamItem)
+
+
 def flaw(text: str) -> str:
     """Return how a text of a reflection gives orders to its readers; empty if it is advice."""
     # A principle begins with words of its form, "follow this rule", which are not an order.
@@ -65,15 +68,15 @@ def flaw_of(entry: Entry) -> str:
     return flaw(f"{entry.summary}\n{entry.body}")
 
 
-def relevance_for(task: Task) -> Callable[[Entry | StreamItem, str], tuple[str, str]]:
-    """Return a function that says why an entry or item with a text matters for a task. Blocks for long texts.
+def relevances(task: Task, others: Iterable[tuple[Entry | StreamItem, str]]) -> list[tuple[str, str]]:
+    """Return why each of the entries or items, with its text, matters for a task. Blocks for long texts.
 
-    The function returns two reasons, each empty if it does not apply: the task or its type is the same; and both name
-    the same tool, endpoint or API, as a tool or in their text.
+    Each has two reasons, which are empty if they do not apply: the task or its type is the same; and both name the same
+    tool, endpoint or API, as a tool or in their text.
     """
     ours, task_id = named_tools(task.tools, task.prompt), plain_id(task.id)
-
-    def relevance(other: Entry | StreamItem, text: str) -> tuple[str, str]:
+    reasons = []
+    for other, text in others:
         same_type = other.task_kind and task.kind and other.task_kind.casefold() == task.kind.casefold()
         of_type = "the same task type" if same_type else ""
         if other.task_id and other.task_id == task_id:
@@ -81,9 +84,8 @@ def relevance_for(task: Task) -> Callable[[Entry | StreamItem, str], tuple[str, 
         theirs, whole = named_tools(other.tools, text), "\n".join((text, *other.tools))
         shared = [name for key, name in ours.items() if key in theirs or _names(whole, key, name)]
         shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
-        return of_type, f"the same tool ({', '.join(sorted(shared))})" if shared else ""
-
-    return relevance
+        reasons.append((of_type, f"the same tool ({', '.join(sorted(shared))})" if shared else ""))
+    return reasons
 
 
 def _names(text: str, key: str, tool: str) -> bool:
@@ -112,7 +114,8 @@ class Stream:
             key, text, entry.agent, entry.task_kind, (entry.id,), task_id=entry.task_id, tools=entry.tools
         )
         async with self._errors():
-            if await self._records.append_once(self.collection, key, _document(first)):
+            document = _ITEM.dump_python(first, mode="json", exclude={"id"})
+            if await self._records.append_once(self.collection, key, document):
                 return first
         return await self._change(
             key, lambda item: replace(item, sources=tuple(dict.fromkeys((*item.sources, entry.id))))
@@ -143,12 +146,13 @@ class Stream:
 
     async def forget(self, source: str) -> None:
         """Remove a reflection from the sources, and every item, approved or not, that has no other source."""
-
-        def without(item: StreamItem) -> StreamItem:
-            return replace(item, sources=tuple(each for each in item.sources if each != source))
-
         for item in await self.list():
-            if source in item.sources and not (await self._change(item.id, without)).sources:
+            if source not in item.sources:
+                continue
+            left = await self._change(
+                item.id, lambda now: replace(now, sources=tuple(id for id in now.sources if id != source))
+            )
+            if not left.sources:
                 async with self._errors():
                     await self._records.delete_records(self.collection, [item.id])
 
@@ -158,7 +162,7 @@ class Stream:
         def changed(value: JSON) -> JSON | None:
             item = self._item(key, value)
             new = change(item)
-            return None if new == item else _document(new)
+            return None if new == item else _ITEM.dump_python(new, mode="json", exclude={"id"})
 
         async with self._errors():
             await swap(self._records, self.collection, key, changed)
@@ -200,23 +204,11 @@ class Streams:
         of_agent = None if agent is None else agent_slug(agent)
         rules = await self.principles.list("approved")
         playbooks = await self.procedures.list("approved")
-
-        def fit() -> list[StreamItem]:
-            relevance = relevance_for(task)
-            return [item for item in playbooks if any(relevance(item, item.text))]
-
-        found = (*rules, *await run_sync(fit))
-        return tuple(item for item in found if of_agent in (None, item.agent))
+        reasons = await run_sync(relevances, task, [(item, item.text) for item in playbooks])
+        fit = [item for item, why in zip(playbooks, reasons, strict=True) if any(why)]
+        return tuple(item for item in (*rules, *fit) if of_agent in (None, item.agent))
 
     async def forget(self, source: str) -> None:
         """Remove a reflection from both streams."""
         await self.principles.forget(source)
         await self.procedures.forget(source)
-
-
-_ITEM: Final = TypeAdapter(StreamItem)
-
-
-def _document(item: StreamItem) -> JSON:
-    value: JSON = _ITEM.dump_python(item, mode="json", exclude={"id"})
-    return value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,17 +89,17 @@ def probe() -> Guarantees:
             break
         allowed = [what for actions in tried.values() for what, refused in actions.items() if not refused]
         failures.append(f"{way} not possible here: {reason or 'it let through: ' + ', '.join(allowed)}")
-    lines = [f"{name}: {_summary(tried.get(name, {}))}" for name in _WALLS]
+    lines = []
+    for name in _WALLS:
+        actions = tried.get(name, {})
+        through = ", ".join(what for what, refused in actions.items() if not refused)
+        found = f"tried and refused: {', '.join(what for what, refused in actions.items() if refused)}"
+        if through:
+            found = f"got through: {through}; {found}"
+        elif not actions:
+            found = "nothing could be tried"
+        lines.append(f"{name}: {'isolated' if actions and not through else 'NOT isolated'} ({found})")
     return Guarantees(**isolated, way=way, text="\n".join([*lines, f"by: {_HOW[way]}", *failures]))
-
-
-def _summary(actions: Mapping[str, bool]) -> str:
-    """Say which actions were tried and refused; the code is isolated if all of them were."""
-    if not actions:
-        return "NOT isolated (nothing could be tried)"
-    allowed = ", ".join(what for what, refused in actions.items() if not refused)
-    refusals = f"tried and refused: {', '.join(what for what, refused in actions.items() if refused)}"
-    return f"NOT isolated (got through: {allowed}; {refusals})" if allowed else f"isolated ({refusals})"
 
 
 _WALLS: Final = ("network", "files", "processes")
@@ -122,10 +122,13 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
         named, abstract = Path(other, "listener"), f"jeeves-sandbox-{os.urandom(8).hex()}"
         inputs = {"witness": str(witness), "parent": os.getpid(), "listener": str(named), "name": abstract}
         try:
-            with (
-                _listener(str(named)),
-                _listener("\0" + abstract if sys.platform == "linux" else str(named) + "2"),
-            ):
+            with contextlib.ExitStack() as listeners:
+                for address in (
+                    str(named),
+                    "\0" + abstract if sys.platform == "linux" else str(named) + "2",
+                ):
+                    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                    listeners.enter_context(listener).bind(address)
                 named.chmod(0o666)
                 request = json.dumps({"code": _TRY, "inputs": inputs}).encode()
                 with ThreadPoolExecutor(1) as thread:  # this thread may have an event loop
@@ -133,12 +136,6 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
             return cast("dict[str, dict[str, bool]]", judged(report, _LIMITS).value), ""
         except (OSError, ValueError, SandboxError) as error:
             return {}, str(error)[:500] or type(error).__name__
-
-
-def _listener(address: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listener.bind(address)
-    return listener
 
 
 async def _tried(way: Way, request: bytes) -> Report:

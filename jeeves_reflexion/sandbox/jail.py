@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any, Self
+from typing import Self
 
 import anyio
 import anyio.abc
@@ -46,35 +46,23 @@ class Runtime:
     harness: str = ""
 
 
+@functools.cache
 def runtime(language: Language) -> Runtime:
     """Return the runtime of a language; the first call may start a process. Raises :class:`SandboxUnavailableError`."""
+    if language == "python":
+        return Runtime("python")
+
     if language == "lua":
-        return _lua()
-    if language == "prolog":
-        return _prolog()
-    return Runtime("python")
+        spec = importlib.util.find_spec("lupa")
+        if spec is None or spec.origin is None:
+            raise SandboxUnavailableError(
+                'Lua code needs the package lupa: pip install "jeeves-reflexion[lua]"'
+            )
+        folder = Path(spec.origin).parent
+        packages = (folder, folder.parent / "lupa.libs")  # the second has shared libraries, in some builds
+        read = tuple(str(path) for path in packages if path.exists())
+        return Runtime("lua", read=read, program=str(folder))
 
-
-def interpreter() -> list[str]:
-    """Return the command that starts the supervisor: the bare interpreter, without packages and environment."""
-    start = "import sys; sys.path.insert(0, sys.argv[1]); import inside.supervisor as s; del sys.path[0]; s.main()"
-    program = os.path.realpath(sys.executable)
-    return [program, "-I", "-S", "-X", "utf8", "-c", start, str(INSIDE)]
-
-
-@functools.cache
-def _lua() -> Runtime:
-    found = importlib.util.find_spec("lupa")
-    if found is None or found.origin is None:
-        raise SandboxUnavailableError('Lua code needs the package lupa: pip install "jeeves-reflexion[lua]"')
-    folder = Path(found.origin).parent
-    libraries = folder.parent / "lupa.libs"  # shared libraries, in some builds
-    read = tuple(str(path) for path in (folder, libraries) if path.exists())
-    return Runtime("lua", read=read, program=str(folder))
-
-
-@functools.cache
-def _prolog() -> Runtime:
     found = shutil.which("swipl")
     if found is None:
         raise SandboxUnavailableError(
@@ -98,6 +86,13 @@ def _prolog() -> Runtime:
     return Runtime("prolog", read=read, program=program, harness=harness)
 
 
+def interpreter() -> list[str]:
+    """Return the command that starts the supervisor: the bare interpreter, without packages and environment."""
+    start = "import sys; sys.path.insert(0, sys.argv[1]); import inside.supervisor as s; del sys.path[0]; s.main()"
+    program = os.path.realpath(sys.executable)
+    return [program, "-I", "-S", "-X", "utf8", "-c", start, str(INSIDE)]
+
+
 # -- the process
 
 
@@ -117,6 +112,28 @@ class Jail:
         cls, way: str, runtime: Runtime, limits: SandboxLimits, *, channel: tuple[int, ...] = ()
     ) -> Self:
         """Start the process; the code gets the descriptors ``channel``. Raises :class:`SandboxUnavailableError`."""
+        # whether we may become another user; root of a user namespace without other users may not
+        root = os.geteuid() == 0 and (sys.platform != "linux" or kernel.knows_user(kernel.NOBODY))
+        # How many of our own processes count towards the limit on threads, or None to set no limit. Linux counts by
+        # user, since 5.14 by user and namespace. As root each run has its own user; otherwise, without a namespace, the
+        # limit would count the user's other processes.
+        counted = None
+        if sys.platform == "linux" and root:
+            counted = 1
+        elif sys.platform == "linux" and way == "namespaces":
+            release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+            counted = 2 if release >= (5, 14) else None
+        folders = sorted({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+        configuration = {
+            **asdict(runtime),
+            "read": [*runtime.read, *folders],
+            "way": way,
+            "root": root,
+            "temporary": tempfile.gettempdir(),
+            "resources": limits.resources(),
+            "counted": counted,
+            "channel": channel,
+        }
         try:
             process = await anyio.open_process(
                 interpreter(),
@@ -134,7 +151,6 @@ class Jail:
             ) from error
         jail = cls(process, limits)
         try:
-            configuration = {**_configuration(way, runtime, limits), "channel": channel}
             await jail._send(json.dumps(configuration).encode())
         except BaseException:
             await jail.close()
@@ -201,33 +217,3 @@ class Jail:
             while True:
                 text = (text + await self._stderr.receive())[-_MAX_LAST_WORDS:]
         return f": {text.decode(errors='replace').strip()}" if text.strip() else ""
-
-
-def _configuration(way: str, runtime: Runtime, limits: SandboxLimits) -> dict[str, Any]:
-    """Return the configuration for the supervisor."""
-    # whether we may become another user; root of a user namespace without other users may not
-    root = os.geteuid() == 0 and (sys.platform != "linux" or kernel.knows_user(kernel.NOBODY))
-    folders = sorted({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
-    return {
-        **asdict(runtime),
-        "read": [*runtime.read, *folders],
-        "way": way,
-        "root": root,
-        "temporary": tempfile.gettempdir(),
-        "resources": limits.resources(),
-        "counted": _counted(way, root=root),
-    }
-
-
-def _counted(way: str, *, root: bool) -> int | None:
-    """Return how many of our own processes count towards the limit on threads, or None to set no limit.
-
-    Linux counts by user, since 5.14 by user and namespace. As root each run has its own user; otherwise, without a
-    namespace, the limit would count the user's other processes.
-    """
-    if sys.platform != "linux":
-        return None
-    if root:
-        return 1
-    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-    return 2 if way == "namespaces" and release >= (5, 14) else None

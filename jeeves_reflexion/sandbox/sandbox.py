@@ -119,8 +119,7 @@ class Sandbox:
         limits = limits or self._limits
         guarantees = await self._guarantees()
         async with self._turns:
-            jails = await _joined(guarantees.way, limits)
-            return judged(await _run_joined(jails, requests), limits)
+            return judged(await _run_joined(guarantees.way, requests, limits), limits)
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,8 +137,11 @@ class Sandbox:
         return guarantees
 
 
-async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
-    """Start two jails that are joined by two pipes: each reads what the other writes."""
+async def _run_joined(way: str, requests: tuple[bytes, bytes], limits: SandboxLimits) -> Report:
+    """Run in two jails at once, each of which reads what the other writes; return the report on the first.
+
+    The second has a moment longer.
+    """
     one_reads, other_writes = os.pipe()
     other_reads, one_writes = os.pipe()
     try:
@@ -153,18 +155,14 @@ async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
     finally:
         for end in (one_reads, other_writes, other_reads, one_writes):
             os.close(end)  # so that each notices when the other ends
-    return one, other
 
-
-async def _run_joined(jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]) -> Report:
-    """Run in both at once and return the report on the first; the second has a moment longer."""
     reports: dict[int, Report] = {}
     errors: list[SandboxError] = []
     second_ended = anyio.Event()
 
     async def run(number: int) -> None:
         try:
-            reports[number] = await jails[number].run(requests[number])
+            reports[number] = await (other if number else one).run(requests[number])
         except SandboxError as error:
             errors.append(error)
         if number:
@@ -178,7 +176,7 @@ async def _run_joined(jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]) -
                 await second_ended.wait()  # its channel is closed, so it ends soon, unless it is busy
             group.cancel_scope.cancel()
     finally:
-        await jails[1].close()  # run(1) never closes it if it is cancelled before its first step
+        await other.close()  # run(1) never closes it if it is cancelled before its first step
     if errors:
         raise errors[0]  # such an error says nothing about the code
     return reports[0]

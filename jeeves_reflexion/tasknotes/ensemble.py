@@ -15,18 +15,13 @@ from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
-from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
+from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Listener, Session, logger, relay
 from jeeves_reflexion.tasknotes.execution import Stopped, TaskRun, failing
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore
-from jeeves_reflexion.tasknotes.tasks import (
-    EnsembleResult,
-    EnsembleTask,
-    Phase,
-    decision_of,
-)
+from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, decision_of
 from jeeves_reflexion.tasknotes.values import ReflectionStore
 from jeeves_reflexion.values import check_whole
 
@@ -100,7 +95,14 @@ class Ensemble:
         check_whole("workers", workers)
         started = time.monotonic()
         session = self._listening(session or Session())
-        phases, runs = _phases(tasks), dict[int, TaskRun]()  # by id(): equal tasks are different ones
+        phases: list[Phase] = []
+        for is_phase, group in groupby(tasks, lambda work: isinstance(work, Phase)):
+            if is_phase:
+                phases += [work for work in group if isinstance(work, Phase)]
+            else:  # the tasks between two phases are a phase without a review
+                between = [EnsembleTask.of(work) for work in group if not isinstance(work, Phase)]
+                phases.append(Phase("", between))
+        runs: dict[int, TaskRun] = {}  # by id(): equal tasks are different ones
         for phase in phases:
             for task in phase.tasks:
                 runs[id(task)] = self._task_run(phase, task, runs, session, dict(inputs or {}))
@@ -119,8 +121,6 @@ class Ensemble:
         """Run tasks in a new event loop; raises :class:`SessionError` if one is running already."""
         return run_alone(lambda: self.run(*tasks, inputs=inputs, workers=workers), "ensemble.run(...)")
 
-    # -- the agent and evaluator of a task: its own, else the ensemble's, else made from the model
-
     def _task_run(
         self,
         phase: Phase,
@@ -136,36 +136,28 @@ class Ensemble:
             raise ConfigurationError(
                 f"the task {task.description[:80]!r} has a context that does not come before it in this run"
             )
+        worker = task.agent or self._agent or self._model
+        if worker is None:
+            raise ConfigurationError("no agent: pass model= or agent= to the ensemble, or agent= to the task")
+        agent = ReAct(worker) if isinstance(worker, ChatModel) else as_agent(worker)
+        judge = task.evaluator or self._evaluator
+        if judge is not None and not isinstance(judge, Judge):
+            judge = Judge(judge) if isinstance(judge, ChatModel) else as_evaluator(judge)
+        own = [
+            each if isinstance(each, ChatModel) else getattr(each, "model", None)
+            for each in (task.agent, self._agent)
+        ]
         return TaskRun(
             task,
             phase.reflection_of(task),
-            self._agent_of(task),
-            self._evaluator_of(task),
-            self._model_of(task),
+            agent,
+            judge,
+            next((model for model in own if isinstance(model, ChatModel)), self._model),
             self.reflector,
             session.for_attempt(len(before) + 1, {}),
             inputs,
             [before[id(other)] for other in task.context],
         )
-
-    def _agent_of(self, task: EnsembleTask) -> Agent:
-        chosen = task.agent or self._agent or self._model
-        if chosen is None:
-            raise ConfigurationError("no agent: pass model= or agent= to the ensemble, or agent= to the task")
-        return ReAct(chosen) if isinstance(chosen, ChatModel) else as_agent(chosen)
-
-    def _evaluator_of(self, task: EnsembleTask) -> Evaluator | None:
-        chosen = task.evaluator or self._evaluator
-        if chosen is None or isinstance(chosen, Judge):
-            return chosen
-        return Judge(chosen) if isinstance(chosen, ChatModel) else as_evaluator(chosen)
-
-    def _model_of(self, task: EnsembleTask) -> ChatModel | None:
-        for chosen in (task.agent, self._agent):
-            model = chosen if isinstance(chosen, ChatModel) else getattr(chosen, "model", None)
-            if isinstance(model, ChatModel):
-                return model
-        return self._model
 
     def _listening(self, session: Session) -> Session:
         """Return a session whose redacted events go to its own listener and to those of the ensemble."""
@@ -183,17 +175,6 @@ def _listener(listener: Listener | EnsembleListener) -> Listener:
         return listener
     hear = listener.on_task_reflected
     return lambda event: hear(event) if isinstance(event, TaskReflectedEvent) else None
-
-
-def _phases(works: Sequence[Work]) -> list[Phase]:
-    """Return the phases of a run; the tasks between two phases become a phase without a review."""
-    phases: list[Phase] = []
-    for is_phase, group in groupby(works, lambda work: isinstance(work, Phase)):
-        if is_phase:
-            phases += [work for work in group if isinstance(work, Phase)]
-        else:
-            phases.append(Phase("", [EnsembleTask.of(work) for work in group if not isinstance(work, Phase)]))
-    return phases
 
 
 async def _run_phase(phase: Phase, runs: Sequence[TaskRun], workers: int, run_id: str) -> None:

@@ -6,7 +6,7 @@ version that the run was given; version 0 means no notes. A person who looks at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
@@ -87,55 +87,52 @@ class NoteHistory:
 
 
 def with_reflection(
-    history: NoteHistory, reflection: TaskReflection, *, description: str = ""
+    history: NoteHistory, reflection: TaskReflection, *, description: str = "", replaces: bool = False
 ) -> NoteHistory:
     """Return the history after one more reflection, which was made from the current version.
 
-    The count grows by one, but a reflection that says nothing new, or that was rolled back before, makes no version. A
-    failed reflection is not counted, and is kept only while no version is current.
+    The count grows by one, but a reflection that says nothing new, or that was rolled back before, makes no version.
+    One that ``replaces`` the current version becomes it in any case, with its own count. A failed reflection is not
+    counted, and is kept only while no version is current.
     """
     reflection = storable(reflection)
     description = abridge(storable_text(description, MOST_CHARACTERS), EXCERPT) or history.description
     if not reflection.complete:
         has_current = history.version(history.current) is not None
         return history if has_current else replace(history, failed=reflection, description=description)
-    count = history.run_count + 1
-    counted = replace(history, run_count=count, description=description, failed=None)
-    if any(each.withdrawn and each.reflection.texts == reflection.texts for each in history.versions):
-        return counted
-    return _with_version(counted, replace(reflection, run_count=count))
-
-
-def with_replacement(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
-    """Return the history with this reflection as the current version, with its own count and time.
-
-    A failed reflection replaces no version.
-    """
-    if not reflection.complete:
-        return with_reflection(history, reflection)
-    counted = replace(history, run_count=reflection.run_count, failed=None)
-    return _with_version(counted, storable(reflection))
-
-
-def _with_version(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
+    if not replaces:
+        reflection = replace(reflection, run_count=history.run_count + 1)
+    history = replace(history, run_count=reflection.run_count, description=description, failed=None)
+    withdrawn = (each.reflection.texts for each in history.versions if each.withdrawn)
+    if not replaces and reflection.texts in withdrawn:
+        return history
     current = history.version(history.current)
     if current is not None and current.reflection.texts == reflection.texts:
-        return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))
+        versions = (
+            replace(each, reflection=reflection) if each is current else each for each in history.versions
+        )
+        return replace(history, versions=tuple(versions))
     number = max((each.number for each in history.versions), default=0) + 1
     change = NoteChange(reflection.reflected_at, "stored", history.current, number)
-    versions = (*history.versions, NoteVersion(number, reflection, history.current))[-MOST_VERSIONS:]
-    return _noted(replace(history, current=number, versions=versions), change)
+    return replace(
+        history,
+        current=number,
+        versions=(*history.versions, NoteVersion(number, reflection, history.current))[-MOST_VERSIONS:],
+        changes=(*history.changes, change)[-MOST_CHANGES:],
+    )
 
 
 def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:
     """Return the history with the score of a run under a version; unchanged if the version is no longer kept."""
     if version == 0:
         return replace(history, baseline=(*history.baseline, score)[-MOST_SCORES:])
-    run_under = history.version(version)
-    if run_under is None:
-        return history
-    scored = replace(run_under, scores=(*run_under.scores, score)[-MOST_SCORES:])
-    return replace(history, versions=_swapped(history.versions, scored))
+    return replace(
+        history,
+        versions=tuple(
+            replace(each, scores=(*each.scores, score)[-MOST_SCORES:]) if each.number == version else each
+            for each in history.versions
+        ),
+    )
 
 
 def rolled_back(history: NoteHistory, to: int, reason: str) -> NoteHistory:
@@ -146,15 +143,8 @@ def rolled_back(history: NoteHistory, to: int, reason: str) -> NoteHistory:
     )
     reason = storable_text(reason, MOST_ITEM_CHARACTERS)
     change = NoteChange(datetime.now(UTC), "rolled_back_by_hand", history.current, to, reason)
-    return _noted(replace(history, current=to, versions=versions), change)
-
-
-def _noted(history: NoteHistory, change: NoteChange) -> NoteHistory:
-    return replace(history, changes=(*history.changes, change)[-MOST_CHANGES:])
-
-
-def _swapped(versions: Sequence[NoteVersion], new: NoteVersion) -> tuple[NoteVersion, ...]:
-    return tuple(new if each.number == new.number else each for each in versions)
+    changes = (*history.changes, change)[-MOST_CHANGES:]
+    return replace(history, current=to, versions=versions, changes=changes)
 
 
 # -- as JSON, as every store keeps it
@@ -185,17 +175,15 @@ def history_of(identity: str, document: JSON) -> NoteHistory:
             f"the notes on task {identity} have format {form!r}, and this version reads {FORMAT}: "
             "update jeeves-reflexion"
         )
-    missing = _REQUIRED - given.keys()
-    if missing:
-        raise _unreadable(identity, f"{', '.join(sorted(missing))} missing")
-    try:
-        return _HISTORY.validate_python({**given, "identity": identity})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _unreadable(identity, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
-def _unreadable(identity: str, problem: str) -> ReflectionStoreError:
-    return ReflectionStoreError(
+    cause = None
+    if missing := _REQUIRED - given.keys():
+        problem = f"{', '.join(sorted(missing))} missing"
+    else:
+        try:
+            return _HISTORY.validate_python({**given, "identity": identity})
+        except ValidationError as error:
+            cause, first = error, error.errors()[0]
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    raise ReflectionStoreError(
         f"the notes on task {identity} can't be read ({problem}): forget them, or restore them"
-    )
+    ) from cause

@@ -126,8 +126,27 @@ class TaskRun:
         if attempt.error is not None:
             raise Stopped("failed", attempt.error)
         await self._guard("output", self.task.output_guards, public, attempt)
-        await self._evaluate(attempt)
-        await self._review(public, attempt)
+
+        if (evaluator := self.evaluator) is not None:
+            with failing("the evaluator failed"):
+                verdict = await self.session.spending("evaluator", lambda: evaluator(self.core, attempt))
+            self.outcome = replace(self.outcome, evaluation=verdict)
+            passed, number = verdict.meets(THRESHOLD), self.session.attempt
+            await self.session.emit(
+                Evaluated(run_id=self.session.id, attempt=number, score=verdict.score, passed=passed)
+            )
+            if not passed:
+                reason = "it did not pass" if verdict.scored else "it could not be judged"
+                raise Stopped("rejected", f"evaluator: {reason}")
+
+        if self.task.review is not None:
+            with failing("the review failed"):
+                decision = await decision_of(self.task.review, public, attempt, self.outcome.evaluation)
+            self.outcome = replace(self.outcome, decision=decision)
+            if decision.verdict == "reject":
+                raise Stopped("rejected", f"review: {decision.text}")
+            if decision.verdict == "edit":
+                self.outcome = replace(self.outcome, output=decision.text)
 
     async def _guard(
         self,
@@ -171,32 +190,6 @@ class TaskRun:
             attempt = Attempt(error=problem, seconds=time.monotonic() - started)
         await session.emit(AttemptFinished.of(attempt, run_id=run_id, attempt=number))
         return attempt
-
-    async def _evaluate(self, attempt: Attempt) -> None:
-        evaluator = self.evaluator
-        if evaluator is None:
-            return
-        with failing("the evaluator failed"):
-            verdict = await self.session.spending("evaluator", lambda: evaluator(self.core, attempt))
-        self.outcome = replace(self.outcome, evaluation=verdict)
-        passed, number = verdict.meets(THRESHOLD), self.session.attempt
-        await self.session.emit(
-            Evaluated(run_id=self.session.id, attempt=number, score=verdict.score, passed=passed)
-        )
-        if not passed:
-            reason = "it did not pass" if verdict.scored else "it could not be judged"
-            raise Stopped("rejected", f"evaluator: {reason}")
-
-    async def _review(self, task: Task, attempt: Attempt) -> None:
-        if self.task.review is None:
-            return
-        with failing("the review failed"):
-            decision = await decision_of(self.task.review, task, attempt, self.outcome.evaluation)
-        self.outcome = replace(self.outcome, decision=decision)
-        if decision.verdict == "reject":
-            raise Stopped("rejected", f"review: {decision.text}")
-        if decision.verdict == "edit":
-            self.outcome = replace(self.outcome, output=decision.text)
 
     async def _hear(self, event: Event) -> None:
         """Pass on the events about the notes, and keep their warnings as problems of the task."""

@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-import anyio.to_thread
+from anyio.to_thread import run_sync
 
 from jeeves_reflexion.files import read_regular
 from jeeves_reflexion.types import JSON
@@ -76,7 +77,9 @@ class SqliteRecords:
 
     async def get(self, collection: str, key: str) -> Record | None:
         """Return a record, or None."""
-        return await self._run(lambda connection: self._found(connection, collection, key), reads=True)
+        return await run_sync(
+            partial(self._transact, lambda opened: self._found(opened, collection, key), reads=True)
+        )
 
     async def compare_and_swap(
         self, collection: str, key: str, value: JSON, *, version: int | None
@@ -92,7 +95,7 @@ class SqliteRecords:
             connection.execute(_WRITE, (self._namespace, collection, key, text, record.version))
             return record
 
-        return await self._run(write)
+        return await run_sync(self._transact, write)
 
     async def scan_records(
         self, collection: str, *, after: str | None = None, limit: int = 100
@@ -110,7 +113,7 @@ class SqliteRecords:
             )
             return RecordPage(records, str(rows[-1][0]) if len(rows) == limit else None)
 
-        return await self._run(read, reads=True)
+        return await run_sync(partial(self._transact, read, reads=True))
 
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
         """Remove records by key; return how many existed."""
@@ -122,7 +125,7 @@ class SqliteRecords:
             scopes = [(self._namespace, collection, key) for key in dict.fromkeys(keys)]
             return connection.executemany(f"DELETE FROM records WHERE {_ONE}", scopes).rowcount  # noqa: S608
 
-        return await self._run(remove, reads=True)
+        return await run_sync(partial(self._transact, remove, reads=True))
 
     def _found(self, connection: sqlite3.Connection, collection: str, key: str) -> Record | None:
         row = connection.execute(
@@ -131,16 +134,25 @@ class SqliteRecords:
         ).fetchone()
         return None if row is None else Record(collection, key, json.loads(row[0]), row[1])
 
-    async def _run(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
-        """Do ``work`` in one transaction; ``reads`` makes no file if nothing was ever written."""
-        return await anyio.to_thread.run_sync(self._work, work, reads)
-
-    def _work(self, work: Callable[[sqlite3.Connection], T], reads: bool) -> T:  # noqa: FBT001
+    def _transact(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
+        """Do ``work`` in one transaction; ``reads`` makes no file if nothing was ever written. Blocks."""
         try:
-            with self._connected(reads=reads) as connection, connection:  # commits, or rolls back
-                connection.execute("BEGIN IMMEDIATE")
-                self._check(connection)
-                return work(connection)
+            exists = self._path.exists()
+            empty = not (exists and self._path.stat().st_size) and not self._json_files()
+            if empty and not exists and not self._create:
+                raise StoreUnavailableError(f"there is no file {self._path}")
+            address = ":memory:" if empty and reads else f"{self._path.resolve().as_uri()}?mode=rw"
+            if not exists and address != ":memory:":
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            connection = sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+            with contextlib.closing(connection):
+                for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
+                    connection.execute(f"PRAGMA {pragma}")
+                with connection:  # commits, or rolls back
+                    connection.execute("BEGIN IMMEDIATE")
+                    self._check(connection)
+                    return work(connection)
         except (sqlite3.Error, json.JSONDecodeError, OSError) as error:
             code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
             if code in _CORRUPT or isinstance(error, json.JSONDecodeError):
@@ -148,22 +160,6 @@ class SqliteRecords:
                     f"{self._path} is damaged or not a database: {error}; restore it from a backup"
                 ) from error
             raise StoreUnavailableError(f"{self._path}: {error}; nothing of the call was stored") from error
-
-    @contextlib.contextmanager
-    def _connected(self, *, reads: bool) -> Iterator[sqlite3.Connection]:
-        exists = self._path.exists()
-        empty = not (exists and self._path.stat().st_size) and not self._json_files()
-        if empty and not exists and not self._create:
-            raise StoreUnavailableError(f"there is no file {self._path}")
-        address = ":memory:" if empty and reads else f"{self._path.resolve().as_uri()}?mode=rw"
-        if not exists and address != ":memory:":
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
-        with contextlib.closing(connection):
-            for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
-                connection.execute(f"PRAGMA {pragma}")
-            yield connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """Create the table in a new file, and refuse the files of other programs."""

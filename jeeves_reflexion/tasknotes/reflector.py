@@ -6,11 +6,11 @@ Notes pass the same checks as lessons, and are data in a prompt.
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import anyio
@@ -85,7 +85,7 @@ class TaskReflector:
         if store is None:
             return Notes(identity)
         try:
-            history = await self._history(store, identity)
+            history = await _within(STORE_SECONDS, partial(store.history, identity)) or NoteHistory(identity)
             reflection, refused = await run_sync(admit, history.reflection)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             await _warn(session, "the notes of a task could not be read", error)
@@ -106,7 +106,7 @@ class TaskReflector:
         if store is None or version is None:
             return
         try:
-            await _asked(lambda: store.score(notes.identity, version, score))
+            await _within(STORE_SECONDS, partial(store.score, notes.identity, version, score))
         except Exception as error:  # noqa: BLE001 - the run was scored, with or without a note of it
             await _warn(session, "the score of a run could not be noted", error)
 
@@ -131,8 +131,8 @@ class TaskReflector:
             return None
         try:
             strategy = strategy_of(config, model)
-            history = await self._history(store, task_identity(task))
-            prior, _ = await run_sync(admit, history.reflection)
+            history = await _within(STORE_SECONDS, partial(store.history, task_identity(task)))
+            prior, _ = await run_sync(admit, None if history is None else history.reflection)
             public = None if evaluation is None else evaluation.public(task.reference)
             given = ReflectionInput(task.public(), output, prior, public, attempt)
             reflection, refused = await _reflection(strategy, given, session)
@@ -143,9 +143,6 @@ class TaskReflector:
             await _warn(session, "a task could not be reflected on", error)
             return None
 
-    async def _history(self, store: VersionedReflectionStore, identity: str) -> NoteHistory:
-        return await _asked(lambda: store.history(identity)) or NoteHistory(identity)
-
     async def _stored(
         self, store: VersionedReflectionStore, task: Task, reflection: TaskReflection, session: Session
     ) -> TaskReflection | None:
@@ -153,8 +150,8 @@ class TaskReflector:
         description, failure = description_of(task), reflection.failure
         if failure:
             await _warn(session, "there is no new reflection on a task", failure)
-        commit = functools.partial(store.commit, task_identity(task), reflection, description=description)
-        stored = (await _asked(commit)).reflection
+        commit = partial(store.commit, task_identity(task), reflection, description=description)
+        stored = (await _within(STORE_SECONDS, commit)).reflection
         if not reflection.complete:
             kept = not isinstance(store, PlainStore) and stored is not None and not stored.complete
             return stored if kept else None
@@ -180,15 +177,13 @@ async def _warn(session: Session, what: str, error: BaseException | str) -> None
     await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
 
 
-async def _asked(call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call of the store within its time limit, charged to no run."""
-    return await _within(STORE_SECONDS, Session(), call)
+async def _within(seconds: float, call: Callable[[], Awaitable[T]], session: Session | None = None) -> T:
+    """Make a call within a time limit, charged to the run of ``session``; without one, to no run.
 
-
-async def _within(seconds: float, session: Session, call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call within a time limit. A cancellation that nobody outside asked for becomes an error too."""
+    A cancellation that nobody outside asked for becomes an error too.
+    """
     with anyio.move_on_after(seconds):
-        return await session.spending("reflector", call)
+        return await (session or Session()).spending("reflector", call)
     raise TimeoutError(f"no answer within {seconds:g} s")
 
 
@@ -198,13 +193,13 @@ async def _reflection(
     """Return a reflection that is safe to store, and which of its texts were refused."""
 
     async def reflect() -> TaskReflection:
-        answer = await run_callable(strategy.reflect, functools.partial(strategy.reflect, given))
+        answer = await run_callable(strategy.reflect, partial(strategy.reflect, given))
         if not isinstance(answer, TaskReflection):
             raise TypeError(f"the strategy returned {type(answer).__name__}, not a TaskReflection")
         return answer
 
     try:
-        answer = await _within(REFLECTION_SECONDS, session, reflect)
+        answer = await _within(REFLECTION_SECONDS, reflect, session)
     except Exception as error:  # noqa: BLE001 - the failed reflection and a warning report it
         logger.warning("a reflection strategy failed: %s", redact(described(error)))
         return failed_reflection(given, described(error)), ""
@@ -301,43 +296,37 @@ def notes_section(
     texts = [
         fill(text, inputs).strip() for text in (clean.refined_description, clean.refined_expected_output)
     ]
-    observations, suggestions = [*clean.observations], [*clean.suggestions]
+    observations, suggestions = (
+        [f"- {as_data(one_line(text))}" for text in texts if text.strip()]
+        for texts in (clean.observations, clean.suggestions)
+    )
     shown, room = texts, max_tokens
-    section = _section(shown, observations, suggestions)
-    while section and estimate_tokens(section) > max_tokens:
+    while True:
+        sections = {
+            "Refined Instructions": as_data(shown[0]),
+            "Output Guidance": as_data(shown[1]),
+            "Observations": "\n".join(observations),
+            "Suggestions": "\n".join(suggestions),
+        }
+        parts = [f"### {name}\n{body}" for name, body in sections.items() if body.strip()]
+        section = "\n\n".join([_HEAD, *parts, _END]) if parts else ""
+        if not section or estimate_tokens(section) <= max_tokens:
+            return section
         if observations or suggestions:
             (suggestions or observations).pop()
         else:
             room = room * 9 // 10
             shown = [cut_middle(text, room) if room else "" for text in texts]
-        section = _section(shown, observations, suggestions)
-    return section
-
-
-def _section(instructions: Sequence[str], observations: Sequence[str], suggestions: Sequence[str]) -> str:
-    description, expected = map(as_data, instructions)
-    sections = {
-        "Refined Instructions": description,
-        "Output Guidance": expected,
-        "Observations": _listed(observations),
-        "Suggestions": _listed(suggestions),
-    }
-    parts = [f"### {name}\n{body}" for name, body in sections.items() if body.strip()]
-    return "\n\n".join([_HEAD, *parts, _END]) if parts else ""
 
 
 def as_data(text: str) -> str:
     """Return stored text with every line escaped that could pass for a part of our own prompt."""
-    return "\n".join(_escaped(line) for line in text.splitlines())
-
-
-def _escaped(line: str) -> str:
-    if not (line.isascii() and line.isprintable()):
-        line = "".join(c for c in line if c == "\t" or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
-    line = inert(line, tags=True)
-    match = _POSING.match(line)
-    return line if match is None else f"{line[: match.end()]}\\{line[match.end() :]}"
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return "\n".join(f"- {_escaped(one_line(text))}" for text in texts if text.strip())
+    lines = []
+    for line in text.splitlines():
+        shown = line
+        if not (line.isascii() and line.isprintable()):
+            shown = "".join(c for c in line if c == "\t" or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
+        shown = inert(shown, tags=True)
+        match = _POSING.match(shown)
+        lines.append(shown if match is None else f"{shown[: match.end()]}\\{shown[match.end() :]}")
+    return "\n".join(lines)

@@ -24,7 +24,6 @@ from jeeves_reflexion.tasknotes.evolution import (
     history_of,
     rolled_back,
     with_reflection,
-    with_replacement,
     with_score,
 )
 from jeeves_reflexion.tasknotes.records import SqliteRecords
@@ -62,8 +61,9 @@ class VersionedReflectionStore:
 
         Of several at once, the last one is current.
         """
-        _check_reflection(reflection)
-        await self._change(task_identity, lambda history: with_replacement(history, reflection))
+        if not isinstance(reflection, TaskReflection):
+            raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
+        await self._change(task_identity, lambda history: with_reflection(history, reflection, replaces=True))
 
     async def retrieve(self, task_identity: str) -> TaskReflection | None:
         """Return the reflection of the task's current version, else the last failed one, or None."""
@@ -85,7 +85,8 @@ class VersionedReflectionStore:
         Its run count is that of the last reflection plus one. ``description`` is shortened and stored for people who
         list the notes.
         """
-        _check_reflection(reflection)
+        if not isinstance(reflection, TaskReflection):
+            raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
         return await self._change(
             task_identity, lambda history: with_reflection(history, reflection, description=description)
         )
@@ -165,11 +166,6 @@ class VersionedReflectionStore:
 def _check_identity(identity: object) -> None:
     if not isinstance(identity, str) or not identity.strip():
         raise ConfigurationError(f"task_identity must be a text that is not blank, not {identity!r}")
-
-
-def _check_reflection(reflection: object) -> None:
-    if not isinstance(reflection, TaskReflection):
-        raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
 
 
 @contextlib.contextmanager

@@ -111,8 +111,15 @@ class LlmReflectionStrategy:
 
     async def reflect(self, given: ReflectionInput) -> TaskReflection:
         """Return the reflection on an accepted run."""
+
+        def read(completion: Completion) -> tuple[Sections, str]:
+            sections = read_sections(completion.text)
+            return sections, "" if any(sections) else "it has none of the four sections"
+
         try:
-            sections = await self._ask(given)
+            messages = [self._system, Message("user", material(given))]
+            call = partial(ask, self.model, schema=SCHEMA, sampling=_STEADY)
+            sections, _ = await ask_and_read(call, messages, read)
         except Exception as error:  # noqa: BLE001 - no error may take back that the run was accepted
             logger.warning("reflection on a task failed: %s", redact(described(error)))
             return failed_reflection(given, f"{_CALL_FAILED} ({described(error)})")
@@ -120,16 +127,14 @@ class LlmReflectionStrategy:
             return failed_reflection(
                 given, "the reply could not be read: none of the four sections was in it"
             )
-        return _reflection(given, sections)
 
-    async def _ask(self, given: ReflectionInput) -> Sections:
-        def read(completion: Completion) -> tuple[Sections, str]:
-            sections = read_sections(completion.text)
-            return sections, "" if any(sections) else "it has none of the four sections"
-
-        messages = [self._system, Message("user", material(given))]
-        call = partial(ask, self.model, schema=SCHEMA, sampling=_STEADY)
-        return (await ask_and_read(call, messages, read))[0]
+        prior = given.prior_reflection
+        texts = (given.description, given.expected_output) if prior is None else prior.texts[:2]
+        description, expected = (new or old for new, old in zip(sections[:2], texts, strict=True))
+        parts = (description, expected, sections.observations, sections.suggestions)
+        if prior is None:
+            return TaskReflection.of_first_run(*parts)
+        return TaskReflection.from_prior(prior, *parts)
 
 
 class Sections(NamedTuple):
@@ -144,23 +149,21 @@ class Sections(NamedTuple):
 def read_sections(text: str) -> Sections:
     """Read a reply: JSON, or prose with the names of the sections as headings."""
     fields = read_fields(text, _NAMES)
-    description, expected = (_text(fields.get(name)) for name in SECTIONS[:2])
-    return Sections(description, expected, *(_items(fields, name) for name in SECTIONS[2:]))
-
-
-def _text(value: JSON) -> str:
-    if isinstance(value, list):
-        value = "\n".join(item for item in value if isinstance(item, str))
-    lines = value.splitlines() if isinstance(value, str) else []
-    while lines and (not lines[-1].strip() or RULE.match(lines[-1])):
-        lines.pop()
-    text = unwrapped("\n".join(lines))
-    return "" if says_nothing(text) else text
-
-
-def _items(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
-    value = fields.get(name)
-    return items(value.splitlines()) if isinstance(value, str) else field_list(fields, name)
+    texts = []
+    for name in SECTIONS[:2]:
+        value = fields.get(name)
+        if isinstance(value, list):
+            value = "\n".join(item for item in value if isinstance(item, str))
+        lines = value.splitlines() if isinstance(value, str) else []
+        while lines and (not lines[-1].strip() or RULE.match(lines[-1])):
+            lines.pop()
+        whole = unwrapped("\n".join(lines))
+        texts.append("" if says_nothing(whole) else whole)
+    lists = []
+    for name in SECTIONS[2:]:
+        value = fields.get(name)
+        lists.append(items(value.splitlines()) if isinstance(value, str) else field_list(fields, name))
+    return Sections(texts[0], texts[1], lists[0], lists[1])
 
 
 def material(given: ReflectionInput) -> str:
@@ -182,14 +185,6 @@ def material(given: ReflectionInput) -> str:
         notes = "\n\n".join(filter(None, texts)) or _FIRST
     parts.append(fence("earlier_notes", inert(notes)))
     return "\n\n".join(parts)
-
-
-def _reflection(given: ReflectionInput, sections: Sections) -> TaskReflection:
-    prior = given.prior_reflection
-    texts = (given.description, given.expected_output) if prior is None else prior.texts[:2]
-    description, expected = (new or old for new, old in zip(sections[:2], texts, strict=True))
-    parts = (description, expected, sections.observations, sections.suggestions)
-    return TaskReflection.of_first_run(*parts) if prior is None else TaskReflection.from_prior(prior, *parts)
 
 
 def failed_reflection(given: ReflectionInput, reason: str) -> TaskReflection:

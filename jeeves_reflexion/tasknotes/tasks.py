@@ -122,7 +122,8 @@ class EnsembleTask:
         if not isinstance(self.description, str) or not self.description.strip():
             raise ConfigurationError("EnsembleTask.description is empty: describe the task")
         as_config(self.reflect)
-        _check_reviewer(self.review)
+        if self.review is not None and not callable(self.review):
+            raise ConfigurationError(f"review must be callable, not {type(self.review).__name__}")
         for name in ("input_guards", "output_guards", "context"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
@@ -152,13 +153,21 @@ class EnsembleTask:
     def bound(self, inputs: Mapping[str, str] | None = None) -> CoreTask:
         """Return the task of one run. Raises :class:`ConfigurationError` for a placeholder without its input."""
         given = {**self.inputs, **(inputs or {})}
-        prompt = _filled(self.description, given)
+        for text in (self.description, self.expected_output or ""):
+            names = sorted({match["name"] for match in _PLACE.finditer(text)} - {None, *given})
+            if given and names:
+                literal = " and ".join(f"{{{{{name}}}}}" for name in names)
+                raise ConfigurationError(
+                    f"the task has no input for {', '.join(names)}: pass inputs={{...}}, or write {literal} if the "
+                    "braces belong to the text"
+                )
+        prompt = fill(self.description, given)
         return CoreTask(
             prompt,
             template=self.description if prompt != self.description else None,
             id=self.id,
             kind=self.kind,
-            expected_output=None if self.expected_output is None else _filled(self.expected_output, given),
+            expected_output=None if self.expected_output is None else fill(self.expected_output, given),
             reference=self.reference,
             metadata=self.metadata,
         )
@@ -171,27 +180,12 @@ def fill(text: str, inputs: Mapping[str, object] | None) -> str:
     """
     if not inputs:
         return text
-
-    def filled(match: re.Match[str]) -> str:
-        return f"{{{match['literal']}}}" if match["literal"] else str(inputs.get(match["name"], match[0]))
-
-    return _PLACE.sub(filled, text)
-
-
-def _filled(text: str, inputs: Mapping[str, object]) -> str:
-    names = sorted({match["name"] for match in _PLACE.finditer(text)} - {None, *inputs})
-    if inputs and names:
-        literal = " and ".join(f"{{{{{name}}}}}" for name in names)
-        raise ConfigurationError(
-            f"the task has no input for {', '.join(names)}: pass inputs={{...}}, or write {literal} if the braces "
-            "belong to the text"
-        )
-    return fill(text, inputs)
-
-
-def _check_reviewer(review: object) -> None:
-    if review is not None and not callable(review):
-        raise ConfigurationError(f"review must be callable, not {type(review).__name__}")
+    return _PLACE.sub(
+        lambda place: (
+            f"{{{place['literal']}}}" if place["literal"] else str(inputs.get(place["name"], place[0]))
+        ),
+        text,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,7 +203,8 @@ class Phase:
 
     def __post_init__(self) -> None:
         as_config(self.reflect)
-        _check_reviewer(self.review)
+        if self.review is not None and not callable(self.review):
+            raise ConfigurationError(f"review must be callable, not {type(self.review).__name__}")
         given: object = self.tasks
         if isinstance(given, str):  # its letters would be the tasks
             raise ConfigurationError(f"Phase.tasks must be a list of tasks, not {given!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 FAILED: Final = "Reflection could not be completed"
 """The beginning of a failed reflection's observation, which marks it also in a store without ``failure``."""
-
+_FAILURE: Final = re.compile(rf"[ \t\-*]*{FAILED}", re.IGNORECASE)
 
 MOST_CHARACTERS: Final = 12_000
 MOST_ITEMS: Final = 20
@@ -77,7 +78,8 @@ class TaskReflection:
             )
         check_whole("run_count", self.run_count)
         if self.failure is None:
-            object.__setattr__(self, "failure", next(filter(_is_failure, self.observations), None))
+            said = (text for text in self.observations if _FAILURE.match(text))
+            object.__setattr__(self, "failure", next(said, None))
 
     @property
     def complete(self) -> bool:
@@ -127,10 +129,6 @@ class TaskReflection:
         first = cls.of_first_run(refined_description, refined_expected_output, observations, suggestions)
         time = max(first.reflected_at, prior.reflected_at)
         return replace(first, reflected_at=time, run_count=prior.run_count + 1)
-
-
-def _is_failure(observation: str) -> bool:
-    return observation.lstrip(" \t-*").casefold().startswith(FAILED.casefold())
 
 
 def storable(reflection: TaskReflection) -> TaskReflection:

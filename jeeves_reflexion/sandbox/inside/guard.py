@@ -49,39 +49,24 @@ def _wait(config: dict[str, Any], code: int, life: int, status: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     looks = config["way"] != "namespaces"
     while True:
-        if _reaped(code, status):
-            looks = False
-        if looks and scratch.full(
-            config["scratch"], config["resources"]["file_bytes"], _processes(config, code)
-        ):
-            messages.tell(status, {"full": True})
-            looks = False
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == code:
+                    messages.tell(status, {"ended": ended[1]})
+                    looks = False
+        if looks:
+            # those that may hold files open: the code's own process, and for Prolog its one child
+            processes = [code] if sys.platform == "linux" else []
+            if processes and config["language"] == "prolog":
+                processes += _children(code)
+            if scratch.full(config["scratch"], config["resources"]["file_bytes"], processes):
+                messages.tell(status, {"full": True})
+                looks = False
         ready = select.select([life, noticed], [], [], _LOOK_EVERY if looks else None)[0]
         if life in ready:
             return
         if noticed in ready:
             os.read(noticed, 512)
-
-
-def _reaped(code: int, status: int) -> bool:
-    """Reap ended processes; return whether the code's own process is among them."""
-    ended = False
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, result = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                break
-            if pid == code:
-                ended = True
-                messages.tell(status, {"ended": result})
-    return ended
-
-
-def _processes(config: dict[str, Any], code: int) -> list[int]:
-    """Return the processes that may hold files open: the code's own, and for Prolog its one child."""
-    if sys.platform != "linux":
-        return []
-    return [code, *_children(code)] if config["language"] == "prolog" else [code]
 
 
 def _end_namespace() -> None:

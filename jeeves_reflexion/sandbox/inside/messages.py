@@ -27,33 +27,21 @@ def send(descriptor: int, data: bytes) -> None:
         view = view[_write(descriptor, view) :]
 
 
-def send_json(descriptor: int, value: object) -> None:
-    """Write one message that is JSON."""
-    send(descriptor, packed(json.dumps(value).encode()))
-
-
 def receive(descriptor: int) -> bytes | None:
     """Read one message; None if the other end closed before it was complete."""
     head = _exactly(descriptor, LENGTH.size)
     return None if head is None else _exactly(descriptor, LENGTH.unpack(head)[0])
 
 
-def receive_json(descriptor: int) -> dict[str, Any] | None:
-    """Read one message that is a JSON object."""
-    data = receive(descriptor)
-    return None if data is None else dict(json.loads(data))
-
-
 def receive_request(result: int, descriptor: int) -> dict[str, Any]:
     """Read the request in the code's process. Ends the process if there is none, or no memory for it."""
     try:
-        request = receive_json(descriptor)
+        data = receive(descriptor)
+        if data is not None:
+            return dict(json.loads(data))
     except MemoryError:
         send(result, b'{"error": {"kind": "memory_mb", "message": "no memory left to read the inputs"}}')
-        request = None
-    if request is None:
-        os._exit(0)
-    return request
+    os._exit(0)
 
 
 def _exactly(descriptor: int, size: int) -> bytes | None:

@@ -27,7 +27,17 @@ def run(request: dict[str, Any], result: int) -> NoReturn:
     send, leave, own_pid, process_id = messages.send, os._exit, os.getpid, os.getpid()
     problem: dict[str, Any] | None = None
     try:
-        answer = _evaluate(request)
+        module = types.ModuleType("__main__")
+        sys.modules["__main__"] = module
+        names = vars(module)
+        names.update(request["inputs"], __file__=_FILE)
+        value = execute(request["code"], names)
+        if value is None:
+            value = names.get(messages.RESULT)
+        try:
+            answer = b'{"value": ' + messages.encode(value, messages.RESULT) + b"}"
+        except ValueError as error:
+            raise _NoJSONError(str(error)) from None
     except BaseException as error:  # noqa: BLE001  whatever the code raises is its result
         problem = _described(error, request["code"])
         answer = b""
@@ -41,20 +51,6 @@ def run(request: dict[str, Any], result: int) -> NoReturn:
             answer = messages.failure(**problem)
         send(result, answer)
     leave(0)
-
-
-def _evaluate(request: dict[str, Any]) -> bytes:
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"] = module
-    names = vars(module)
-    names.update(request["inputs"], __file__=_FILE)
-    value = execute(request["code"], names)
-    if value is None:
-        value = names.get(messages.RESULT)
-    try:
-        return b'{"value": ' + messages.encode(value, messages.RESULT) + b"}"
-    except ValueError as error:
-        raise _NoJSONError(str(error)) from None
 
 
 class _NoJSONError(Exception):
@@ -83,9 +79,23 @@ def _as_function(source: str) -> types.CodeType:
     """Compile the source as the body of a function whose variables are still globals."""
     import ast  # noqa: PLC0415
 
+    class Bare(ast.NodeTransformer):
+        """Removes the annotations of top-level variables: inside a function, a global must not have one."""
+
+        def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+            if not isinstance(node.target, ast.Name):
+                return node
+            bare = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+            return ast.copy_location(bare, node)
+
+        def kept(self, node: ast.AST) -> ast.AST:
+            return node
+
+        visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = kept  # noqa: N815
+
     tree = ast.parse(source, _FILE)
     future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    body: list[ast.stmt] = [_bare(node) for node in tree.body if node not in future]
+    body: list[ast.stmt] = [Bare().visit(node) for node in tree.body if node not in future]
     function = ast.parse(f"def {_FUNCTION}(): pass").body[0]
     assert isinstance(function, ast.FunctionDef)  # noqa: S101 - for the type checker
     function.body = body
@@ -99,26 +109,6 @@ def _as_function(source: str) -> types.CodeType:
     return compile(ast.fix_missing_locations(module), _FILE, "exec", dont_inherit=True)
 
 
-def _bare(statement: ast.stmt) -> ast.stmt:
-    """Remove the annotations of top-level variables: inside a function, a global must not have one."""
-    import ast  # noqa: PLC0415
-
-    class Bare(ast.NodeTransformer):
-        def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
-            if not isinstance(node.target, ast.Name):
-                return node
-            bare = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
-            return ast.copy_location(bare, node)
-
-        def kept(self, node: ast.AST) -> ast.AST:
-            return node
-
-        visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = kept  # noqa: N815
-
-    bare: ast.stmt = Bare().visit(statement)
-    return bare
-
-
 def _dedented(source: str) -> str:
     """Remove the indentation that all lines share, as in code cut from an indented block."""
     margin = source[: len(source) - len(source.lstrip())]
@@ -126,37 +116,29 @@ def _dedented(source: str) -> str:
 
 
 def _described(error: BaseException, source: str) -> dict[str, Any]:
-    kind, trace = _kind(error), ""
-    if kind == "raised":
+    kind, trace = "raised", ""
+    if isinstance(error, _NoJSONError):
+        kind = "value"
+    elif isinstance(error, MemoryError):
+        kind = "memory_mb"
+    elif isinstance(error, OSError) and error.errno in {errno.EFBIG, errno.ENOSPC, errno.EDQUOT}:
+        kind = "file_bytes"
+    else:
         try:
             trace = _traceback(error, source)
         except BaseException as other:  # noqa: BLE001  out of memory or stack, or an exception that can't be printed
             trace = f"(no traceback can be made: {type(other).__name__})"
-    return {
-        "kind": kind,
-        "type": type(error).__name__,
-        "message": _message(error),
-        "line": _line(error),
-        "traceback": trace,
-    }
-
-
-def _kind(error: BaseException) -> str:
-    if isinstance(error, _NoJSONError):
-        return "value"
-    if isinstance(error, MemoryError):
-        return "memory_mb"
-    if isinstance(error, OSError) and error.errno in {errno.EFBIG, errno.ENOSPC, errno.EDQUOT}:
-        return "file_bytes"
-    return "raised"
-
-
-def _message(error: BaseException) -> str:
     try:
         message = str(error.code) if isinstance(error, SystemExit) else str(error)
     except BaseException:  # noqa: BLE001  the code may define the exception's class
         message = "(the exception's text can't be made)"
-    return message[:_MESSAGE].encode("utf-8", "replace").decode()
+    return {
+        "kind": kind,
+        "type": type(error).__name__,
+        "message": message[:_MESSAGE].encode("utf-8", "replace").decode(),
+        "line": _line(error),
+        "traceback": trace,
+    }
 
 
 def _line(error: BaseException) -> int | None:

@@ -29,20 +29,16 @@ def make(parent: str) -> tuple[str, int]:
         os.mkdir(path, 0o700)  # noqa: PTH102
         try:
             lock = os.open(path, _FOLDER)
-            _take(lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if isinstance(error, BlockingIOError):
+                    raise
+                # a file system without locks: other runs get none either, and so remove nothing
             if os.path.samestat(os.stat(path), os.fstat(lock)):  # noqa: PTH116
                 return path, lock
         except (BlockingIOError, FileNotFoundError):
             continue  # another run took it for an abandoned one, before it was locked
-
-
-def _take(lock: int) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        return  # a file system without locks: other runs get none either, and so remove nothing
 
 
 def _sweep(parent: str) -> None:

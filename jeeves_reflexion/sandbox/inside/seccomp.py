@@ -78,7 +78,8 @@ _OWN_END = (kernel.PR_SET_PDEATHSIG, kernel.PR_SET_DUMPABLE)
 _OWNER_IOCTLS = (0x8901, 0x8902, 0x5412, 0x541C)  # FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX
 
 _Instruction = tuple[int, int, int, int]
-_allowed: _Instruction = (_RETURN, 0, 0, _ALLOW)
+_ALLOWED: _Instruction = (_RETURN, 0, 0, _ALLOW)
+_REFUSED: _Instruction = (_RETURN, 0, 0, _ERRNO | _EPERM)
 _SET_NO_FILTER_FLAGS = 2
 
 
@@ -115,26 +116,33 @@ def _program(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> l
     denied = [
         name for name in _NUMBERS if name not in _SPECIAL and not (root_of_its_own and name in _METADATA)
     ]
-    for name in denied:
-        program += _on(name, [_refuse(_EPERM)])
-    # A filter can't see the flags of clone3; without it, libc falls back to clone.
-    program += _on("clone3", [_refuse(_ENOSYS)])
-    no_namespace = [(_ANY_BIT, 0, 1, _CLONE_NEW), _refuse(_EPERM)]
-    threads_only = [(_ANY_BIT, 1, 0, _CLONE_THREAD), _refuse(_EPERM)]
-    program += _on("clone", [_argument(0), *no_namespace, *threads_only, _allowed])
     if not programs:
-        program += [*_on("execve", [_refuse(_EPERM)]), *_on("execveat", [_refuse(_EPERM)])]
-    program += _on("fcntl", _unless(1, (*_SET_OWNER, _SET_PIPE_SIZE)))
-    program += _on("ioctl", _unless(1, _OWNER_IOCTLS)) + _on("prctl", _unless(0, _OWN_END))
-    program += _on("socketpair", _pair())
+        denied += ["execve", "execveat"]
+    if own_pid is not None:
+        denied.append("tkill")
+    for name in denied:
+        program += _on(name, [_REFUSED])
+    # A filter can't see the flags of clone3; without it, libc falls back to clone.
+    program += _on("clone3", [(_RETURN, 0, 0, _ERRNO | _ENOSYS)])
+    no_namespace = [(_ANY_BIT, 0, 1, _CLONE_NEW), _REFUSED]
+    threads_only = [(_ANY_BIT, 1, 0, _CLONE_THREAD), _REFUSED]
+    program += _on("clone", [_argument(0), *no_namespace, *threads_only, _ALLOWED])
+    program += _on("fcntl", _switch(1, (*_SET_OWNER, _SET_PIPE_SIZE), _REFUSED, _ALLOWED))
+    program += _on("ioctl", _switch(1, _OWNER_IOCTLS, _REFUSED, _ALLOWED))
+    program += _on("prctl", _switch(0, _OWN_END, _REFUSED, _ALLOWED))
+    # Stream pairs only: a datagram pair can send to any socket of the host, and pass it descriptors.
+    kinds = [_SOCK_STREAM | flag for flag in _SOCK_FLAGS]
+    unix_only = [_argument(0), (_EQUAL, 1, 0, _AF_UNIX), _REFUSED]
+    program += _on("socketpair", [*unix_only, *_switch(1, kinds, _ALLOWED, _REFUSED)])
     if not root_of_its_own:
-        program += _on("fallocate", [_refuse(_EOPNOTSUPP)])  # libc writes instead, which takes time
+        # libc writes instead, which takes time
+        program += _on("fallocate", [(_RETURN, 0, 0, _ERRNO | _EOPNOTSUPP)])
     if own_pid is not None:
         for name in ("kill", "tgkill"):
-            program += _on(name, _only(0, (own_pid,)))
-        program += _on("tkill", [_refuse(_EPERM)])
-    program += _on("prlimit64", _only(0, (0,) if own_pid is None else (0, own_pid)))
-    return [*program, _allowed]
+            program += _on(name, _switch(0, (own_pid,), _ALLOWED, _REFUSED))
+    own = (0,) if own_pid is None else (0, own_pid)
+    program += _on("prlimit64", _switch(0, own, _ALLOWED, _REFUSED))
+    return [*program, _ALLOWED]
 
 
 def _on(name: str, body: list[_Instruction]) -> list[_Instruction]:
@@ -142,25 +150,13 @@ def _on(name: str, body: list[_Instruction]) -> list[_Instruction]:
     return [] if number < 0 else [(_EQUAL, 0, len(body), number), *body]
 
 
-def _refuse(error: int) -> _Instruction:
-    return (_RETURN, 0, 0, _ERRNO | error)
-
-
-def _pair() -> list[_Instruction]:
-    """Allow stream pairs only: a datagram pair can send to any socket of the host, and pass it descriptors."""
-    kinds = [_SOCK_STREAM | flag for flag in _SOCK_FLAGS]
-    return [_argument(0), (_EQUAL, 1, 0, _AF_UNIX), _refuse(_EPERM), *_only(1, kinds)]
-
-
 def _argument(index: int) -> _Instruction:
     return (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * index)
 
 
-def _unless(index: int, values: Iterable[int]) -> list[_Instruction]:
-    refused = [part for value in values for part in ((_EQUAL, 0, 1, value), _refuse(_EPERM))]
-    return [_argument(index), *refused, _allowed]
-
-
-def _only(index: int, values: Iterable[int]) -> list[_Instruction]:
-    allowed = [part for value in values for part in ((_EQUAL, 0, 1, value), _allowed)]
-    return [_argument(index), *allowed, _refuse(_EPERM)]
+def _switch(
+    index: int, values: Iterable[int], match: _Instruction, other: _Instruction
+) -> list[_Instruction]:
+    """Return ``match`` if an argument of the call is one of the values, else ``other``."""
+    cases = [part for value in values for part in ((_EQUAL, 0, 1, value), match)]
+    return [_argument(index), *cases, other]

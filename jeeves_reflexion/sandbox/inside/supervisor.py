@@ -28,23 +28,26 @@ _PART = 1 << 16
 
 def main() -> None:
     """Serve one run of code."""
-    config, request = messages.receive_json(_HOST_IN), messages.receive(_HOST_IN)
-    if config is None or request is None:
+    configuration, request = messages.receive(_HOST_IN), messages.receive(_HOST_IN)
+    if configuration is None or request is None:
         return
     try:
-        if sys.platform == "linux":
-            config["read"] += _library_folders()
-        _serve(config, request)
+        _serve(json.loads(configuration), request)
     except OSError as error:
-        messages.send_json(_HOST_OUT, {"problem": str(error)})
+        messages.send(_HOST_OUT, messages.packed(json.dumps({"problem": str(error)}).encode()))
 
 
 def _serve(config: dict[str, Any], request: bytes) -> None:
+    if sys.platform == "linux":
+        config["read"] += _library_folders()
     if config["way"] != "namespaces":
         # The lock ends with this process and the guard.
         config["scratch"], _lock = scratch.make(config["temporary"])
-    ours, theirs = _pipes()
-    theirs += config["channel"]
+    pairs = {name: os.pipe() for name in ("stdout", "stderr", "result", "request", "status")}
+    pairs["request"] = pairs["request"][::-1]  # this is the one pipe that we write to
+    ours = {name: pair[0] for name, pair in pairs.items()}
+    # in the order of the code's descriptors, from 0
+    theirs = [os.open(os.devnull, os.O_RDWR), *(pair[1] for pair in pairs.values()), *config["channel"]]
     guarded, life = os.pipe()
     child = _start(config, theirs, guarded, [*ours.values(), life])
     for end in (*theirs, guarded):
@@ -70,14 +73,6 @@ def _library_folders() -> list[str]:
     return sorted({*folders, "/etc/ld.so.cache"})
 
 
-def _pipes() -> tuple[dict[str, int], list[int]]:
-    """Return our ends by name, and the code's ends in the order of their descriptors, 0 to 5."""
-    pairs = {name: os.pipe() for name in ("stdout", "stderr", "result", "request", "status")}
-    pairs["request"] = pairs["request"][::-1]  # this is the one pipe that we write to
-    null = os.open(os.devnull, os.O_RDWR)
-    return {name: pair[0] for name, pair in pairs.items()}, [null, *(pair[1] for pair in pairs.values())]
-
-
 # -- starting
 
 
@@ -88,29 +83,21 @@ def _start(config: dict[str, Any], ends: list[int], life: int, others: list[int]
         # Be the first to be killed when the machine runs out of memory: a courtesy, not a guarantee.
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123
             file.write("1000")
-    if config["way"] == "namespaces":
-        if config["root"]:
-            kernel.unshare(kernel.CLONE_NEWPID)
-        else:
-            _own_user_namespace()
+    if config["way"] == "namespaces" and config["root"]:
+        kernel.unshare(kernel.CLONE_NEWPID)
+    elif config["way"] == "namespaces":
+        uid, gid = f"{kernel.NOBODY} {os.geteuid()} 1", f"{kernel.NOBODY} {os.getegid()} 1"
+        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID)
+        # gid_map can't be written before setgroups is denied
+        for name, text in (("setgroups", "deny"), ("uid_map", uid), ("gid_map", gid)):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123
+                file.write(text)
     child = os.fork()
     if not child:
         for end in others:
             os.close(end)
         _first_process(config, ends, life)
     return child
-
-
-def _own_user_namespace() -> None:
-    uid, gid = os.geteuid(), os.getegid()
-    kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID)
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{kernel.NOBODY} {uid} 1"),
-        ("gid_map", f"{kernel.NOBODY} {gid} 1"),
-    ):
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123
-            file.write(text)
 
 
 def _first_process(config: dict[str, Any], ends: list[int], life: int) -> NoReturn:
@@ -151,7 +138,6 @@ def _set_stage(config: dict[str, Any]) -> None:
         if not kernel.knows_user(owner):
             owner = kernel.NOBODY
     if walled:
-        walls.leave()
         walls.enter_root(config["read"], file_bytes=config["resources"]["file_bytes"], owner=owner)
     elif root:
         os.chown(config["scratch"], owner, owner)
@@ -173,8 +159,23 @@ def _be_the_code(config: dict[str, Any], ends: list[int], guard: int) -> NoRetur
     try:
         os.setpgid(0, 0)
         kernel.end_with(guard)
-        _settle(ends)
-        _furnish(config)
+
+        # Move the pipes to fixed descriptors and close all others; first copy all of them above the fixed ones, so that
+        # none is overwritten while it is needed.
+        above = [fcntl.fcntl(end, fcntl.F_DUPFD, len(ends)) for end in ends]
+        for descriptor, end in enumerate(above):
+            os.dup2(end, descriptor)
+        os.closerange(len(ends), 1024)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+        folder = walls.SCRATCH if config["way"] == "namespaces" else config["scratch"]
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(HOME=folder, TMPDIR=folder, LANG="C.UTF-8")
+        sys.argv = [""]
+        sys.dont_write_bytecode = True
+
         if config["language"] == "prolog":
             prolog_code.serve(config, _RESULT, _REQUEST, _STATUS)
         walls.shut_in(config, programs=False)
@@ -189,26 +190,6 @@ def _be_the_code(config: dict[str, Any], ends: list[int], guard: int) -> NoRetur
     os.close(_REQUEST)
     run = lua_code.run if config["language"] == "lua" else python_code.run
     run(request, _RESULT)
-
-
-def _settle(ends: list[int]) -> None:
-    """Move the pipes to fixed descriptors and close all others."""
-    # first copy all of them above the fixed descriptors, so that none is overwritten while it is needed
-    above = [fcntl.fcntl(end, fcntl.F_DUPFD, len(ends)) for end in ends]
-    for descriptor, end in enumerate(above):
-        os.dup2(end, descriptor)
-    os.closerange(len(ends), 1024)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
-
-
-def _furnish(config: dict[str, Any]) -> None:
-    scratch = walls.SCRATCH if config["way"] == "namespaces" else config["scratch"]
-    os.chdir(scratch)
-    os.environ.clear()
-    os.environ.update(HOME=scratch, TMPDIR=scratch, LANG="C.UTF-8")
-    sys.argv = [""]
-    sys.dont_write_bytecode = True
 
 
 # -- watching
@@ -248,7 +229,9 @@ class _Watch:
         self.end()
         if _HOST_IN not in self._watched:
             return None
-        self._drain()
+        for end in self._read:  # the rest, after all writers have ended
+            while self._limit is None and select.select([end], [], [], 0)[0] and self._take(end):
+                pass
         head = {"limit": self._limit, "status": self._told.get("ended"), "seconds": seconds}
         return [json.dumps(head).encode(), *map(bytes, self._read.values())]
 
@@ -301,9 +284,3 @@ class _Watch:
         if max(out + error, result) > self._limits["output_bytes"]:
             self._limit = "output_bytes"
         return bool(part)
-
-    def _drain(self) -> None:
-        """Read the rest of the pipes, after all writers have ended."""
-        for end in self._read:
-            while self._limit is None and select.select([end], [], [], 0)[0] and self._take(end):
-                pass

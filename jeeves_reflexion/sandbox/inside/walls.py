@@ -34,20 +34,23 @@ _KEPT = {
 }
 
 
-def leave() -> None:
-    """Leave the host's network, mounts, host name, shared memory and control groups."""
-    kernel.unshare(
-        kernel.CLONE_NEWNS
-        | kernel.CLONE_NEWNET
-        | kernel.CLONE_NEWIPC
-        | kernel.CLONE_NEWUTS
-        | kernel.CLONE_NEWCGROUP
-    )
-    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+# the host's mounts, network, shared memory, host name and control groups
+_LEFT = (
+    kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+    | kernel.CLONE_NEWCGROUP
+)
 
 
 def enter_root(readable: Iterable[str], *, file_bytes: int, owner: int) -> None:
-    """Make the small root, enter it, and detach the host's root. Afterwards only ``/scratch`` is writable."""
+    """Leave the host's namespaces, enter the small root, and detach the host's root.
+
+    Afterwards only ``/scratch`` is writable.
+    """
+    kernel.unshare(_LEFT)
+    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     asked = [*readable, *_DEVICES]
     sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in _outermost(asked)}
     os.umask(0o022)
@@ -88,13 +91,10 @@ def _outermost(paths: Iterable[str]) -> list[str]:
     """Return the paths that are not inside another of the paths, or that are covered there."""
     chosen: list[str] = []
     for path in sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}, key=len):  # noqa: PTH110
-        if not any(path.startswith(f"{outer}/") and not _covered(path[len(outer) :]) for outer in chosen):
+        below = (path[len(outer) :].split("/") for outer in chosen if path.startswith(f"{outer}/"))
+        if all(any(masked in parts for masked in _MASKED) for parts in below):
             chosen.append(path)
     return chosen
-
-
-def _covered(path: str) -> bool:
-    return any(masked in path.split("/") for masked in _MASKED)
 
 
 def _show(base: str, path: str, source: int) -> list[str]:
@@ -111,19 +111,11 @@ def _show(base: str, path: str, source: int) -> list[str]:
     os.close(source)
     hard = kernel.MS_RDONLY | kernel.MS_NOSUID | (0 if path in _DEVICES else kernel.MS_NODEV)
     kernel.mount("none", target, "", kernel.MS_REMOUNT | kernel.MS_BIND | hard | kept)
-    return _cover(target) if folder else []
-
-
-def _cover(target: str) -> list[str]:
-    covered = []
-    for name in ["", *(name for name in os.listdir(target) if name.startswith("python"))]:  # noqa: PTH208
-        for masked in _MASKED:
-            installed = os.path.join(target, name, masked)  # noqa: PTH118
-            if os.path.isdir(installed):  # noqa: PTH112
-                kernel.mount(
-                    "tmpfs", installed, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=755"
-                )
-                covered.append(installed)
+    versions = [name for name in os.listdir(target) if name.startswith("python")] if folder else []  # noqa: PTH208
+    packages = [os.path.join(target, name, masked) for name in ["", *versions] for masked in _MASKED]  # noqa: PTH118
+    covered = [packaged for packaged in packages if os.path.isdir(packaged)]  # noqa: PTH112
+    for packaged in covered:
+        kernel.mount("tmpfs", packaged, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=755")
     return covered
 
 
@@ -161,31 +153,20 @@ def _restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
     ruleset = kernel.system_call(
         "landlock_create_ruleset", _CREATE_RULESET, attributes, ctypes.c_size_t(8), ctypes.c_uint32(0)
     )
-    for path in readable:
-        _allow(ruleset, path, _EXECUTE | _READ_FILE | _READ_DIR)
-    for path in writable:
-        _allow(ruleset, path, every & ~_MAKING_DEVICES & ~_EXECUTE)
+    reading = [(path, _EXECUTE | _READ_FILE | _READ_DIR) for path in readable]
+    writing = [(path, every & ~_MAKING_DEVICES & ~_EXECUTE) for path in writable]
+    for path, rights in [*reading, *writing]:
+        if not os.path.exists(path):  # noqa: PTH110
+            continue
+        allowed = rights if os.path.isdir(path) else rights & _ON_FILES  # noqa: PTH112
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, parent), 12)
+        numbers = ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH)
+        kernel.system_call("landlock_add_rule", _ADD_RULE, *numbers, rule, ctypes.c_uint32(0))
+        os.close(parent)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.system_call("landlock_restrict_self", _RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     os.close(ruleset)
-
-
-def _allow(ruleset: int, path: str, rights: int) -> None:
-    if not os.path.exists(path):  # noqa: PTH110
-        return
-    if not os.path.isdir(path):  # noqa: PTH112
-        rights &= _ON_FILES
-    parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, parent), 12)
-    kernel.system_call(
-        "landlock_add_rule",
-        _ADD_RULE,
-        ctypes.c_int(ruleset),
-        ctypes.c_int(_PATH_BENEATH),
-        rule,
-        ctypes.c_uint32(0),
-    )
-    os.close(parent)
 
 
 # -- everything that the code must not have
@@ -197,11 +178,10 @@ _STACK = 8 * 1024 * 1024
 
 def shut_in(config: dict[str, Any], *, programs: bool) -> None:
     """Give up everything that the code must not have. Raises ``OSError`` if something can't be given up."""
-    limits = config["resources"]
     os.umask(0o077)
     if sys.platform == "linux":
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    _limit_resources(config, limits)
+    _limit_resources(config["resources"], config["counted"])
     if config["way"] == "landlock":
         _restrict(config["read"], [config["scratch"], "/dev/null"])
     if config["way"] != "limits" or seccomp.available():
@@ -210,7 +190,7 @@ def shut_in(config: dict[str, Any], *, programs: bool) -> None:
         seccomp.install(programs=programs, own_pid=own_pid, root_of_its_own=walled)
 
 
-def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:
+def _limit_resources(limits: dict[str, Any], counted: int | None) -> None:
     cpu = int(limits["cpu_seconds"])
     wanted = {
         "RLIMIT_CPU": (cpu, cpu + 1),
@@ -223,8 +203,8 @@ def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:
         "RLIMIT_MSGQUEUE": (0, 0),
         "RLIMIT_SIGPENDING": (256, 256),
     }
-    if config["counted"] is not None:
-        wanted["RLIMIT_NPROC"] = (_THREADS + config["counted"],) * 2
+    if counted is not None:
+        wanted["RLIMIT_NPROC"] = (_THREADS + counted,) * 2
     for name, (soft, hard) in wanted.items():
         kind = getattr(resource, name, None)
         if kind is None:

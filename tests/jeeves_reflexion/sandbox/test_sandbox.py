@@ -205,8 +205,7 @@ def _needs_prolog() -> None:
 
 
 async def test_a_missing_runtime_names_the_package(sandbox: Sandbox) -> None:
-    for cached in (jail._lua, jail._prolog):
-        cached.cache_clear()
+    jail.runtime.cache_clear()
     try:
         with (
             mock.patch("importlib.util.find_spec", return_value=None),
@@ -218,8 +217,7 @@ async def test_a_missing_runtime_names_the_package(sandbox: Sandbox) -> None:
             await sandbox.run("result(1).", language="prolog")
         assert "swi-prolog-nox" in str(prolog.value)
     finally:
-        for cached in (jail._lua, jail._prolog):
-            cached.cache_clear()
+        jail.runtime.cache_clear()
 
 
 @both_loops
