@@ -277,11 +277,11 @@ class _Run:
         Valid outputs come first, then judged ones, those with a higher score, those with fewer errors (a schema scores
         every failure 0), and later ones.
         """
-
-        def rank(verdict: Verdict) -> tuple[bool, bool, float, int]:
-            return verdict.valid, verdict.made, verdict.score, -len(verdict.errors)
-
-        return max(reversed(self.produced), key=rank, default=None)
+        return max(
+            reversed(self.produced),
+            key=lambda each: (each.valid, each.made, each.score, -len(each.errors)),
+            default=None,
+        )
 
     def tracking(self, shown: Verdict | None) -> dict[str, JSON]:
         """Return the loop's state variables, with the output and errors of the verdict ``shown``."""
