@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-import anyio
 import click
 
 from jeeves_reflexion.cli import options
@@ -22,8 +21,6 @@ from jeeves_reflexion.tasknotes import (
 from jeeves_reflexion.tasknotes.evolution import NoteVersion, document_of, reflection_document
 from jeeves_reflexion.text import abridge
 
-T = TypeVar("T")
-
 _SHORT_ID = 8
 _SHORTEST_ID = 4
 _EXCERPT = 80
@@ -32,19 +29,11 @@ _EXCERPT = 80
 class Notes(Answers):
     """The task notes of one address and namespace, opened for each piece of work and closed after it."""
 
-    @staticmethod
-    def default_address() -> str:
-        """Return ``JEEVES_NOTES``, else a file among the user's data."""
-        return default_notes_place()
+    default_address = staticmethod(default_notes_place)
 
-    def within(self, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
-        """Open the store, do something with it, and close it."""
-
-        async def opened() -> T:
-            async with open_notes(self.store_address, namespace=self.namespace, create=False) as store:
-                return await work(store)
-
-        return anyio.run(opened)
+    def open(self) -> VersionedReflectionStore:
+        """Return the store, to open for a piece of work."""
+        return open_notes(self.store_address, namespace=self.namespace, create=False)
 
     async def one(self, store: VersionedReflectionStore, task: str) -> NoteHistory:
         """Return the notes of a task, given its description, its id, or the beginning of its id."""
@@ -85,9 +74,10 @@ def notes() -> None:
 
 @notes.command("list", short_help="List the tasks that have notes.")
 @_over_notes()
-def list_(answers: Notes) -> None:
+async def list_(answers: Notes) -> None:
     """List the tasks that have notes: id, date, version, runs and description."""
-    found = answers.within(lambda store: store.list())
+    async with answers.open() as store:
+        found = await store.list()
     answers.give(
         {"count": len(found), "notes": [_document(each) for each in found]},
         rows=map(_row, found),
@@ -98,9 +88,10 @@ def list_(answers: Notes) -> None:
 @notes.command(short_help="Show the notes that the next run of a task reads.")
 @click.argument("task")
 @_over_notes()
-def show(answers: Notes, task: str) -> None:
+async def show(answers: Notes, task: str) -> None:
     """Show the notes that the next run of a task reads, all versions with the scores of their runs, and all changes."""
-    found = answers.within(lambda store: answers.one(store, task))
+    async with answers.open() as store:
+        found = await answers.one(store, task)
     told = _document(found)
     answers.give(
         {"notes": told, "history": document_of(found)},
@@ -122,14 +113,11 @@ def show(answers: Notes, task: str) -> None:
     help="The version to return to; 0 means no notes.  [default: the version that the current one was made from]",
 )
 @_over_notes()
-def rollback(answers: Notes, task: str, to: int | None) -> None:
+async def rollback(answers: Notes, task: str, to: int | None) -> None:
     """Go back to an earlier version of a task's notes. All versions are kept."""
-
-    async def rolled_back(store: VersionedReflectionStore) -> tuple[NoteHistory, NoteHistory]:
+    async with answers.open() as store:
         old = await answers.one(store, task)
-        return old, await store.rollback(old.identity, to=to)
-
-    old, new = answers.within(rolled_back)
+        new = await store.rollback(old.identity, to=to)
     said = f"rolled back from version {old.current} to {new.current}"
     if old.current == new.current:
         said = f"version {new.current} is the current one already"
@@ -139,12 +127,14 @@ def rollback(answers: Notes, task: str, to: int | None) -> None:
 @notes.command()
 @click.argument("task")
 @_over_notes(options.yes)
-def forget(answers: Notes, task: str) -> None:
+async def forget(answers: Notes, task: str) -> None:
     """Remove all versions of a task's notes for good."""
-    found = answers.within(lambda store: answers.one(store, task))
+    async with answers.open() as store:
+        found = await answers.one(store, task)
     row = {"id": found.identity[:_SHORT_ID], "description": found.description}
     if answers.agreed("Forget these notes for good?", {}, [row]):
-        answers.within(lambda store: store.forget(found.identity))
+        async with answers.open() as store:
+            await store.forget(found.identity)
         answers.give({"forgotten": found.identity}, f"forgot the notes {found.identity[:_SHORT_ID]}")
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import click
 from rich.console import Console
@@ -125,6 +126,9 @@ class Answers:
     ``yes`` makes a change without asking, ``dry_run`` only shows it; ``by`` and ``reason`` go into the history.
     """
 
+    default_address: ClassVar[Callable[[], str]]
+    """Returns the address to use if none is given."""
+
     address: str | None
     namespace: str = ""
     as_json: bool = False
@@ -136,15 +140,10 @@ class Answers:
     def __post_init__(self) -> None:
         if self.yes and self.dry_run:
             raise click.UsageError("--yes and --dry-run exclude each other")
-        self.store_address = self.default_address() if self.address is None else self.address
+        self.store_address = type(self).default_address() if self.address is None else self.address
         self.screen = Screen(quiet=self.as_json)
         self.shown = redact(self.store_address)
         self.where = f"in {self.shown}, namespace {self.namespace!r}"
-
-    @staticmethod
-    def default_address() -> str:
-        """Return the address to use if none is given."""
-        raise NotImplementedError
 
     def give(
         self,
@@ -185,7 +184,12 @@ class Answers:
                 raise click.UsageError("--json can't ask: add --yes")
             for row in rows:  # part of the question, so on stderr
                 self.screen.note("  ".join(row.values()))
-            click.confirm(question, abort=True, err=True)
+            # An event loop handles Ctrl-C by cancelling its task, which would not end the wait for an answer.
+            handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                click.confirm(question, abort=True, err=True)
+            finally:
+                signal.signal(signal.SIGINT, handler)
         return not self.dry_run
 
 
