@@ -78,9 +78,16 @@ async def list_(answers: Notes) -> None:
     """List the tasks that have notes: id, date, version, runs and description."""
     async with answers.open() as store:
         found = await store.list()
+    rows = []
+    for each in found:
+        times = [change.at for change in each.changes]
+        times = times or [version.reflection.reflected_at for version in each.versions]
+        row = {"id": each.identity[:_SHORT_ID], "date": when(max(times).timestamp()) if times else "-"}
+        row |= {"version": f"version {each.current}", "reflections": counted(each.run_count, "reflection")}
+        rows.append({**row, "description": abridge(each.description, _EXCERPT) or "(no description)"})
     answers.give(
         {"count": len(found), "notes": [_document(each) for each in found]},
-        rows=map(_row, found),
+        rows=rows,
         note="" if found else f"there are no task notes {answers.where}",
     )
 
@@ -136,18 +143,6 @@ async def forget(answers: Notes, task: str) -> None:
         async with answers.open() as store:
             await store.forget(found.identity)
         answers.give({"forgotten": found.identity}, f"forgot the notes {found.identity[:_SHORT_ID]}")
-
-
-def _row(history: NoteHistory) -> dict[str, str]:
-    times = [change.at for change in history.changes]
-    times = times or [each.reflection.reflected_at for each in history.versions]
-    return {
-        "id": history.identity[:_SHORT_ID],
-        "date": when(max(times).timestamp()) if times else "-",
-        "version": f"version {history.current}",
-        "reflections": counted(history.run_count, "reflection"),
-        "description": abridge(history.description, _EXCERPT) or "(no description)",
-    }
 
 
 def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str]:
