@@ -18,7 +18,7 @@ from jeeves_reflexion.tasknotes import (
     VersionedReflectionStore,
     task_identity,
 )
-from jeeves_reflexion.tasknotes.evolution import NoteVersion, document_of, reflection_document
+from jeeves_reflexion.tasknotes.evolution import document_of, reflection_document
 from jeeves_reflexion.text import abridge
 
 _SHORT_ID = 8
@@ -99,11 +99,24 @@ async def show(answers: Notes, task: str) -> None:
     """Show the notes that the next run of a task reads, all versions with the scores of their runs, and all changes."""
     async with answers.open() as store:
         found = await answers.one(store, task)
-    told = _document(found)
+    told, rows = _document(found), []
+    for version in (None, *found.versions):  # None: the runs without notes
+        number, scores = (version.number, version.scores) if version else (0, found.baseline)
+        note = abridge(version.reflection.refined_description, 2 * _EXCERPT) if version else "no notes"
+        current = "current" if number == found.current else ""
+        row = {
+            "version": str(number),
+            "date": when(version.reflection.reflected_at.timestamp()) if version else "-",
+            "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
+            "runs": counted(len(scores), "run"),
+            "state": "taken back" if version and version.withdrawn else current,
+            "text": note,
+        }
+        rows.append(row)
     answers.give(
         {"notes": told, "history": document_of(found)},
         details=({**told, "reflection": None}, told["reflection"] or {}),
-        rows=[_version(found, each) for each in (None, *found.versions)],
+        rows=rows,
     )
     for change in found.changes:
         if change.kind != "stored":
@@ -143,20 +156,6 @@ async def forget(answers: Notes, task: str) -> None:
         async with answers.open() as store:
             await store.forget(found.identity)
         answers.give({"forgotten": found.identity}, f"forgot the notes {found.identity[:_SHORT_ID]}")
-
-
-def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str]:
-    """Return the row of a version; None stands for the runs without notes."""
-    number, scores = (0, history.baseline) if version is None else (version.number, version.scores)
-    current = "current" if number == history.current else ""
-    return {
-        "version": str(number),
-        "date": when(version.reflection.reflected_at.timestamp()) if version else "-",
-        "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
-        "runs": counted(len(scores), "run"),
-        "state": "taken back" if version and version.withdrawn else current,
-        "text": abridge(version.reflection.refined_description, 2 * _EXCERPT) if version else "no notes",
-    }
 
 
 def _document(history: NoteHistory) -> dict[str, object]:

@@ -5,10 +5,12 @@ Text of models and lessons is data: it can't move the cursor, set a title or be 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, cast
 
@@ -119,6 +121,21 @@ class Screen:
             self._err.print(Text(" " * indent) + text, soft_wrap=True)
 
 
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """End the block at Ctrl-C. An event loop would only cancel its task, which is noticed at the next ``await``."""
+    handler = signal.getsignal(signal.SIGINT)
+    # Only the main thread may set it, and a signal that is ignored stays so.
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 @dataclasses.dataclass
 class Answers:
     """The output of a command over one address and namespace, for a person or, with ``as_json``, for a program.
@@ -161,8 +178,9 @@ class Answers:
             return
         if details:
             self.screen.details(*details)
-        for row in rows:
-            self.screen.entry(row)
+        with _interruptible():
+            for row in rows:
+                self.screen.entry(row)
         if said:
             self.screen.result(said)
         if note:
@@ -184,12 +202,8 @@ class Answers:
                 raise click.UsageError("--json can't ask: add --yes")
             for row in rows:  # part of the question, so on stderr
                 self.screen.note("  ".join(row.values()))
-            # An event loop handles Ctrl-C by cancelling its task, which would not end the wait for an answer.
-            handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-            try:
+            with _interruptible():
                 click.confirm(question, abort=True, err=True)
-            finally:
-                signal.signal(signal.SIGINT, handler)
         return not self.dry_run
 
 

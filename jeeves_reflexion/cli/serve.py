@@ -72,7 +72,6 @@ async def mcp(
     reach: Reach,
     *,
     review: bool,
-    create: bool,
     credit: bool,
     withhold: float,
 ) -> None:
@@ -89,12 +88,12 @@ async def mcp(
         raise click.UsageError('with --http a token names the namespaces: use "tokens make --for NS"')
     settings = LessonSettings(credit=credit_of(asked=bool(credit), withhold=withhold))
     if reach.http is None:
-        await _over_stdio(library, settings, review=review, create=create)
+        await _over_stdio(library, settings, review=review)
     else:
-        await _over_http(library, settings, reach, create=create)
+        await _over_http(library, settings, reach)
 
 
-async def _over_stdio(library: Library, settings: LessonSettings, *, review: bool, create: bool) -> None:
+async def _over_stdio(library: Library, settings: LessonSettings, *, review: bool) -> None:
     try:
         from jeeves_reflexion.mcp.server import build_server  # noqa: PLC0415 - an optional package
         from jeeves_reflexion.mcp.tools import LessonTools  # noqa: PLC0415
@@ -104,12 +103,12 @@ async def _over_stdio(library: Library, settings: LessonSettings, *, review: boo
 
     rights = frozenset(RIGHTS if review else RIGHTS[:2])
     caller = Caller("mcp", (library.namespace,), rights)
-    async with library.open(create=create) as store:
+    async with library.open(create=library.create) as store:
         lessons = VectorLessonStore(store.store, settings=settings)
         await build_server(LessonTools(lessons, lambda: caller), review=review).run_stdio_async()
 
 
-async def _over_http(library: Library, settings: LessonSettings, reach: Reach, *, create: bool) -> None:
+async def _over_http(library: Library, settings: LessonSettings, reach: Reach) -> None:
     try:
         from jeeves_reflexion.cli.listener import listen, server_of, url_of  # noqa: PLC0415 - optional packages
         from jeeves_reflexion.mcp.http import PATH, hosts_at, http_app  # noqa: PLC0415
@@ -123,7 +122,7 @@ async def _over_http(library: Library, settings: LessonSettings, reach: Reach, *
         raise ConfigurationError(f"{reach.http!r} is not HOST:PORT, such as 127.0.0.1:8765")
     listening = listen(bare, int(port))
     hosts = hosts_at(listening, host, reach.allow_host)
-    async with library.open(create=create) as store:
+    async with library.open(create=library.create) as store:
         tokens = Tokens(store.store)
         if not await tokens.all():
             library.screen.note('nobody has a token yet: "jeeves-reflexion tokens make NAME" makes one')

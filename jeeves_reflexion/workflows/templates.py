@@ -84,22 +84,6 @@ def as_expression(condition: str) -> str:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    def __init__(self) -> None:
-        super().__init__(
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            autoescape=False,
-            optimized=False,  # the optimizer takes cubic time for a chain of filters
-            finalize=lambda value: as_text(_defined(value)),
-            cache_size=0,
-        )
-        # Jinja2's own filter would escape ``<`` and others for HTML.
-        self.filters["tojson"] = lambda value, indent=None: json.dumps(
-            _defined(value), ensure_ascii=False, indent=indent
-        )
-        self.globals = {"range": self.globals["range"]}
-
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401
         # A key comes before a method: state.items is the state's key "items" if it has one.
         if isinstance(obj, Mapping) and attribute in obj:
@@ -114,7 +98,20 @@ def _defined(value: object) -> object:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else value
 
 
-_environment: Final = _Environment()
+_environment: Final = _Environment(
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    autoescape=False,
+    optimized=False,  # the optimizer takes cubic time for a chain of filters
+    finalize=lambda value: as_text(_defined(value)),
+    cache_size=0,
+)
+_environment.globals = {"range": _environment.globals["range"]}
+# Jinja2's own filter would escape ``<`` and others for HTML.
+_environment.filters["tojson"] = lambda value, indent=None: json.dumps(
+    _defined(value), ensure_ascii=False, indent=indent
+)
 
 
 def read(source: str, where: str) -> None:

@@ -76,9 +76,9 @@ def text_of(value: JSON) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def shown(value: object, tokens: int = 40) -> str:
+def shown(value: object) -> str:
     """Return a value as an error message quotes it, shortened."""
-    return cut_middle(repr(value), tokens).replace("\n", " ")
+    return cut_middle(repr(value), 40).replace("\n", " ")
 
 
 def strings(value: JSON) -> Iterator[str]:

@@ -16,7 +16,6 @@ import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, over_lessons, task_excerpt
-from jeeves_reflexion.cli.stores import origin_at
 from jeeves_reflexion.lessons.agents_file import MOST_CHARACTERS, block_of, ranked, update_file
 from jeeves_reflexion.lessons.exchange import (
     ImportPlan,
@@ -128,26 +127,15 @@ class _Transfer:
         library.screen.note(str(plan), "dim")
 
 
-def _is_new(library: Library, *, create: bool) -> bool:
-    """Whether the store must be created."""
-    return create and origin_at(library.store_address) is None
-
-
 async def _planned(
-    source: str, lines: Sequence[Line], target: Library, approve: Sequence[LessonState], *, create: bool
+    source: str, lines: Sequence[Line], target: Library, approve: Sequence[LessonState]
 ) -> _Transfer:
-    async with nullcontext() if _is_new(target, create=create) else target.open() as store:
+    async with nullcontext() if target.is_new else target.open() as store:
         return _Transfer(source, target, await plan_import(store, lines, approve=approve, source=source))
 
 
 async def _carry(
-    library: Library,
-    verb: str,
-    transfers: Sequence[_Transfer],
-    answer: Answer,
-    *,
-    approve: bool,
-    create: bool,
+    library: Library, verb: str, transfers: Sequence[_Transfer], answer: Answer, *, approve: bool
 ) -> None:
     """Ask whether to make the transfers, and make them; ``verb`` names the action."""
     lessons = counted(sum(each.number for each in transfers), "lesson")
@@ -158,7 +146,7 @@ async def _carry(
         merged = 0
         for each in transfers:
             change = Change("import", f"from {each.source}", each.target.by)
-            async with each.target.open(create=create) as store:
+            async with each.target.open(create=library.create) as store:
                 merged += await make_import(store, each.plan, change)
         also = f", {merged} of them equal to stored lessons" if merged else ""
         done = {"import": "imported", "carry": "carried"}[verb]
@@ -175,19 +163,17 @@ async def _carry(
 @options.create
 @click.pass_context
 @over_lessons(options.embedder, options.by, options.yes, options.dry_run)
-async def import_(
-    ctx: click.Context, /, library: Library, source: Path, *, approve: bool, create: bool
-) -> None:
+async def import_(ctx: click.Context, /, library: Library, source: Path, *, approve: bool) -> None:
     """Import lessons from a file that "export" wrote.
 
     Shows which lessons are new, changed, the same or refused, and asks. Lessons of others are marked as imported, and
     agents see them as data.
     """
     states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
-    transfer = await _planned(source.name, import_file(source), library, states, create=create)
+    transfer = await _planned(source.name, import_file(source), library, states)
     if not library.as_json:
         transfer.show()
-    await _carry(library, "import", [transfer], transfer.answer, approve=approve, create=create)
+    await _carry(library, "import", [transfer], transfer.answer, approve=approve)
     if transfer.plan.refused and not transfer.number and not transfer.plan.same:
         ctx.exit(1)
 
@@ -206,7 +192,7 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
         options.create,
         over_lessons(options.embedder, options.by, options.yes, options.dry_run),
     )
-    async def command(library: Library, other: str, *, approve: bool, create: bool) -> None:
+    async def command(library: Library, other: str, *, approve: bool) -> None:
         there = replace(library, address=other)
         if there.store_address == library.store_address:
             raise click.UsageError("both sides are the same address")
@@ -216,16 +202,16 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
         for way in ways:
             source, target = (library, there) if way == "push" else (there, library)
             lines: Sequence[Line] = []
-            if not _is_new(source, create=create):
+            if not source.is_new:
                 async with source.open() as store:
                     lines = await lines_of(store)
-            transfers.append(await _planned(source.shown, lines, target, states, create=create))
+            transfers.append(await _planned(source.shown, lines, target, states))
         if not library.as_json:
             for each in transfers:
                 library.screen.note(f"from {each.source} to {each.target.shown}", "bold")
                 each.show()
         answer = {each.target.shown: each.answer for each in transfers}
-        await _carry(library, "carry", transfers, answer, approve=approve, create=create)
+        await _carry(library, "carry", transfers, answer, approve=approve)
 
     return command
 

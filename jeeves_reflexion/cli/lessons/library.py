@@ -11,7 +11,7 @@ import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.screen import Answers
-from jeeves_reflexion.cli.stores import open_existing, open_or_make
+from jeeves_reflexion.cli.stores import open_existing, open_or_make, origin_at
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.quarantine import Held
@@ -45,6 +45,12 @@ class Library(Answers):
 
     default_address = staticmethod(default_place)
     embedder: str = "auto"
+    create: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether ``--create`` has to create the store."""
+        return self.create and origin_at(self.store_address) is None
 
     @contextlib.asynccontextmanager
     async def open(self, *, create: bool = False) -> AsyncIterator[VectorLessonStore]:

@@ -96,14 +96,14 @@ async def show(library: Library, lesson_id: str) -> None:
 @options.kind
 @options.create
 @over_lessons(options.embedder, options.by)
-async def add(library: Library, text: str, task: str, kind: str | None, *, create: bool) -> None:
+async def add(library: Library, text: str, task: str, kind: str | None) -> None:
     """Store TEXT, one sentence of advice, as a lesson for tasks like --task.
 
     It is checked and redacted as every lesson is. A text that gives orders waits in quarantine for approve or reject.
     """
     if not task.strip():
         raise click.UsageError("the task is empty: name the task for which the lesson is recalled")
-    async with library.open(create=create) as store:
+    async with library.open(create=library.create) as store:
         written = await store.add(text, task, kind=kind, by=library.by)
     library.give({"lesson": written}, rows=[row(written, state=written.state)])
 
