@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 import click
 from rich.console import Console
@@ -30,7 +30,7 @@ _BELOW: Final = {"was": "was: ", "change": "", "reason": "", "why": "", "task": 
 _NAMED: Final = frozenset({"score", "similarity"})
 
 
-def plain(value: object) -> object:
+def plain(value: object) -> Any:  # noqa: ANN401 - a mapping or a list
     """Convert a dataclass, mapping or set to plain JSON; for ``json.dumps(default=...)``."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -53,12 +53,8 @@ def in_words(value: object, name: str = "") -> str:
         return lift_words(value)
     if isinstance(value, list | tuple | AbstractSet):
         return "; ".join(filter(None, map(in_words, value)))
-    parts = ((key, in_words(part, key)) for key, part in _fields(value).items())
+    parts = ((key, in_words(part, key)) for key, part in plain(value).items())
     return ", ".join(f"{key.replace('_', ' ') or 'none'}: {text}" for key, text in parts if text)
-
-
-def _fields(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", plain(value))
 
 
 class Screen:
@@ -86,14 +82,19 @@ class Screen:
         text, and omits unknown values.
         """
         cells = {name: one_line(visible(value)) for name, value in fields.items()}
-        if self._out.is_terminal:
-            self._out.print(_item(cells))
-        else:
+        if not self._out.is_terminal:
             click.echo("\t".join(cells.values()))
+            return
+        (_, key), *about, (_, text) = cells.items()
+        said = [(name, value) for name, value in about if value not in ("", "-")]
+        head = [f"{name} {value}" if name in _NAMED else value for name, value in said if name not in _BELOW]
+        below = [Text(f"{_BELOW[name]}{value}", "dim") for name, value in said if name in _BELOW]
+        first = (Text(key, "yellow"), Text("  ".join(head), "dim"))
+        self._out.print(_grid([first, *((Text(""), each) for each in (Text(text), *below))]))
 
     def details(self, *parts: object) -> None:
         """Print one item, a line for each field that is not empty; a terminal wraps long lines."""
-        fields = {name: value for part in parts for name, value in _fields(part).items()}
+        fields = {name: value for part in parts for name, value in plain(part).items()}
         told = {name.replace("_", " "): in_words(value, name) for name, value in fields.items()}
         told = {name: text for name, text in told.items() if text}
         if self._out.is_terminal:
@@ -214,13 +215,3 @@ def _grid(rows: Iterable[tuple[Text, Text]]) -> Table:
     for row in rows:
         grid.add_row(*row)
     return grid
-
-
-def _item(cells: Mapping[str, str]) -> Table:
-    """Lay out an item: its id and short fields on the first line, then its text, then the fields of ``_BELOW``."""
-    (_, key), *about, (_, text) = cells.items()
-    said = [(name, value) for name, value in about if value not in ("", "-")]
-    head = [f"{name} {value}" if name in _NAMED else value for name, value in said if name not in _BELOW]
-    below = [Text(f"{_BELOW[name]}{value}", "dim") for name, value in said if name in _BELOW]
-    first = (Text(key, "yellow"), Text("  ".join(head), "dim"))
-    return _grid([first, *((Text(""), each) for each in (Text(text), *below))])

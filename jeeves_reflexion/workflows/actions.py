@@ -247,7 +247,7 @@ class _Run:
         """Correct the latest output; without a corrector, or if it fails, generate again."""
         why, last, corrector = "the generator was asked again", self.verdicts[-1], self.corrector
         if corrector is not None and not self.problem:
-            state = {**self.state(), "reflection_iteration": len(self.verdicts)}
+            state = {**self.given, **self.tracking(last)}
             extra: dict[str, JSON] = {"output": last.output, "errors": last.error_list()}
             if await self._attempt("corrector", corrector, state, extra):
                 return Revision(text_of(self.output), "full_rewrite", "corrected")

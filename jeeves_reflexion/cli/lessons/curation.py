@@ -82,7 +82,8 @@ def _decision(
                 raise LessonStoreError(
                     f"lesson {each.lesson.id} is {each.state}; to {decision} one, it must be {wanted}"
                 )
-        lost = decision == "reject" and any(each.held for each in found)
+        held = [each.lesson.id for each in found if each.held is not None]
+        lost = decision == "reject" and held
         number, end = counted(len(found), "lesson"), ", texts in quarantine for good" if lost else ""
         answer = {done: [each.lesson.id for each in found]}
         rows = [brief(each.lesson, state=each.state) for each in found]
@@ -90,14 +91,14 @@ def _decision(
         if not library.agreed(f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
             return
 
-        async with library.open() as store:
-            curator = library.curator(store)
-            lessons = [each.lesson.id for each in found if each.held is None]
-            await curator.decide(decision, lessons, reason=library.reason)
-            one = curator.approve if decision == "approve" else curator.reject
-            for each in found:
-                if each.held is not None:
-                    await one(each.lesson.id, reason=library.reason)
+        if found:
+            async with library.open() as store:
+                curator = library.curator(store)
+                lessons = [each.lesson.id for each in found if each.held is None]
+                await curator.decide(decision, lessons, reason=library.reason)
+                one = curator.approve if decision == "approve" else curator.reject
+                for lesson_id in held:
+                    await one(lesson_id, reason=library.reason)
         library.give(answer, f"{done} {number}")
 
     return command
