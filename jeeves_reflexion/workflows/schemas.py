@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
@@ -66,9 +66,19 @@ class SchemaCheck:
         kind = check_schema(schema)
         self._schema = schema
         folder = None if base_folder is None else Path(base_folder)
+
+        @functools.cache
+        def retrieve(uri: str) -> Any:  # noqa: ANN401 - referencing calls it for a file
+            path = path_in(folder, uri.removeprefix(beside) if urlsplit(beside).scheme else uri)
+            part = read_file(path).value
+            check_schema(part, f"the schema file {path.name}")
+            return Resource.from_contents(part, default_specification=DRAFT202012)
+
         try:
             resource = Resource.from_contents(schema, default_specification=DRAFT202012)
-            registry = _registry(retrieve=_reader(folder, resource.id() or "")).combine(SPECIFICATIONS)
+            # References arrive resolved against the root `$id`, which names no folder.
+            beside = urljoin(resource.id() or "", ".")
+            registry = _registry(retrieve=retrieve).combine(SPECIFICATIONS)
             self._resolver: Any = registry.resolver_with_root(resource)
             _check_references(resource, self._resolver, set())
         except ConfigurationError:
@@ -77,12 +87,22 @@ class SchemaCheck:
             raise ConfigurationError(f"the schema has a $ref or $id that is not a URI: {error}") from error
         except RecursionError as error:
             raise ConfigurationError("the schema is nested too deeply") from error
+
+        # The types that the schema asks for, directly or by a reference.
+        part, resolver = schema, self._resolver
+        for _ in range(MAX_DEPTH):  # a reference may lead to itself
+            if not isinstance(part, Mapping) or "type" in part or not isinstance(part.get("$ref"), str):
+                break
+            found = resolver.lookup(part["$ref"])
+            part, resolver = found.contents, found.resolver
+        types = part.get("type") if isinstance(part, Mapping) else None
+        self._takes_text = types == "string" or (isinstance(types, list) and "string" in types)
         self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
 
     def __call__(self, output: JSON) -> Verdict:
         """Return the verdict on an output; its ``output`` is the coerced one."""
         value = output
-        if isinstance(output, str) and "string" not in _types(self._schema, self._resolver):
+        if isinstance(output, str) and not self._takes_text:
             # The text stays a text if its JSON is nested too deeply, or holds NaN, which Python's parser accepts.
             with contextlib.suppress(NoJSONError):
                 found_in = json_value(output)
@@ -203,20 +223,6 @@ def _check_references(resource: Any, resolver: Any, seen: set[int]) -> None:  # 
         _check_references(part, resolver.in_subresource(part), seen)
 
 
-def _reader(folder: Path | None, root: str) -> Callable[[str], Any]:
-    """Return a function that reads files of the base folder as resources, when ``referencing`` needs them."""
-    beside = urljoin(root, ".")  # references arrive resolved against the root `$id`, which names no folder
-
-    @functools.cache
-    def retrieve(uri: str) -> Any:  # noqa: ANN401
-        path = path_in(folder, uri.removeprefix(beside) if urlsplit(beside).scheme else uri)
-        part = read_file(path).value
-        check_schema(part, f"the schema file {path.name}")
-        return Resource.from_contents(part, default_specification=DRAFT202012)
-
-    return retrieve
-
-
 # -- coercion, for a single ``type`` only: with alternatives it is not clear what to coerce to
 
 _WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -261,14 +267,3 @@ def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  #
         return [coerce(item, items, resolver, depth + 1) for item in value]
     kind = schema.get("type")
     return coerce_scalar(value, kind) if isinstance(kind, str) else value
-
-
-def _types(schema: JSON, resolver: Any, depth: int = 0) -> list[str]:  # noqa: ANN401
-    """Return the types that a schema asks for, directly or by a reference."""
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
-        return []
-    if "type" not in schema and isinstance(reference := schema.get("$ref"), str):
-        found = resolver.lookup(reference)
-        return _types(found.contents, found.resolver, depth + 1)
-    kinds = schema.get("type")
-    return [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []

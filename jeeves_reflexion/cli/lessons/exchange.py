@@ -137,7 +137,11 @@ async def _planned(
 async def _carry(
     library: Library, verb: str, transfers: Sequence[_Transfer], answer: Answer, *, approve: bool
 ) -> None:
-    """Ask whether to make the transfers, and make them; ``verb`` names the action."""
+    """Show the transfers, ask whether to make them, and make them; ``verb`` names the action."""
+    for each in () if library.as_json else transfers:
+        if verb == "carry":
+            library.screen.note(f"from {each.source} to {each.target.shown}", "bold")
+        each.show()
     lessons = counted(sum(each.number for each in transfers), "lesson")
     waits = "" if approve else "; new ones wait for review"
     if not any(each.number for each in transfers):
@@ -171,8 +175,6 @@ async def import_(ctx: click.Context, /, library: Library, source: Path, *, appr
     """
     states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
     transfer = await _planned(source.name, import_file(source), library, states)
-    if not library.as_json:
-        transfer.show()
     await _carry(library, "import", [transfer], transfer.answer, approve=approve)
     if transfer.plan.refused and not transfer.number and not transfer.plan.same:
         ctx.exit(1)
@@ -206,10 +208,6 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
                 async with source.open() as store:
                     lines = await lines_of(store)
             transfers.append(await _planned(source.shown, lines, target, states))
-        if not library.as_json:
-            for each in transfers:
-                library.screen.note(f"from {each.source} to {each.target.shown}", "bold")
-                each.show()
         answer = {each.target.shown: each.answer for each in transfers}
         await _carry(library, "carry", transfers, answer, approve=approve)
 
