@@ -85,12 +85,12 @@ def gathered(name: str, kind: type, *options: Callable[[Any], Any]) -> Callable[
         @functools.wraps(cast("Callable[..., Any]", function))
         def call(*args: Any, **given: Any) -> Any:  # noqa: ANN401 - as click calls it
             value = kind(**{part: given.pop(part) for part in parts if part in given})
-            command = functools.partial(cast("Callable[..., Any]", function), *args, **given, **{name: value})
-            if not inspect.iscoroutinefunction(function):
-                return command()
+            answer = cast("Callable[..., Any]", function)(*args, **given, **{name: value})
+            if not inspect.iscoroutine(answer):
+                return answer
             import anyio  # noqa: PLC0415 - keeps --help quick
 
-            return anyio.run(command)
+            return anyio.run(lambda: answer)
 
         return options_of(*options)(cast("F", call))
 
