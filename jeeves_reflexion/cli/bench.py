@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,22 @@ class Benchmarks(click.Group):
         return sorted(entry.name for entry in entry_points(group=GROUP))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a benchmark, or None if it does not exist."""
-        return next((_load(entry) for entry in entry_points(group=GROUP) if entry.name == cmd_name), None)
+        """Load a benchmark, with ``--debug``, and with errors as JSON if it has ``--json``; None if there is none."""
+        entry = next((each for each in entry_points(group=GROUP) if each.name == cmd_name), None)
+        if entry is None:
+            return None
+        try:
+            command: Any = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise ConfigurationError(
+                f"the benchmark {entry.name!r} ({entry.value}) can't be loaded: {error}"
+            ) from error
+        if not isinstance(command, click.Command):
+            raise ConfigurationError(f"the benchmark {entry.name!r} ({entry.value}) is not a click command")
+        known = {name: parameter for parameter in command.params for name in parameter.opts}
+        if "--json" in known:
+            known["--json"].callback = known["--json"].callback or options.remember_json
+        return command if "--debug" in known else options.debug(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -123,22 +137,6 @@ class Benchmarks(click.Group):
             formatter.write_dl(rows or [("none", "no package with a benchmark is installed")])
         with formatter.section("Your own tasks"):
             formatter.write_dl([("TASKS.jsonl", bench_tasks.get_short_help_str(limit=100))])
-
-
-def _load(entry: EntryPoint) -> click.Command:
-    """Load a benchmark, with ``--debug``, and with errors as JSON if it has ``--json``."""
-    try:
-        command: Any = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(
-            f"the benchmark {entry.name!r} ({entry.value}) can't be loaded: {error}"
-        ) from error
-    if not isinstance(command, click.Command):
-        raise ConfigurationError(f"the benchmark {entry.name!r} ({entry.value}) is not a click command")
-    known = {name: parameter for parameter in command.params for name in parameter.opts}
-    if "--json" in known:
-        known["--json"].callback = known["--json"].callback or options.remember_json
-    return command if "--debug" in known else options.debug(command)
 
 
 @click.group(cls=Benchmarks)

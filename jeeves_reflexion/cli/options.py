@@ -75,14 +75,22 @@ def options_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 
 def gathered(name: str, kind: type, *options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Return a decorator that adds options and passes them to the command as one ``kind``, the argument ``name``."""
+    """Return a decorator that adds options and passes them to the command as one ``kind``, the argument ``name``.
+
+    A command may be ``async``: it runs in an event loop of its own.
+    """
     parts = inspect.signature(kind).parameters
 
     def add(function: F) -> F:
         @functools.wraps(cast("Callable[..., Any]", function))
         def call(*args: Any, **given: Any) -> Any:  # noqa: ANN401 - as click calls it
             value = kind(**{part: given.pop(part) for part in parts if part in given})
-            return cast("Callable[..., Any]", function)(*args, **given, **{name: value})
+            answer = cast("Callable[..., Any]", function)(*args, **given, **{name: value})
+            if not inspect.iscoroutine(answer):
+                return answer
+            import anyio  # noqa: PLC0415 - keeps --help quick
+
+            return anyio.run(lambda: answer)
 
         return options_of(*options)(cast("F", call))
 

@@ -5,11 +5,14 @@ Text of models and lessons is data: it can't move the cursor, set a title or be 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final
 
 import click
 from rich.console import Console
@@ -27,7 +30,7 @@ _BELOW: Final = {"was": "was: ", "change": "", "reason": "", "why": "", "task": 
 _NAMED: Final = frozenset({"score", "similarity"})
 
 
-def plain(value: object) -> object:
+def plain(value: object) -> Any:  # noqa: ANN401 - a mapping or a list
     """Convert a dataclass, mapping or set to plain JSON; for ``json.dumps(default=...)``."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -50,12 +53,8 @@ def in_words(value: object, name: str = "") -> str:
         return lift_words(value)
     if isinstance(value, list | tuple | AbstractSet):
         return "; ".join(filter(None, map(in_words, value)))
-    parts = ((key, in_words(part, key)) for key, part in _fields(value).items())
+    parts = ((key, in_words(part, key)) for key, part in plain(value).items())
     return ", ".join(f"{key.replace('_', ' ') or 'none'}: {text}" for key, text in parts if text)
-
-
-def _fields(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", plain(value))
 
 
 class Screen:
@@ -83,14 +82,19 @@ class Screen:
         text, and omits unknown values.
         """
         cells = {name: one_line(visible(value)) for name, value in fields.items()}
-        if self._out.is_terminal:
-            self._out.print(_item(cells))
-        else:
+        if not self._out.is_terminal:
             click.echo("\t".join(cells.values()))
+            return
+        (_, key), *about, (_, text) = cells.items()
+        said = [(name, value) for name, value in about if value not in ("", "-")]
+        head = [f"{name} {value}" if name in _NAMED else value for name, value in said if name not in _BELOW]
+        below = [Text(f"{_BELOW[name]}{value}", "dim") for name, value in said if name in _BELOW]
+        first = (Text(key, "yellow"), Text("  ".join(head), "dim"))
+        self._out.print(_grid([first, *((Text(""), each) for each in (Text(text), *below))]))
 
     def details(self, *parts: object) -> None:
         """Print one item, a line for each field that is not empty; a terminal wraps long lines."""
-        fields = {name: value for part in parts for name, value in _fields(part).items()}
+        fields = {name: value for part in parts for name, value in plain(part).items()}
         told = {name.replace("_", " "): in_words(value, name) for name, value in fields.items()}
         told = {name: text for name, text in told.items() if text}
         if self._out.is_terminal:
@@ -118,12 +122,30 @@ class Screen:
             self._err.print(Text(" " * indent) + text, soft_wrap=True)
 
 
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """End the block at Ctrl-C. An event loop would only cancel its task, which is noticed at the next ``await``."""
+    handler = signal.getsignal(signal.SIGINT)
+    # Only the main thread may set it, and a signal that is ignored stays so.
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 @dataclasses.dataclass
 class Answers:
     """The output of a command over one address and namespace, for a person or, with ``as_json``, for a program.
 
     ``yes`` makes a change without asking, ``dry_run`` only shows it; ``by`` and ``reason`` go into the history.
     """
+
+    default_address: ClassVar[Callable[[], str]]
+    """Returns the address to use if none is given."""
 
     address: str | None
     namespace: str = ""
@@ -136,15 +158,10 @@ class Answers:
     def __post_init__(self) -> None:
         if self.yes and self.dry_run:
             raise click.UsageError("--yes and --dry-run exclude each other")
-        self.store_address = self.default_address() if self.address is None else self.address
+        self.store_address = type(self).default_address() if self.address is None else self.address
         self.screen = Screen(quiet=self.as_json)
         self.shown = redact(self.store_address)
         self.where = f"in {self.shown}, namespace {self.namespace!r}"
-
-    @staticmethod
-    def default_address() -> str:
-        """Return the address to use if none is given."""
-        raise NotImplementedError
 
     def give(
         self,
@@ -162,8 +179,9 @@ class Answers:
             return
         if details:
             self.screen.details(*details)
-        for row in rows:
-            self.screen.entry(row)
+        with _interruptible():
+            for row in rows:
+                self.screen.entry(row)
         if said:
             self.screen.result(said)
         if note:
@@ -185,7 +203,8 @@ class Answers:
                 raise click.UsageError("--json can't ask: add --yes")
             for row in rows:  # part of the question, so on stderr
                 self.screen.note("  ".join(row.values()))
-            click.confirm(question, abort=True, err=True)
+            with _interruptible():
+                click.confirm(question, abort=True, err=True)
         return not self.dry_run
 
 
@@ -196,13 +215,3 @@ def _grid(rows: Iterable[tuple[Text, Text]]) -> Table:
     for row in rows:
         grid.add_row(*row)
     return grid
-
-
-def _item(cells: Mapping[str, str]) -> Table:
-    """Lay out an item: its id and short fields on the first line, then its text, then the fields of ``_BELOW``."""
-    (_, key), *about, (_, text) = cells.items()
-    said = [(name, value) for name, value in about if value not in ("", "-")]
-    head = [f"{name} {value}" if name in _NAMED else value for name, value in said if name not in _BELOW]
-    below = [Text(f"{_BELOW[name]}{value}", "dim") for name, value in said if name in _BELOW]
-    first = (Text(key, "yellow"), Text("  ".join(head), "dim"))
-    return _grid([first, *((Text(""), each) for each in (Text(text), *below))])

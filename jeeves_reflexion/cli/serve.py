@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import click
@@ -68,12 +67,11 @@ def serve() -> None:
 @options.credit
 @options.withhold
 @options.gathered("library", Library, options.embedder, options.lessons, options.namespace, options.debug)
-def mcp(
+async def mcp(
     library: Library,
     reach: Reach,
     *,
     review: bool,
-    create: bool,
     credit: bool,
     withhold: float,
 ) -> None:
@@ -89,11 +87,13 @@ def mcp(
     if reach.http is not None and library.namespace != "default":
         raise click.UsageError('with --http a token names the namespaces: use "tokens make --for NS"')
     settings = LessonSettings(credit=credit_of(asked=bool(credit), withhold=withhold))
-    serving = _over_stdio(library, review=review) if reach.http is None else _over_http(library, reach)
-    library.within(lambda store: serving(VectorLessonStore(store.store, settings=settings)), create=create)
+    if reach.http is None:
+        await _over_stdio(library, settings, review=review)
+    else:
+        await _over_http(library, settings, reach)
 
 
-def _over_stdio(library: Library, *, review: bool) -> Callable[[VectorLessonStore], Awaitable[None]]:
+async def _over_stdio(library: Library, settings: LessonSettings, *, review: bool) -> None:
     try:
         from jeeves_reflexion.mcp.server import build_server  # noqa: PLC0415 - an optional package
         from jeeves_reflexion.mcp.tools import LessonTools  # noqa: PLC0415
@@ -103,14 +103,12 @@ def _over_stdio(library: Library, *, review: bool) -> Callable[[VectorLessonStor
 
     rights = frozenset(RIGHTS if review else RIGHTS[:2])
     caller = Caller("mcp", (library.namespace,), rights)
-
-    async def serving(lessons: VectorLessonStore) -> None:
+    async with library.open(create=library.create) as store:
+        lessons = VectorLessonStore(store.store, settings=settings)
         await build_server(LessonTools(lessons, lambda: caller), review=review).run_stdio_async()
 
-    return serving
 
-
-def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], Awaitable[None]]:
+async def _over_http(library: Library, settings: LessonSettings, reach: Reach) -> None:
     try:
         from jeeves_reflexion.cli.listener import listen, server_of, url_of  # noqa: PLC0415 - optional packages
         from jeeves_reflexion.mcp.http import PATH, hosts_at, http_app  # noqa: PLC0415
@@ -124,13 +122,11 @@ def _over_http(library: Library, reach: Reach) -> Callable[[VectorLessonStore], 
         raise ConfigurationError(f"{reach.http!r} is not HOST:PORT, such as 127.0.0.1:8765")
     listening = listen(bare, int(port))
     hosts = hosts_at(listening, host, reach.allow_host)
-
-    async def serving(lessons: VectorLessonStore) -> None:
-        tokens = Tokens(lessons.store)
+    async with library.open(create=library.create) as store:
+        tokens = Tokens(store.store)
         if not await tokens.all():
             library.screen.note('nobody has a token yet: "jeeves-reflexion tokens make NAME" makes one')
         library.screen.note(f"serving {library.shown} at {url_of(listening)}{PATH}")
+        lessons = VectorLessonStore(store.store, settings=settings)
         app = http_app(lessons, tokens, hosts=hosts, origins=reach.allow_origin, per_minute=reach.rate)
         await server_of(app).serve(sockets=[listening])
-
-    return serving

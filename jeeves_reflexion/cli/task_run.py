@@ -7,7 +7,7 @@ import datetime
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +51,7 @@ from jeeves_reflexion.models.names import kind_and_name
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
-from vectorstores import Embedder, VectorStore
+from vectorstores import Embedder
 
 NAMESPACE: Final = "bench"
 MODEL: Final = "model"
@@ -127,7 +127,7 @@ def run(order: Order, *, as_json: bool) -> int:
     tasks = read_tasks(options["tasks"])
     check_kinds(order.plan.arms, tasks)
     with of_user(*order.users):
-        load_parts(order, tasks, None)  # reports a wrong name before anything else
+        parts = load_parts(order, tasks)  # reports a wrong name before anything else
     expected = None if options["expected_tokens"] is None else Expected(*options["expected_tokens"])
     before = estimate(order.plan, tasks, expected, order.prices)
     click.echo(f"{counted(len(tasks), 'task')}: {before}", err=True)
@@ -139,7 +139,7 @@ def run(order: Order, *, as_json: bool) -> int:
     track = tracked(options["track"], options["tasks"].stem)
     try:
         with of_user(*order.users):
-            results = anyio.run(_run, order, tasks)
+            results = anyio.run(_run, order, tasks, parts)
     except KeyboardInterrupt:
         raise Interrupted(
             f"the run is kept in {order.out}: continue it with --resume --out {order.out}"
@@ -150,37 +150,31 @@ def run(order: Order, *, as_json: bool) -> int:
         answer = {"run": str(order.out), "report": str(written.html), "estimate": before.as_json()}
         click.echo(json.dumps({**answer, **figures(results)}, indent=2))
     else:
-        click.echo(f"{_summary(order, results)}\nReport: {written.html}")
+        lines = [
+            f"Solved so far, by trial ({results.judged_by}-judged; 95 % Wilson interval):",
+            results.table(),
+            "What it took:",
+            cost_table({arm: results.cost(arm) for arm in results.arms}),
+        ]
+        if results.interrupted:
+            lines.append(f"Stopped: {results.interrupted}. Continue with --resume --out {order.out}")
+        click.echo("\n\n".join([*lines, f"Run: {order.out}\nReport: {written.html}"]))
     return 1 if results.interrupted else 0
 
 
-def _summary(order: Order, results: Results) -> str:
-    """Return the summary that is printed at the end."""
-    lines = [
-        f"Solved so far, by trial ({results.judged_by}-judged; 95 % Wilson interval):",
-        results.table(),
-        "What it took:",
-        cost_table({arm: results.cost(arm) for arm in results.arms}),
-    ]
-    if results.interrupted:
-        lines.append(f"Stopped: {results.interrupted}. Continue with --resume --out {order.out}")
-    return "\n\n".join([*lines, f"Run: {order.out}"])
-
-
-async def _run(order: Order, tasks: list[Task]) -> Results:
+async def _run(order: Order, tasks: list[Task], parts: Parts) -> Results:
     log = RunLog(order.out)
     async with AsyncExitStack() as open_things:
         model: ChatModel | None = None
         if order.options["model"]:
             asked = model_at(order.options["endpoint"], order.options["model"], order.prices)
             model = await open_things.enter_async_context(asked)
-        parts = load_parts(order, tasks, model)
         await log.open(_config(order), resume=order.options["resume"])
         open_things.callback(log.close)
         models: dict[str, ChatModel] = {}
         if model is not None:
             models[MODEL] = await log.recorded(model)
-        if isinstance(parts.agent, ReAct) and order.options["agent"] is not None:
+        if isinstance(parts.agent, ReAct):
             own = parts.agent.model
             models[AGENTS_MODEL] = own if isinstance(own, RecordedModel) else await log.recorded(own)
         setup = TaskSetup(order, tuple(tasks), order.runs_on.lesson_location(NAMESPACE, order.out).of(log))
@@ -224,29 +218,36 @@ class TaskSetup:
     @asynccontextmanager
     async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
         """Load agent, evaluator, scorer and reflector, and open the lessons."""
-        parts = load_parts(self.order, self.tasks, models(MODEL) if self.order.options["model"] else None)
-        if isinstance(parts.agent, ReAct) and self.order.options["agent"] is not None:
+        options, plan = self.order.options, self.order.plan
+        parts = load_parts(self.order, self.tasks)
+        agent, evaluator, reflector, model = parts.agent, parts.evaluator, parts.reflector, None
+        if options["model"]:
+            model = models(MODEL)
+            agent = ReAct(model) if agent is None else agent
+            evaluator = partial(_blind, Judge(model)) if evaluator is None else evaluator
+        elif reflector is None:
+            reflector = _no_reflector
+        if isinstance(parts.agent, ReAct):
             agent = copy.copy(parts.agent)
             agent.model = models(AGENTS_MODEL)
-            parts = replace(parts, agent=agent)
-        async with self.location.store(self.order.embedder()) as store:
-            yield Tools(partial(self._loop, parts, store), parts.scorer)
-
-    def _loop(self, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
-        options, plan = self.order.options, self.order.plan
-        scope = self.location.scope(store, arm, seed)
         settings = recall_settings(
             options["min_similarity"], withhold=options["withhold"], order=options["order"]
         )
-        return Reflexion(
-            parts.agent,
-            model=parts.model,
-            evaluator=parts.evaluator,
-            reflector=parts.reflector or (None if parts.model else _no_reflector),
-            lesson_store=arm_lessons(arm, scope, self.tasks, settings=settings, seed=seed),
-            max_attempts=plan.trials,
-            top_k_lessons=plan.k,
-        )
+        async with self.location.store(self.order.embedder()) as store:
+
+            def make_loop(arm: ArmName, seed: int) -> Reflexion:
+                scope = self.location.scope(store, arm, seed)
+                return Reflexion(
+                    agent,
+                    model=model,
+                    evaluator=evaluator,
+                    reflector=reflector,
+                    lesson_store=arm_lessons(arm, scope, self.tasks, settings=settings, seed=seed),
+                    max_attempts=plan.trials,
+                    top_k_lessons=plan.k,
+                )
+
+            yield Tools(make_loop, parts.scorer)
 
 
 # -- agent, evaluator, scorer and reflector
@@ -254,20 +255,16 @@ class TaskSetup:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The loaded parts of a run; ``model`` is None without ``--model``."""
+    """The loaded parts of a run. Those that are None are left out, or ``--model`` takes their place."""
 
     agent: Any
     evaluator: Any
     scorer: Any
     reflector: Any
-    model: ChatModel | None
 
 
-def load_parts(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> Parts:
-    """Load the named parts, and raise :class:`ConfigurationError` for a combination that can't work.
-
-    ``model`` may be None for a check before the model is made.
-    """
+def load_parts(order: Order, tasks: Sequence[Task]) -> Parts:
+    """Load the named parts, and raise :class:`ConfigurationError` for a combination that can't work."""
     options = order.options
     agent, evaluator, reflector = (options[name] for name in ("agent", "evaluator", "reflector"))
     if not options["model"]:
@@ -277,14 +274,11 @@ def load_parts(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> 
             raise ConfigurationError("--evaluator judge needs --model")
         if reflector is None and any(arm_of(arm).learns for arm in order.plan.arms):
             raise ConfigurationError(_NOBODY_REFLECTS)
-    judge = None if model is None else partial(_blind, Judge(model))
-    own = None if model is None else ReAct(model)
     return Parts(
-        own if agent is None else load("--agent", agent),
-        judge if evaluator == "judge" else _verdict("--evaluator", evaluator, tasks),
+        None if agent is None else load("--agent", agent),
+        None if evaluator == "judge" else _verdict("--evaluator", evaluator, tasks),
         None if options["scorer"] is None else _verdict("--scorer", options["scorer"], tasks),
         None if reflector is None else load("--reflector", reflector),
-        model,
     )
 
 
@@ -302,14 +296,11 @@ def _verdict(option: str, name: str, tasks: Sequence[Task]) -> Any:  # noqa: ANN
 
 async def exact(task: Task, attempt: Attempt) -> Evaluation:
     """Compare an output with the reference, ignoring case and white space. The rationale reveals only yes or no."""
-    same = _folded(attempt.output) == _folded(str(task.reference))
+    said, wanted = (" ".join(text.split()).casefold() for text in (attempt.output, str(task.reference)))
+    same = said == wanted
     return Evaluation(
         float(same), passed=same, rationale="the answer is right" if same else "the answer is wrong"
     )
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.split()).casefold()
 
 
 async def _blind(judge: Judge, task: Task, attempt: Attempt) -> Evaluation:

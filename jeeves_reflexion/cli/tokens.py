@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import TypeVar
 
 import click
 
@@ -13,8 +11,6 @@ from jeeves_reflexion.cli.lessons.library import Library
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.mcp.tokens import RIGHTS, Right, Tokens
 from jeeves_reflexion.summary import when
-
-T = TypeVar("T")
 
 _of_address = options.gathered("library", Library, options.lessons, options.json, options.debug)
 
@@ -25,10 +21,6 @@ def tokens() -> None:
 
     The store keeps only a digest of each token: a token is shown once.
     """
-
-
-def _within(library: Library, work: Callable[[Tokens], Awaitable[T]]) -> T:
-    return library.within(lambda store: work(Tokens(store.store)))
 
 
 @tokens.command(short_help="Make a token for a client.")
@@ -51,21 +43,23 @@ def _within(library: Library, work: Callable[[Tokens], Awaitable[T]]) -> T:
     " report outcomes. review: approve, retire, edit, forget.",
 )
 @_of_address
-def make(library: Library, name: str, namespaces: tuple[str, ...], rights: tuple[Right, ...]) -> None:
+async def make(library: Library, name: str, namespaces: tuple[str, ...], rights: tuple[Right, ...]) -> None:
     """Make a token for the client NAME, and print it. It can't be shown again.
 
     The history of lessons names the client for each of its changes.
     """
-    token = _within(library, lambda known: known.make(name, namespaces, rights))
+    async with library.open() as store:
+        token = await Tokens(store.store).make(name, namespaces, rights)
     answer = {"name": name, "namespaces": namespaces, "rights": rights, "token": token}
     library.give(answer, token, note="keep this token: it can't be shown again")
 
 
 @tokens.command("list", short_help="List the tokens.")
 @_of_address
-def list_(library: Library) -> None:
+async def list_(library: Library) -> None:
     """List the tokens: name, date, rights and namespaces."""
-    found = _within(library, lambda known: known.all())
+    async with library.open() as store:
+        found = await Tokens(store.store).all()
     rows = [
         {
             "name": each.name,
@@ -84,8 +78,9 @@ def list_(library: Library) -> None:
 @tokens.command(short_help="Refuse a token from now on.")
 @click.argument("name")
 @_of_address
-def revoke(library: Library, name: str) -> None:
+async def revoke(library: Library, name: str) -> None:
     """Refuse the token NAME from the next call on, in running servers too."""
-    if not _within(library, lambda known: known.revoke(name)):
-        raise LessonStoreError(f"there is no token {name!r} in {library.shown}")
+    async with library.open() as store:
+        if not await Tokens(store.store).revoke(name):
+            raise LessonStoreError(f"there is no token {name!r} in {library.shown}")
     library.give({"revoked": name}, f"revoked {name}")

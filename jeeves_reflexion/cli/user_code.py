@@ -67,20 +67,12 @@ def of_user(*names: str | None) -> Iterator[None]:
             yield
     except (Exception, SystemExit) as error:
         bug = error if isinstance(error, SystemExit) else programming_error(error)
-        place = None if bug is None else _line_in(bug, modules)
-        if place is None:
-            raise
-        told = redact(f"{type(bug).__name__}: {bug}")
-        raise ConfigurationError(f"{place}: {told} (--debug shows more)") from error
-
-
-def _line_in(error: BaseException, modules: set[str]) -> str | None:
-    """Return where in one of these modules an error was raised; None if in none of them."""
-    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        if str(frame.f_globals.get("__name__")).partition(".")[0] in modules:
-            code = frame.f_code
-            return f"{Path(code.co_filename).name}, line {line}, in {code.co_name}"
-    return None
+        for frame, line in reversed(list(traceback.walk_tb(bug.__traceback__ if bug else None))):
+            if str(frame.f_globals.get("__name__")).partition(".")[0] in modules:
+                place = f"{Path(frame.f_code.co_filename).name}, line {line}, in {frame.f_code.co_name}"
+                told = redact(f"{type(bug).__name__}: {bug}")
+                raise ConfigurationError(f"{place}: {told} (--debug shows more)") from error
+        raise
 
 
 @contextlib.contextmanager

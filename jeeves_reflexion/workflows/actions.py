@@ -7,7 +7,7 @@ hold text; this module keeps the outputs as values.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import EllipsisType
@@ -229,7 +229,7 @@ class _Run:
 
     async def generate(self, task: Task, session: Session) -> Attempt:
         """Generate an output. A generator that crashes uses up the attempt."""
-        await self._attempt("generator", lambda: output_of(self.generator, self.state(), self.toolbox))
+        await self._attempt("generator", self.generator, self.state())
         return Attempt(text_of(self.output), error=self.problem or None)
 
     async def evaluate(self, task: Task, attempt: Attempt) -> EngineVerdict:
@@ -247,11 +247,9 @@ class _Run:
         """Correct the latest output; without a corrector, or if it fails, generate again."""
         why, last, corrector = "the generator was asked again", self.verdicts[-1], self.corrector
         if corrector is not None and not self.problem:
-            state = {**self.state(), "reflection_iteration": len(self.verdicts)}
+            state = {**self.given, **self.tracking(last)}
             extra: dict[str, JSON] = {"output": last.output, "errors": last.error_list()}
-            if await self._attempt(
-                "corrector", lambda: output_of(corrector, state, self.toolbox, extra=extra)
-            ):
+            if await self._attempt("corrector", corrector, state, extra):
                 return Revision(text_of(self.output), "full_rewrite", "corrected")
             session = self.toolbox.session
             logger.warning("run %s: a corrector failed, the generator is asked again", session.id)
@@ -260,11 +258,15 @@ class _Run:
         await self.generate(task, self.toolbox.session)
         return Revision(text_of(self.output), "full_rewrite", why)
 
-    async def _attempt(self, who: str, call: Callable[[], Awaitable[JSON]]) -> bool:
-        """Set the output by a call, or the problem if it fails; return whether there is an output."""
+    async def _attempt(
+        self, who: str, step: Part | Function, state: State, extra: Mapping[str, JSON] | None = None
+    ) -> bool:
+        """Set the output by a step, or the problem if it fails; return whether there is an output."""
         self.output, self.problem = None, ""
         try:
-            self.output = await self.toolbox.in_time(call)
+            self.output = await self.toolbox.in_time(
+                lambda: output_of(step, state, self.toolbox, extra=extra)
+            )
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - it is recorded as an attempt
@@ -277,11 +279,11 @@ class _Run:
         Valid outputs come first, then judged ones, those with a higher score, those with fewer errors (a schema scores
         every failure 0), and later ones.
         """
-
-        def rank(verdict: Verdict) -> tuple[bool, bool, float, int]:
-            return verdict.valid, verdict.made, verdict.score, -len(verdict.errors)
-
-        return max(reversed(self.produced), key=rank, default=None)
+        return max(
+            reversed(self.produced),
+            key=lambda each: (each.valid, each.made, each.score, -len(each.errors)),
+            default=None,
+        )
 
     def tracking(self, shown: Verdict | None) -> dict[str, JSON]:
         """Return the loop's state variables, with the output and errors of the verdict ``shown``."""

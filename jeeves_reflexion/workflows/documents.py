@@ -140,7 +140,12 @@ def read_yaml(text: str, name: str = "workflow") -> Document:
         # Not the parser in C: it recurses without a limit.
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise WorkflowFileError(f"{name}: {_reason(error)}") from error
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None)
+        parts = [str(part) for part in (getattr(error, "context", None), problem) if part]
+        reason = ", ".join(parts) or "it can't be read"
+        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise WorkflowFileError(f"{name}: {at}{reason}") from error
     except RecursionError as error:
         raise WorkflowFileError(f"{name}: it is nested deeper than {MAX_DEPTH} levels") from error
     if node is None:
@@ -149,14 +154,13 @@ def read_yaml(text: str, name: str = "workflow") -> Document:
     return Document(reader.value(node, ()), name, reader.lines)
 
 
+@dataclass(slots=True)
 class _Reader:
     """Builds values from the parser's nodes, and counts the values of an alias each time it is used."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.maker = yaml.constructor.SafeConstructor()
-        self.lines: dict[Path_, int] = {}
-        self.count = 0
+    name: str
+    lines: dict[Path_, int] = field(default_factory=dict)
+    count: int = 0
 
     def value(self, node: Any, path: Path_) -> JSON:  # noqa: ANN401 - the nodes of PyYAML have no types
         """Return the plain value of a node."""
@@ -176,7 +180,7 @@ class _Reader:
         if tag in _AS_TEXT:
             return str(node.value)
         try:
-            return plain(self.maker.construct_object(node))
+            return plain(yaml.constructor.SafeConstructor().construct_object(node))
         except NoJSONError as error:
             raise self._error(node, f"{node.value[:40]!r}: {error}") from error
         except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError) as error:
@@ -206,11 +210,3 @@ class _Reader:
 
     def _error(self, found: Any, problem: str) -> WorkflowFileError:  # noqa: ANN401
         return WorkflowFileError(f"{self.name}, line {found.start_mark.line + 1}: {problem}")
-
-
-def _reason(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None)
-    parts = [str(part) for part in (getattr(error, "context", None), problem) if part]
-    reason = ", ".join(parts) or "it can't be read"
-    return f"line {mark.line + 1}, column {mark.column + 1}: {reason}" if mark else reason

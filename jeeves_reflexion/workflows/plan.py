@@ -18,7 +18,6 @@ from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import schemas, templates
 from jeeves_reflexion.workflows.documents import Document, Place
-from jeeves_reflexion.workflows.errors import WorkflowFileError
 from jeeves_reflexion.workflows.values import NoJSONError, State, near, plain, shown
 
 LLM_CALL: Final = "llm.call"
@@ -58,12 +57,9 @@ def as_step(given: Mapping[str, Any], place: Place) -> Part:
     """Check the templates of a generator or a corrector, whose shape was checked, and return it as a part."""
     if "run" in given:
         return Part("", given, place)
-    return _call(given["action"], {key: given[key] for key in given if key != "action"}, place)
-
-
-def _call(action: str, parameters: Mapping[str, Any], place: Place) -> Part:
+    parameters = {key: given[key] for key in given if key != "action"}
     _check_templates(parameters, place)
-    return Part(action, parameters, place)
+    return Part(given["action"], parameters, place)
 
 
 def as_evaluator(given: Mapping[str, Any], place: Place) -> Part:
@@ -148,24 +144,19 @@ def _node(given: Mapping[str, Any], place: Place) -> Node:
         raise place.of("name").error(f"{name!r} can't be the name of a node")
     if output in CONTROL_KEYS:
         raise place.of("output").error(f"{output!r} is a name that the loop itself sets")
-    goto = given.get("goto", [])
-    targets = [goto] if isinstance(goto, str) else goto
-    routes = tuple(_route(each, place.of("goto", at)) for at, each in enumerate(targets))
+    goto, routes = given.get("goto", []), []
+    for at, each in enumerate([goto] if isinstance(goto, str) else goto):
+        route = {"to": each} if isinstance(each, str) else each
+        condition = route.get("when", True)
+        if isinstance(condition, str):
+            templates.check(templates.as_expression(condition), str(place.of("goto", at, "when")))
+        routes.append(Route(route["to"], condition, place.of("goto", at)))
     uses = given.get("uses", "")
     parts = _parts(uses, given, place)
     takes = _PARAMETERS.get(uses, ())
     parameters = {key: item for key, item in (given.get("with") or {}).items() if key in takes}
     _check_templates(parameters, place.of("with"))
-    return Node(name, uses, parts, parameters, output, routes, place)
-
-
-def _route(given: str | Mapping[str, Any], place: Place) -> Route:
-    if isinstance(given, str):
-        return Route(given, condition=True, place=place)
-    condition = given.get("when", True)
-    if isinstance(condition, str):
-        templates.check(templates.as_expression(condition), str(place.of("when")))
-    return Route(given["to"], condition, place)
+    return Node(name, uses, parts, parameters, output, tuple(routes), place)
 
 
 _PARAMETERS: Final = {
@@ -193,7 +184,8 @@ def _parts(uses: str, given: Mapping[str, Any], node: Place) -> dict[str, Part]:
         action = call.get("corrector_action", LLM_CALL)
         asked = {key: call[key] for key in ("prompt", "model") if call.get(key) is not None}
         return {"corrector": as_step(check_shape({"action": action, **asked}, "step", place), place)}
-    return {"step": _call(uses, call, place)}
+    _check_templates(call, place)
+    return {"step": Part(uses, call, place)}
 
 
 # -- shapes
@@ -224,22 +216,17 @@ def check_shape(given: object, shape: str, place: Place) -> Any:  # noqa: ANN401
     except NoJSONError as error:
         raise place.error(f"it must be plain JSON: {error}") from error
     found = next(_validator(shape).iter_errors(value), None)
-    if found is not None:
-        raise _refusal(found, place.of(*found.absolute_path))
-    return value
-
-
-def _refusal(error: Any, place: Place) -> WorkflowFileError:  # noqa: ANN401 - jsonschema's own
-    """Return the error for a problem that the validator found."""
-    given, wanted, kind, shape = error.instance, error.validator_value, error.validator, error.schema
-    if kind == "additionalProperties":
-        known = list(shape["properties"])
-        key = next(key for key in given if key not in known)
+    if found is None:
+        return value
+    place, wrong, wanted = place.of(*found.absolute_path), found.instance, found.validator_value
+    if found.validator == "additionalProperties":
+        known = list(found.schema["properties"])
+        key = next(key for key in wrong if key not in known)
         hint = near(key, known, otherwise=": the keys are " + ", ".join(known))
-        return place.of(key).error(f"unknown key {key!r}{hint}")
-    if kind == "required":
-        return place.error(f"{next(key for key in wanted if key not in given)} is missing")
-    if kind == "enum":
-        return place.error(f"must be one of {', '.join(wanted)}, not {shown(given)}{near(given, wanted)}")
-    own = shape.get("errorMessage", {}).get(kind)
-    return place.error(own or abridge(error.message, 300))
+        raise place.of(key).error(f"unknown key {key!r}{hint}")
+    if found.validator == "required":
+        raise place.error(f"{next(key for key in wanted if key not in wrong)} is missing")
+    if found.validator == "enum":
+        raise place.error(f"must be one of {', '.join(wanted)}, not {shown(wrong)}{near(wrong, wanted)}")
+    own = found.schema.get("errorMessage", {}).get(found.validator)
+    raise place.error(own or abridge(found.message, 300))

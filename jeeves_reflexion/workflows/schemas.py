@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
@@ -65,9 +66,19 @@ class SchemaCheck:
         kind = check_schema(schema)
         self._schema = schema
         folder = None if base_folder is None else Path(base_folder)
+
+        @functools.cache
+        def retrieve(uri: str) -> Any:  # noqa: ANN401 - referencing calls it for a file
+            path = path_in(folder, uri.removeprefix(beside) if urlsplit(beside).scheme else uri)
+            part = read_file(path).value
+            check_schema(part, f"the schema file {path.name}")
+            return Resource.from_contents(part, default_specification=DRAFT202012)
+
         try:
-            resource = _resource(schema)
-            registry = _registry(retrieve=_reader(folder, resource.id() or "")).combine(SPECIFICATIONS)
+            resource = Resource.from_contents(schema, default_specification=DRAFT202012)
+            # References arrive resolved against the root `$id`, which names no folder.
+            beside = urljoin(resource.id() or "", ".")
+            registry = _registry(retrieve=retrieve).combine(SPECIFICATIONS)
             self._resolver: Any = registry.resolver_with_root(resource)
             _check_references(resource, self._resolver, set())
         except ConfigurationError:
@@ -76,29 +87,43 @@ class SchemaCheck:
             raise ConfigurationError(f"the schema has a $ref or $id that is not a URI: {error}") from error
         except RecursionError as error:
             raise ConfigurationError("the schema is nested too deeply") from error
+
+        # The types that the schema asks for, directly or by a reference.
+        part, resolver = schema, self._resolver
+        for _ in range(MAX_DEPTH):  # a reference may lead to itself
+            if not isinstance(part, Mapping) or "type" in part or not isinstance(part.get("$ref"), str):
+                break
+            found = resolver.lookup(part["$ref"])
+            part, resolver = found.contents, found.resolver
+        types = part.get("type") if isinstance(part, Mapping) else None
+        self._takes_text = types == "string" or (isinstance(types, list) and "string" in types)
         self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
 
     def __call__(self, output: JSON) -> Verdict:
         """Return the verdict on an output; its ``output`` is the coerced one."""
-        wants_text = "string" in _types(self._schema, self._resolver)
-        value = _json_of(output) if isinstance(output, str) and not wants_text else output
+        value = output
+        if isinstance(output, str) and not self._takes_text:
+            # The text stays a text if its JSON is nested too deeply, or holds NaN, which Python's parser accepts.
+            with contextlib.suppress(NoJSONError):
+                found_in = json_value(output)
+                value = output if found_in is None else produced(found_in)
         try:
             value = coerce(plain(value), self._schema, self._resolver)
             found = list(itertools.islice(self._validator.iter_errors(value), MAX_ERRORS))
         except RecursionError:
-            return _unfit(output, "it is nested too deeply, or its schema refers to itself endlessly")
+            unfit = "it is nested too deeply, or its schema refers to itself endlessly"
         except NoJSONError as error:
-            return _unfit(output, f"it is not JSON: {error}")
+            unfit = f"it is not JSON: {error}"
         except ArithmeticError:  # such as a multipleOf of a large number
-            return _unfit(output, "it holds a number that is too large or too small for its schema")
+            unfit = "it holds a number that is too large or too small for its schema"
         except re.error as error:
             raise ConfigurationError(f"the schema has a pattern that can't be read: {error}") from error
-        errors = tuple(_problem(error) for error in sorted(found, key=_place))
-        return Verdict(valid=not errors, score=float(not errors), errors=errors, output=value)
-
-
-def _unfit(output: JSON, message: str) -> Verdict:
-    return Verdict(valid=False, score=0.0, errors=(Problem("", message),), output=output)
+        else:
+            # Indices as texts of one length, so that places of numbers and of keys can be compared.
+            found.sort(key=lambda each: [f"{i:09d}" if isinstance(i, int) else i for i in each.absolute_path])
+            errors = tuple(map(_problem, found))
+            return Verdict(valid=not errors, score=float(not errors), errors=errors, output=value)
+        return Verdict(valid=False, score=0.0, errors=(Problem("", unfit),), output=output)
 
 
 def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
@@ -123,20 +148,8 @@ def verdict(schema: JSON, base_folder: str | None, output: JSON) -> dict[str, An
     return asdict(SchemaCheck(schema, base_folder)(output))
 
 
-def _json_of(text: str) -> JSON:
-    """Return the JSON object or array that a text holds, else the text."""
-    found = json_value(text)
-    try:
-        return text if found is None else produced(found)
-    except NoJSONError:
-        return text  # it is nested too deeply, or holds NaN, which Python's parser accepts
-
-
-def _place(error: ValidationError) -> list[str]:
-    return [f"{part:09d}" if isinstance(part, int) else str(part) for part in error.absolute_path]
-
-
 def _problem(error: ValidationError) -> Problem:
+    """Return the problem that an error is, with a suggestion if the message does not say enough."""
     message = error.message
     closest = best_match([error]) if error.context else None
     if closest is not None and closest is not error:
@@ -144,23 +157,19 @@ def _problem(error: ValidationError) -> Problem:
         reason = f"; the closest reason{f' at {at}' if at else ''}: {closest.message}"
         message = abridge(message, _MESSAGE) + reason
     path = ".".join(map(str, error.absolute_path))
-    return Problem(path, abridge(message, _MESSAGE), _suggestion(error, path))
-
-
-def _suggestion(error: ValidationError, path: str) -> str:
-    """Say what to do about an error; "" if its message says enough."""
     at = f"'{path}'" if path else "the output"
     wanted: Any = error.validator_value
+    advice = ""
     if error.validator == "required":
         name = next((name for name in wanted if error.message.startswith(repr(name))), "")
-        return f"Add the field {name!r}{f' to {at}' if path else ''}."
-    if error.validator == "type":
-        return f"Write {at} as {' or '.join(wanted) if isinstance(wanted, list) else wanted}."
-    if error.validator == "enum":
-        return f"Use one of {shown(wanted)} in {at}."
-    if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
-        return f"Write {at} so that it has the {error.validator} {shown(wanted)}."
-    return ""
+        advice = f"Add the field {name!r}{f' to {at}' if path else ''}."
+    elif error.validator == "type":
+        advice = f"Write {at} as {' or '.join(wanted) if isinstance(wanted, list) else wanted}."
+    elif error.validator == "enum":
+        advice = f"Use one of {shown(wanted)} in {at}."
+    elif isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
+        advice = f"Write {at} so that it has the {error.validator} {shown(wanted)}."
+    return Problem(path, abridge(message, _MESSAGE), advice)
 
 
 # -- schemas, and the files of the base folder that they refer to
@@ -187,10 +196,6 @@ def check_schema(schema: JSON, name: str = "the schema") -> Any:  # noqa: ANN401
     return kind
 
 
-def _resource(schema: JSON) -> Any:  # noqa: ANN401 - see above
-    return Resource.from_contents(schema, default_specification=DRAFT202012)
-
-
 def _check_references(resource: Any, resolver: Any, seen: set[int]) -> None:  # noqa: ANN401
     """Check that every reference leads to a schema, and so on in that schema."""
     contents = resource.contents
@@ -199,39 +204,23 @@ def _check_references(resource: Any, resolver: Any, seen: set[int]) -> None:  # 
     seen.add(id(contents))
     for keyword in _REFERENCES if isinstance(contents, Mapping) else ():
         reference = contents.get(keyword)
-        if isinstance(reference, str):
-            found = _resolved(resolver, reference)
-            if urldefrag(reference)[0] not in SPECIFICATIONS:
-                check_schema(found.contents, f"what $ref {reference!r:.200} leads to")
-                _check_references(_resource(found.contents), found.resolver, seen)
+        if not isinstance(reference, str):
+            continue
+        try:
+            found = resolver.lookup(reference)
+        except (Unresolvable, TypeError) as error:
+            cause: BaseException | None = error
+            while cause is not None:
+                if isinstance(cause, ConfigurationError):  # from reading the file
+                    raise type(cause)(f"$ref {reference!r:.200}: {cause}") from error
+                cause = cause.__cause__
+            raise ConfigurationError(f"$ref {reference!r:.200} leads nowhere") from error
+        if urldefrag(reference)[0] not in SPECIFICATIONS:
+            check_schema(found.contents, f"what $ref {reference!r:.200} leads to")
+            below = Resource.from_contents(found.contents, default_specification=DRAFT202012)
+            _check_references(below, found.resolver, seen)
     for part in resource.subresources():
         _check_references(part, resolver.in_subresource(part), seen)
-
-
-def _resolved(resolver: Any, reference: str) -> Any:  # noqa: ANN401
-    try:
-        return resolver.lookup(reference)
-    except (Unresolvable, TypeError) as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, ConfigurationError):  # from reading the file
-                raise type(cause)(f"$ref {reference!r:.200}: {cause}") from error
-            cause = cause.__cause__
-        raise ConfigurationError(f"$ref {reference!r:.200} leads nowhere") from error
-
-
-def _reader(folder: Path | None, root: str) -> Callable[[str], Any]:
-    """Return a function that reads files of the base folder as resources, when ``referencing`` needs them."""
-    beside = urljoin(root, ".")  # references arrive resolved against the root `$id`, which names no folder
-
-    @functools.cache
-    def retrieve(uri: str) -> Any:  # noqa: ANN401
-        path = path_in(folder, uri.removeprefix(beside) if urlsplit(beside).scheme else uri)
-        part = read_file(path).value
-        check_schema(part, f"the schema file {path.name}")
-        return _resource(part)
-
-    return retrieve
 
 
 # -- coercion, for a single ``type`` only: with alternatives it is not clear what to coerce to
@@ -278,14 +267,3 @@ def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  #
         return [coerce(item, items, resolver, depth + 1) for item in value]
     kind = schema.get("type")
     return coerce_scalar(value, kind) if isinstance(kind, str) else value
-
-
-def _types(schema: JSON, resolver: Any, depth: int = 0) -> list[str]:  # noqa: ANN401
-    """Return the types that a schema asks for, directly or by a reference."""
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
-        return []
-    if "type" not in schema and isinstance(reference := schema.get("$ref"), str):
-        found = resolver.lookup(reference)
-        return _types(found.contents, found.resolver, depth + 1)
-    kinds = schema.get("type")
-    return [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []

@@ -244,19 +244,22 @@ async def _judge(evaluator: Part | Judgement, output: JSON, state: State, toolbo
     if evaluator.kind == "custom":
         inputs: dict[str, JSON] = {"output": output, "state": dict(state)}
         return of_code(await toolbox.run_code(evaluator, inputs), output)
-    if evaluator.kind == "llm":
-        return await _by_model(evaluator, output, state, toolbox)
-    schema, folder = evaluator.given["schema"], toolbox.tools.base_folder
-    if isinstance(schema, str):
-        schema = await render(schema, state, str(evaluator.place.of("schema")))
-    return await anyio.to_thread.run_sync(schemas.judged, schema, folder, output, abandon_on_cancel=True)
+    if evaluator.kind == "schema":
+        schema, folder = evaluator.given["schema"], toolbox.tools.base_folder
+        if isinstance(schema, str):
+            schema = await render(schema, state, str(evaluator.place.of("schema")))
+        return await anyio.to_thread.run_sync(schemas.judged, schema, folder, output, abandon_on_cancel=True)
 
-
-async def _by_model(evaluator: Part, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
     asked = {key: evaluator.given[key] for key in ("prompt", "model") if evaluator.given.get(key) is not None}
     filled = await toolbox.filled(asked, state, evaluator.place, texts=("prompt", "model"))
-    system = read_prompt(None, "jeeves_reflexion.workflows", "judge.md")
-    messages = [Message("system", system), *_shots(evaluator), Message("user", as_text(filled["prompt"]))]
+    messages = [Message("system", read_prompt(None, "jeeves_reflexion.workflows", "judge.md"))]
+    for number, example in enumerate(evaluator.given.get("examples", ()), 1):
+        if "input" in example and "output" in example:
+            messages.append(Message("user", text_of(example["input"])))
+            messages.append(Message("assistant", text_of(example["output"])))
+        else:
+            logger.warning("%s: example %d is left out: it needs input and output", evaluator.place, number)
+    messages.append(Message("user", as_text(filled["prompt"])))
 
     def read(completion: Completion) -> tuple[Verdict | None, str]:
         found = of_reply(completion.text, output)
@@ -265,14 +268,3 @@ async def _by_model(evaluator: Part, output: JSON, state: State, toolbox: Toolbo
     call = functools.partial(toolbox.ask, filled.get("model"), state, sampling=_STEADY)
     verdict, _ = await ask_and_read(call, messages, read, form=_AGAIN)
     return verdict or refusal("the judge's reply could not be read, so nothing is approved", output)
-
-
-def _shots(evaluator: Part) -> list[Message]:
-    shots: list[Message] = []
-    for number, example in enumerate(evaluator.given.get("examples", ()), 1):
-        if "input" not in example or "output" not in example:
-            logger.warning("%s: example %d is left out: it needs input and output", evaluator.place, number)
-            continue
-        shots.append(Message("user", text_of(example["input"])))
-        shots.append(Message("assistant", text_of(example["output"])))
-    return shots

@@ -60,14 +60,12 @@ async def render(value: JSON, state: State, where: str, *, as_value: bool = True
     if not any(map(is_template, strings(value))):
         return value
 
-    def work() -> JSON:
-        try:
-            result: JSON = worker.ask(MAX_SECONDS, "templates.filled", value, dict(state), where, as_value)
-        except worker.TooLongError as error:
-            raise TemplateError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
-        return result
-
-    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    question = (MAX_SECONDS, "templates.filled", value, dict(state), where, as_value)
+    try:
+        result: JSON = await anyio.to_thread.run_sync(worker.ask, *question, abandon_on_cancel=True)
+    except worker.TooLongError as error:
+        raise TemplateError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
+    return result
 
 
 async def holds(condition: JSON, state: State, where: str) -> bool:
@@ -86,29 +84,11 @@ def as_expression(condition: str) -> str:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    def __init__(self) -> None:
-        super().__init__(
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            autoescape=False,
-            optimized=False,  # the optimizer takes cubic time for a chain of filters
-            finalize=lambda value: as_text(_defined(value)),
-            cache_size=0,
-        )
-        self.filters["tojson"] = _tojson
-        self.globals = {"range": self.globals["range"]}
-
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401
         # A key comes before a method: state.items is the state's key "items" if it has one.
         if isinstance(obj, Mapping) and attribute in obj:
             return obj[attribute]
         return super().getattr(obj, attribute)
-
-
-def _tojson(value: object, indent: int | None = None) -> str:
-    """Write a value as JSON. Jinja2's own filter would escape ``<`` and others for HTML."""
-    return json.dumps(_defined(value), ensure_ascii=False, indent=indent)
 
 
 def _defined(value: object) -> object:
@@ -118,7 +98,20 @@ def _defined(value: object) -> object:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else value
 
 
-_environment: Final = _Environment()
+_environment: Final = _Environment(
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    autoescape=False,
+    optimized=False,  # the optimizer takes cubic time for a chain of filters
+    finalize=lambda value: as_text(_defined(value)),
+    cache_size=0,
+)
+_environment.globals = {"range": _environment.globals["range"]}
+# Jinja2's own filter would escape ``<`` and others for HTML.
+_environment.filters["tojson"] = lambda value, indent=None: json.dumps(
+    _defined(value), ensure_ascii=False, indent=indent
+)
 
 
 def read(source: str, where: str) -> None:
@@ -154,27 +147,19 @@ def filled(value: JSON, state: JSON, where: str, as_value: bool) -> JSON:  # noq
     read(value, where)
     whole, alone = _read(value)
     try:
-        if not as_value or alone is None:
-            return _text(whole.generate(state=state))
-        result = _defined(_evaluated(alone, state))
-        return None if isinstance(result, jinja2.Undefined) else plain(result)
+        if as_value and alone is not None:
+            try:
+                result = _defined(alone(state=state))
+            except Exception:  # noqa: BLE001 - raised again, with the template's lines instead of Python's
+                _environment.handle_exception()
+            return None if isinstance(result, jinja2.Undefined) else plain(result)
+        text = whole.render(state=state)
     except Exception as error:  # a template may raise anything; its author must learn where
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == "<template>"]
         line = f", line {lines[-1]} of the template" if lines else ""
         reason = str(error) if isinstance(error, jinja2.TemplateError | OverflowError | NoJSONError) else ""
         raise TemplateError(f"{where}{line}: {reason or f'{type(error).__name__}: {error}'}") from error
-
-
-def _text(parts: Iterable[str]) -> str:
-    text = "".join(parts)
     if len(text) > MAX_TEXT:
-        raise OverflowError(f"the filled-in text is longer than {MAX_TEXT:,} characters")
+        raise TemplateError(f"{where}: the filled-in text is longer than {MAX_TEXT:,} characters")
     return text
-
-
-def _evaluated(expression: Any, state: JSON) -> object:  # noqa: ANN401
-    try:
-        return expression(state=state)
-    except Exception:  # noqa: BLE001 - raised again, with the template's lines instead of Python's
-        _environment.handle_exception()

@@ -27,7 +27,7 @@ def plain(value: object, depth: int = 0) -> JSON:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _whole(value)
+        return _text(value)
     if isinstance(value, int):
         if value.bit_length() > MAX_BITS:
             raise NoJSONError("a number has more than 1,200 digits")
@@ -39,7 +39,7 @@ def plain(value: object, depth: int = 0) -> JSON:
     if depth >= MAX_DEPTH:
         raise NoJSONError(f"it is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
-        return {_key(key): plain(item, depth + 1) for key, item in value.items()}
+        return {_text(key): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [plain(item, depth + 1) for item in value]
     raise NoJSONError(f"a {type(value).__name__} can't be written as JSON")
@@ -50,16 +50,13 @@ def produced(value: object) -> JSON:
     return plain(value, MAX_DEPTH // 5)
 
 
-def _key(key: object) -> str:
-    if not isinstance(key, str):
-        raise NoJSONError(f"the key {key!r} is not a text")
-    return _whole(key)
-
-
-def _whole(text: str) -> str:
-    if whole_text(text) != text:
+def _text(value: object) -> str:
+    """Return a text, or the key of a mapping, unchanged. Raises :class:`NoJSONError`."""
+    if not isinstance(value, str):
+        raise NoJSONError(f"the key {value!r} is not a text")
+    if whole_text(value) != value:
         raise NoJSONError("a text holds half of a surrogate pair")
-    return text
+    return value
 
 
 def whole_text(text: str) -> str:
@@ -79,9 +76,9 @@ def text_of(value: JSON) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def shown(value: object, tokens: int = 40) -> str:
+def shown(value: object) -> str:
     """Return a value as an error message quotes it, shortened."""
-    return cut_middle(repr(value), tokens).replace("\n", " ")
+    return cut_middle(repr(value), 40).replace("\n", " ")
 
 
 def strings(value: JSON) -> Iterator[str]:

@@ -121,19 +121,17 @@ def _of_mapping(fields: Mapping[str, JSON], output: JSON) -> Verdict | None:
 
 
 def _problems(value: JSON) -> tuple[Problem, ...]:
+    problems: list[Problem] = []
     items = value if isinstance(value, list) else [] if value is None or value == "" else [value]
-    return tuple(_problem(item) for item in items[:_MOST])
-
-
-def _problem(item: JSON) -> Problem:
-    if not isinstance(item, Mapping):
-        return Problem("", text_of(item))
-    path, message, suggestion = item.get("path"), item.get("message"), item.get("suggestion")
-    return Problem(
-        ".".join(map(str, path)) if isinstance(path, list) else "" if path is None else str(path),
-        message if isinstance(message, str) else abridge(text_of(item), 300),
-        suggestion if isinstance(suggestion, str) else "",
-    )
+    for item in items[:_MOST]:
+        if not isinstance(item, Mapping):
+            problems.append(Problem("", text_of(item)))
+            continue
+        path, message, suggestion = item.get("path"), item.get("message"), item.get("suggestion")
+        at = ".".join(map(str, path)) if isinstance(path, list) else "" if path is None else str(path)
+        what = message if isinstance(message, str) else abridge(text_of(item), 300)
+        problems.append(Problem(at, what, suggestion if isinstance(suggestion, str) else ""))
+    return tuple(problems)
 
 
 def read_problems(value: JSON) -> list[JSON]:

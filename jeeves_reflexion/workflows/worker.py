@@ -47,34 +47,36 @@ def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401
         line = json.dumps([seconds, function, *arguments]).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"a schema or a state is not JSON: {error}") from error
-    # In a frozen program sys.executable is the program, which would be started a second time.
-    frozen = getattr(sys, "frozen", False)
-    reply = _answer(function, *arguments) if frozen else _exchanged(line + b"\n", seconds)
+    if getattr(sys, "frozen", False):  # sys.executable is the program, which would be started a second time
+        reply = _answer(function, *arguments)
+    else:
+        process = _taken()
+        end = threading.Timer(seconds, process.kill)
+        begun = time.monotonic()
+        end.start()
+        try:
+            answer = _reply(process, line + b"\n")
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            end.cancel()
+        late = time.monotonic() - begun >= seconds  # the timer may have killed it just now
+        whole = answer.endswith(b"\n")
+        if whole and not late and len(_idle) < _MOST_IDLE:
+            _idle.append(process)
+        else:
+            _end(process)
+        if not whole and late:
+            raise TooLongError
+        if not whole:
+            raise errors.WorkflowError(
+                f"the process for templates and schemas ended with code {process.returncode}"
+            )
+        reply = json.loads(answer)
     if "raised" in reply:
         raise getattr(errors, reply["raised"])(reply["message"])
     return reply["found"]
-
-
-def _exchanged(line: bytes, seconds: float) -> dict[str, Any]:
-    process = _taken()
-    end = threading.Timer(seconds, process.kill)
-    begun = time.monotonic()
-    end.start()
-    try:
-        answer = _reply(process, line)
-    except BaseException:
-        _end(process)
-        raise
-    finally:
-        end.cancel()
-    late = time.monotonic() - begun >= seconds  # the timer may have killed it just now
-    if answer.endswith(b"\n"):
-        _end(process) if late or len(_idle) >= _MOST_IDLE else _idle.append(process)
-        return dict(json.loads(answer))
-    _end(process)
-    if late:
-        raise TooLongError
-    raise errors.WorkflowError(f"the process for templates and schemas ended with code {process.returncode}")
 
 
 def _taken() -> _Process:
@@ -130,7 +132,13 @@ def serve() -> None:
     for module in ("schemas", "templates"):
         importlib.import_module(f"jeeves_reflexion.workflows.{module}")
     answers, sys.stdout = sys.stdout, sys.stderr
-    _bound_memory()
+    with contextlib.suppress(ImportError):  # POSIX only
+        import resource  # noqa: PLC0415
+
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+        with contextlib.suppress(ValueError, OSError):  # macOS has the limit but can't set it
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         seconds, *question = json.loads(line)
@@ -148,17 +156,6 @@ def _end_after(seconds: float) -> None:
     """Have the kernel end this process after so many seconds, in case the program that would is gone; 0 is never."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _bound_memory() -> None:
-    try:
-        import resource  # noqa: PLC0415 - POSIX only
-    except ImportError:
-        return
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
-    with contextlib.suppress(ValueError, OSError):  # macOS has the limit but can't set it
-        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _answer(named: str, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401

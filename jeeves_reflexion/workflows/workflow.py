@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -94,81 +94,68 @@ class Workflow:
         """
         self.check()
         tools = Tools(model, models, sandbox, self._base_folder, dict(self._actions))
+        plan, trail, current = self.plan, list[str](), actions.checked_state(state or {})
+        indices = {node.name: index for index, node in enumerate(plan.nodes)} | {END: len(plan.nodes)}
+        index = 0
         async with Toolbox(tools, redacting(Session(listener=listener))) as toolbox:
-            return await _Run(self, toolbox, actions.checked_state(state or {})).go()
+            session = toolbox.session
+            while index < len(plan.nodes):
+                node = plan.nodes[index]
+                if len(trail) >= plan.max_steps:
+                    raise WorkflowError(
+                        f"{plan.name}: not at its end after {plan.max_steps} nodes (the last: "
+                        f"{' -> '.join(trail[-4:])}): is there an endless cycle? settings.max_steps allows more"
+                    )
+                trail.append(node.name)
+                data: dict[str, JSON] = {"node": node.name, "step": len(trail)}
+                await session.emit(AgentEvent(run_id=session.id, name="workflow.node_started", data=data))
+                _merge(current, node, await _result(node, current, toolbox))
+                index += 1
+                for route in node.routes:
+                    if await holds(route.condition, current, str(route.place)):
+                        index = indices[route.to]
+                        break
+            return actions.checked_state(current)
 
     def run_sync(self, state: Mapping[str, JSON] | None = None, **options: Any) -> dict[str, JSON]:  # noqa: ANN401
         """Run in a new event loop, with the options of :meth:`run`. Raises :class:`SessionError` within a loop."""
         return run_alone(lambda: self.run(state, **options), "workflow.run(...)")
 
 
-@dataclass(slots=True)
-class _Run:
-    workflow: Workflow
-    toolbox: Toolbox
-    state: dict[str, JSON]
-    trail: list[str] = field(default_factory=list)
-
-    async def go(self) -> dict[str, JSON]:
-        plan = self.workflow.plan
-        indices = {node.name: index for index, node in enumerate(plan.nodes)} | {END: len(plan.nodes)}
-        index = 0
-        while index < len(plan.nodes):
-            node = plan.nodes[index]
-            if len(self.trail) >= plan.max_steps:
-                raise WorkflowError(
-                    f"{plan.name}: not at its end after {plan.max_steps} nodes (the last: "
-                    f"{' -> '.join(self.trail[-4:])}): is there an endless cycle? settings.max_steps allows more"
-                )
-            self.trail.append(node.name)
-            await self._node(node)
-            index += 1
-            for route in node.routes:
-                if await holds(route.condition, self.state, str(route.place)):
-                    index = indices[route.to]
-                    break
-        return actions.checked_state(self.state)
-
-    async def _node(self, node: Node) -> None:
-        session = self.toolbox.session
-        data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
-        await session.emit(AgentEvent(run_id=session.id, name="workflow.node_started", data=data))
-        try:
-            result = await self._result(node)
-        except SandboxUnavailableError:
-            raise
-        except WorkflowError as error:
-            if f"node {node.name!r}" in str(error):
-                raise
-            raise type(error)(f"{node.place}: {error}") from error
-        except SandboxError as error:
-            raise WorkflowError(f"{node.place}: {error}") from error
-        except ReflexionError as error:
-            error.add_note(f"in {node.place}")
-            raise
-        except Exception as error:
-            raise WorkflowError(f"{node.place}: {type(error).__name__}: {error}") from error
-        self._merge(node, result)
-
-    async def _result(self, node: Node) -> JSON:
-        state, toolbox = self.state, self.toolbox
+async def _result(node: Node, state: Mapping[str, JSON], toolbox: Toolbox) -> JSON:
+    """Run a node. An error that doesn't name the node yet gets its place."""
+    try:
         if "step" in node.parts:
             return await toolbox.in_time(lambda: perform(node.parts["step"], state, toolbox))
         filled = await toolbox.filled(node.parameters, state, node.place.of("with"))
         return await _ACTIONS[node.uses](state, **node.parts, **filled, tools=toolbox)
+    except SandboxUnavailableError:
+        raise
+    except WorkflowError as error:
+        if f"node {node.name!r}" in str(error):
+            raise
+        raise type(error)(f"{node.place}: {error}") from error
+    except SandboxError as error:
+        raise WorkflowError(f"{node.place}: {error}") from error
+    except ReflexionError as error:
+        error.add_note(f"in {node.place}")
+        raise
+    except Exception as error:
+        raise WorkflowError(f"{node.place}: {type(error).__name__}: {error}") from error
 
-    def _merge(self, node: Node, result: JSON) -> None:
-        """Put a node's result into the state; see :class:`Workflow`."""
-        loops = node.uses == "reflection.loop"
-        if loops:
-            # It may be left from a loop that failed before; this loop's result sets it again if it failed too.
-            self.state.pop("exhausted", None)
-        if isinstance(result, Mapping) and (loops or node.output is None):
-            self.state.update(result)
-        if node.output is not None:
-            self.state[node.output] = result
-        elif result is not None and not isinstance(result, Mapping):
-            raise WorkflowError(
-                f"{node.place}: the result is not an object that could be merged into the state, but {shown(result)}:"
-                " name it with `output:`"
-            )
+
+def _merge(state: dict[str, JSON], node: Node, result: JSON) -> None:
+    """Put a node's result into the state; see :class:`Workflow`."""
+    loops = node.uses == "reflection.loop"
+    if loops:
+        # It may be left from a loop that failed before; this loop's result sets it again if it failed too.
+        state.pop("exhausted", None)
+    if isinstance(result, Mapping) and (loops or node.output is None):
+        state.update(result)
+    if node.output is not None:
+        state[node.output] = result
+    elif result is not None and not isinstance(result, Mapping):
+        raise WorkflowError(
+            f"{node.place}: the result is not an object that could be merged into the state, but {shown(result)}:"
+            " name it with `output:`"
+        )

@@ -28,14 +28,15 @@ _REVIEW: Final = (
 )
 @options.endpoint
 @over_lessons(options.embedder, options.by, options.yes, options.dry_run)
-def consolidate(library: Library, model: str | None, endpoint: options.Endpoint) -> None:
+async def consolidate(library: Library, model: str | None, endpoint: options.Endpoint) -> None:
     """Merge lessons that say the same, and retire those that harm.
 
     With --model a language model makes the proposals, and also finds contradictions; each proposal is checked.
     """
     if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")
-    found = library.within(lambda store: _plan(store, model, endpoint))
+    async with library.open() as store:
+        found = await _plan(store, model, endpoint)
     answer: dict[str, object] = {
         "operations": [step.operation for step in found.steps],
         "review": [[lesson.id for lesson in group] for group in found.review],
@@ -46,7 +47,8 @@ def consolidate(library: Library, model: str | None, endpoint: options.Endpoint)
     if not found.steps:
         library.give({"dry_run": library.dry_run, **answer}, note="nothing to consolidate")
     elif library.agreed(f"Make {counted(len(found.steps), 'operation')}?", answer):
-        applied = library.within(lambda store: apply(found, store.repository, by=library.by))
+        async with library.open() as store:
+            applied = await apply(found, store.repository, by=library.by)
         skipped = [{"operation": str(step.operation), "why": why} for step, why in applied.skipped]
         for each in skipped:
             library.screen.note(f"skipped: {each['operation']}: {each['why']}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -12,12 +11,10 @@ from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Found, Library, brief, change_of, over_lessons, row, short
 from jeeves_reflexion.cli.lessons.look import lesson_id, lesson_ids
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.curation import Decision
 from jeeves_reflexion.lessons.gate import clean_words
-from jeeves_reflexion.lessons.history import Rollback, has_before
+from jeeves_reflexion.lessons.history import has_before
 from jeeves_reflexion.summary import counted
-from jeeves_reflexion.types import Lesson
 
 _DONE: Final = {"approve": "approved", "reject": "rejected", "retire": "retired", "restore": "restored"}
 _MAY_BE: Final = {
@@ -36,9 +33,10 @@ _waiting = (
 
 @click.command(short_help="Show what waits for a decision.")
 @over_lessons()
-def review(library: Library) -> None:
+async def review(library: Library) -> None:
     """Show proposed lessons and texts in quarantine, which wait for "approve" or "reject"."""
-    waiting = library.within(lambda store: library.curator(store).waiting())
+    async with library.open() as store:
+        waiting = await library.curator(store).waiting()
     rows = [
         row(each, state=each.state, trust=each.trust, why=each.state_reason or "-")
         for each in waiting.proposed
@@ -68,44 +66,42 @@ def _decision(
     @options.options_of(
         *arguments, over_lessons(*embedding, options.by, options.reason, options.yes, options.dry_run)
     )
-    def command(library: Library, lesson_ids: Sequence[str], *, everything: bool = False) -> None:
+    async def command(library: Library, lesson_ids: Sequence[str], *, everything: bool = False) -> None:
         if everything == bool(lesson_ids):
             raise click.UsageError(f"name the lessons to {decision}, or add --all")
         if decision == "retire" and not library.reason:
             raise click.UsageError("retire needs a reason: add --reason")
-
-        async def decidable(store: VectorLessonStore) -> list[Found]:
+        async with library.open() as store:
             if everything:
-                return [Found(lesson) for lesson in (await library.curator(store).waiting()).proposed]
-            return await library.find(store, lesson_ids)
-
-        found = library.within(decidable)
+                found = [Found(lesson) for lesson in (await library.curator(store).waiting()).proposed]
+            else:
+                found = await library.find(store, lesson_ids)
         for each in found:
             if each.state not in _MAY_BE[decision]:
                 wanted = " or ".join(_MAY_BE[decision])
                 raise LessonStoreError(
                     f"lesson {each.lesson.id} is {each.state}; to {decision} one, it must be {wanted}"
                 )
-        lost = decision == "reject" and any(each.held for each in found)
+        held = [each.lesson.id for each in found if each.held is not None]
+        lost = decision == "reject" and held
         number, end = counted(len(found), "lesson"), ", texts in quarantine for good" if lost else ""
         answer = {done: [each.lesson.id for each in found]}
         rows = [brief(each.lesson, state=each.state) for each in found]
         sure = not found or (len(found) == 1 and not lost)
-        if library.agreed(f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
-            if found:
-                library.within(lambda store: _decide(library, library.curator(store), decision, found))
-            library.give(answer, f"{done} {number}")
+        if not library.agreed(f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
+            return
+
+        if found:
+            async with library.open() as store:
+                curator = library.curator(store)
+                lessons = [each.lesson.id for each in found if each.held is None]
+                await curator.decide(decision, lessons, reason=library.reason)
+                one = curator.approve if decision == "approve" else curator.reject
+                for lesson_id in held:
+                    await one(lesson_id, reason=library.reason)
+        library.give(answer, f"{done} {number}")
 
     return command
-
-
-async def _decide(library: Library, curator: Curator, decision: Decision, found: Sequence[Found]) -> None:
-    lessons = [each.lesson.id for each in found if each.held is None]
-    await curator.decide(decision, lessons, reason=library.reason)
-    for each in found:
-        if each.held is not None:
-            one = curator.approve if decision == "approve" else curator.reject
-            await one(each.lesson.id, reason=library.reason)
 
 
 approve = _decision(
@@ -141,14 +137,11 @@ restore = _decision(
 @lesson_id
 @click.argument("text")
 @over_lessons(options.embedder, options.by, options.reason)
-def edit(library: Library, lesson_id: str, text: str) -> None:
+async def edit(library: Library, lesson_id: str, text: str) -> None:
     """Replace the words of a lesson by TEXT, which is checked as every lesson is."""
-
-    async def edited(store: VectorLessonStore) -> tuple[Lesson, Lesson]:
+    async with library.open() as store:
         before = await library.one(store, lesson_id)
-        return before, await library.curator(store).edit(before.id, text, reason=library.reason)
-
-    before, after = library.within(edited)
+        after = await library.curator(store).edit(before.id, text, reason=library.reason)
     change = change_of(before, after) or "unchanged"
     library.give({"lesson": after}, rows=[{"id": short(after.id), "change": change}])
 
@@ -158,30 +151,25 @@ def edit(library: Library, lesson_id: str, text: str) -> None:
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
 @click.option("--text", metavar="TEXT", help="New words for the lesson that stays.")
 @over_lessons(options.embedder, options.by, options.reason, options.yes, options.dry_run)
-def merge(library: Library, into: str, others: Sequence[str], text: str | None) -> None:
+async def merge(library: Library, into: str, others: Sequence[str], text: str | None) -> None:
     """Merge the OTHER lessons into the lesson INTO: they are retired, and their support is added to it."""
-
-    async def checked(store: VectorLessonStore) -> list[Lesson]:
-        found = list({(one := await library.one(store, each)).id: one for each in (into, *others)}.values())
-        if len(found) == 1:
+    async with library.open() as store:
+        named = {(one := await library.one(store, each)).id: one for each in (into, *others)}
+        kept, *found = named.values()
+        ids = [each.id for each in found]
+        if not ids:
             raise click.UsageError("a merge needs at least one other lesson")
         if text is not None:
-            await clean_words(found[0].id, text)
-        await library.curator(store).check_merge(found[0].id, [each.id for each in found[1:]])
-        return found
+            await clean_words(kept.id, text)
+        await library.curator(store).check_merge(kept.id, ids)
 
-    kept, *found = library.within(checked)
-    ids = [each.id for each in found]
     rows = [{**brief(kept, what="stays"), "lesson": text or kept.text}]
     rows += [brief(each, what="retired") for each in found]
     question = f"Merge {counted(len(ids), 'lesson')} into {short(kept.id)}?"
     if not library.agreed(question, {"into": kept.id, "merged": ids}, rows):
         return
-
-    async def made(store: VectorLessonStore) -> Lesson:
-        return await library.curator(store).merge(kept.id, ids, text=text, reason=library.reason)
-
-    merged = library.within(made)
+    async with library.open() as store:
+        merged = await library.curator(store).merge(kept.id, ids, text=text, reason=library.reason)
     said = f"merged {counted(len(ids), 'lesson')} into {short(kept.id)}, learned {merged.support} times now"
     library.give({"lesson": merged, "merged": ids}, said)
 
@@ -196,43 +184,35 @@ def merge(library: Library, into: str, others: Sequence[str], text: str | None) 
     "  [default: the last but one]",
 )
 @over_lessons(options.embedder, options.by, options.reason, options.dry_run)
-def rollback(library: Library, lesson_id: str, to: int | None) -> None:
+async def rollback(library: Library, lesson_id: str, to: int | None) -> None:
     """Return a lesson to its state after an earlier change; the history records this as a change too.
 
     Lessons that were merged into it since then come back. Support that it gained since then stays. A text approved from
     quarantine becomes retired if it goes back to before its first change.
     """
-
-    async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Rollback]:
+    async with library.open() as store:
         curator = library.curator(store)
         before = await library.one(store, lesson_id)
-        number = await _last_but_one(curator, before.id) if to is None else to
-        undo = await curator.preview(before.id, to=number)
+        if to is None:
+            history = await curator.history(before.id)
+            if not history or (len(history) == 1 and not has_before(history[0])):
+                raise LessonStoreError(
+                    f"lesson {before.id} was never changed: there is nothing to go back to"
+                )
+            to = history[-2].number if len(history) > 1 else 0
+        undo = await curator.preview(before.id, to=to)
+        after = undo.lesson
         if not library.dry_run:
-            after = await curator.rollback(before.id, to=number, reason=library.reason)
-            undo = replace(undo, lesson=after)
-        return before, undo
+            after = await curator.rollback(before.id, to=to, reason=library.reason)
 
-    before, undo = library.within(rolled_back)
-    change = change_of(before, undo.lesson) or "unchanged"
-    about = {"dry_run": library.dry_run, "back": undo.back}
+    change = change_of(before, after) or "unchanged"
     library.give(
-        {"lesson": undo.lesson, **about},
+        {"lesson": after, "dry_run": library.dry_run, "back": undo.back},
         rows=[{"id": short(before.id), "change": change}],
         note="nothing was changed: a dry run" if library.dry_run else "",
     )
     if undo.back:
         library.screen.note(f"not merged into it any more: {', '.join(map(short, undo.back))}")
-
-
-async def _last_but_one(curator: Curator, lesson_id: str) -> int:
-    """Return the default of ``--to``."""
-    history = await curator.history(lesson_id)
-    if len(history) > 1:
-        return history[-2].number
-    if history and has_before(history[0]):
-        return 0
-    raise LessonStoreError(f"lesson {lesson_id} was never changed: there is nothing to go back to")
 
 
 @click.command(short_help="Score a run afterwards.")
@@ -246,13 +226,11 @@ async def _last_but_one(curator: Curator, lesson_id: str) -> int:
 )
 @click.option("--task", metavar="ID", help="The task, if the run had several.")
 @over_lessons(options.by, options.reason)
-def outcome(library: Library, run: str, score: float, attempt: int | None, task: str | None) -> None:
+async def outcome(library: Library, run: str, score: float, attempt: int | None, task: str | None) -> None:
     """Score an attempt of RUN afterwards: SCORE, from 0 to 1, replaces the score that was noted before."""
-    noted = library.within(
-        lambda store: store.feedback(
-            run, score, by=library.by, reason=library.reason, attempt=attempt, task_id=task
-        )
-    )
+    about = {"by": library.by, "reason": library.reason}
+    async with library.open() as store:
+        noted = await store.feedback(run, score, **about, attempt=attempt, task_id=task)
     was = "none counted until now" if noted.before is None else f"{noted.before:.2f} counted until now"
     said = f"noted {score:.2f} for attempt {noted.attempt} of run {run}; {was}"
     library.give({"run_id": run, "feedback": noted}, said)

@@ -6,6 +6,7 @@ Every import is shown before it is made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -15,8 +16,6 @@ import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, over_lessons, task_excerpt
-from jeeves_reflexion.cli.stores import origin_at
-from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.agents_file import MOST_CHARACTERS, block_of, ranked, update_file
 from jeeves_reflexion.lessons.exchange import (
     ImportPlan,
@@ -31,7 +30,7 @@ from jeeves_reflexion.lessons.exchange import (
 )
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.summary import counted
-from jeeves_reflexion.types import Lesson, LessonState
+from jeeves_reflexion.types import LessonState
 
 Way: TypeAlias = Literal["push", "pull"]
 Answer: TypeAlias = Mapping[str, object]
@@ -56,37 +55,29 @@ _SHOWN: Final = 20
     help="The most characters of the block of --to.",
 )
 @over_lessons()
-def export(
+async def export(
     library: Library, target: str | None, agents_file: Path | None, max_characters: int, *, overwrite: bool
 ) -> None:
     """Write lessons as JSON lines to a file or to standard output, or with --to into a file that agents read."""
     if (target is None) == (agents_file is None):
         raise click.UsageError("name either a file, or with --to a file that agents read")
-    if target is not None:
-        _export_lines(library, target, overwrite=overwrite)
-    elif agents_file is not None:
-        _export_block(library, agents_file, max_characters)
+    if agents_file is not None:
+        async with library.open() as store:
+            best = ranked(await all_lessons(store), await store.ledger.credits(max_age=0.0))
+        block, number = block_of(best, max_characters)
+        changed = update_file(agents_file, block)
+        said = f"{agents_file} has {number} of {counted(len(best), 'active lesson')}"
+        answer = {"to": str(agents_file), "exported": number, "active": len(best), "changed": changed}
+        library.give(answer, said if changed else f"{said}, as before")
+        return
 
-
-def _export_block(library: Library, path: Path, most: int) -> None:
-    async def best(store: VectorLessonStore) -> list[Lesson]:
-        return ranked(await all_lessons(store), await store.ledger.credits(max_age=0.0))
-
-    found = library.within(best)
-    block, number = block_of(found, most)
-    changed = update_file(path, block)
-    said = f"{path} has {number} of {counted(len(found), 'active lesson')}"
-    answer = {"to": str(path), "exported": number, "active": len(found), "changed": changed}
-    library.give(answer, said if changed else f"{said}, as before")
-
-
-def _export_lines(library: Library, target: str, *, overwrite: bool) -> None:
-    path = Path(target)
     if target == "-" and library.as_json:
         raise click.UsageError("--json would mix with the lessons on standard output: name a file")
-    if target != "-" and path.exists() and not overwrite:
+    path = Path(str(target))
+    if target != "-" and not overwrite and await anyio.Path(path).exists():
         raise click.UsageError(f"{path} exists already: add --overwrite to replace it")
-    found = library.within(with_tasks)
+    async with library.open() as store:
+        found = await with_tasks(store)
     said = f"exported {counted(len(found), 'lesson')}"
     if target == "-":
         for lesson, tasks in found:
@@ -123,59 +114,44 @@ class _Transfer:
         for what, lines in (("new", plan.added), ("changed", plan.changed), ("refused", plan.refused)):
             shown = lines if library.dry_run else lines[:_SHOWN]
             for line in shown:
-                library.screen.entry(_row(what, line, plan))
+                lesson = line.lesson
+                about = {
+                    "what": what,
+                    "state": "-" if line.reason else lesson.state,
+                    "why": line.reason or "-",
+                }
+                was = plan.stored[lesson.id].text if what == "changed" else "-"
+                library.screen.entry(brief(lesson, **about, was=was, task=task_excerpt(lesson)))
             if len(shown) < len(lines):
                 library.screen.note(f"and {len(lines) - len(shown)} more {what}; --dry-run shows all", "dim")
         library.screen.note(str(plan), "dim")
 
-    def make(self, *, create: bool) -> int:
-        """Import the lessons, and return how many equal a stored one."""
-        change = Change("import", f"from {self.source}", self.target.by)
-        return self.target.within(lambda store: make_import(store, self.plan, change), create=create)
 
-
-def _row(what: str, line: Line, plan: ImportPlan) -> dict[str, str]:
-    return brief(
-        line.lesson,
-        what=what,
-        state="-" if line.reason else line.lesson.state,
-        why=line.reason or "-",
-        was=plan.stored[line.lesson.id].text if what == "changed" else "-",
-        task=task_excerpt(line.lesson),
-    )
-
-
-def _is_new(library: Library, *, create: bool) -> bool:
-    """Whether the store must be created."""
-    return create and origin_at(library.store_address) is None
-
-
-def _planned(
-    source: str, lines: Sequence[Line], target: Library, approve: Sequence[LessonState], *, create: bool
+async def _planned(
+    source: str, lines: Sequence[Line], target: Library, approve: Sequence[LessonState]
 ) -> _Transfer:
-    async def plan(store: VectorLessonStore | None) -> ImportPlan:
-        return await plan_import(store, lines, approve=approve, source=source)
-
-    new = _is_new(target, create=create)
-    return _Transfer(source, target, anyio.run(plan, None) if new else target.within(plan))
+    async with nullcontext() if target.is_new else target.open() as store:
+        return _Transfer(source, target, await plan_import(store, lines, approve=approve, source=source))
 
 
-def _carry(
-    library: Library,
-    verb: str,
-    transfers: Sequence[_Transfer],
-    answer: Answer,
-    *,
-    approve: bool,
-    create: bool,
+async def _carry(
+    library: Library, verb: str, transfers: Sequence[_Transfer], answer: Answer, *, approve: bool
 ) -> None:
-    """Ask whether to make the transfers, and make them; ``verb`` names the action."""
+    """Show the transfers, ask whether to make them, and make them; ``verb`` names the action."""
+    for each in () if library.as_json else transfers:
+        if verb == "carry":
+            library.screen.note(f"from {each.source} to {each.target.shown}", "bold")
+        each.show()
     lessons = counted(sum(each.number for each in transfers), "lesson")
     waits = "" if approve else "; new ones wait for review"
     if not any(each.number for each in transfers):
         library.give({"dry_run": library.dry_run, **answer}, f"nothing to {verb}")
     elif library.agreed(f"{verb.capitalize()} {lessons}{waits}?", answer):
-        merged = sum(each.make(create=create) for each in transfers)
+        merged = 0
+        for each in transfers:
+            change = Change("import", f"from {each.source}", each.target.by)
+            async with each.target.open(create=library.create) as store:
+                merged += await make_import(store, each.plan, change)
         also = f", {merged} of them equal to stored lessons" if merged else ""
         done = {"import": "imported", "carry": "carried"}[verb]
         library.give({"dry_run": False, **answer, "merged": merged}, f"{done} {lessons}{also}{waits}")
@@ -189,19 +165,17 @@ def _carry(
     help="Make new lessons active at once.  [default: they wait for review]",
 )
 @options.create
-@over_lessons(options.embedder, options.by, options.yes, options.dry_run)
 @click.pass_context
-def import_(ctx: click.Context, /, library: Library, source: Path, *, approve: bool, create: bool) -> None:
+@over_lessons(options.embedder, options.by, options.yes, options.dry_run)
+async def import_(ctx: click.Context, /, library: Library, source: Path, *, approve: bool) -> None:
     """Import lessons from a file that "export" wrote.
 
     Shows which lessons are new, changed, the same or refused, and asks. Lessons of others are marked as imported, and
     agents see them as data.
     """
     states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
-    transfer = _planned(source.name, import_file(source), library, states, create=create)
-    if not library.as_json:
-        transfer.show()
-    _carry(library, "import", [transfer], transfer.answer, approve=approve, create=create)
+    transfer = await _planned(source.name, import_file(source), library, states)
+    await _carry(library, "import", [transfer], transfer.answer, approve=approve)
     if transfer.plan.refused and not transfer.number and not transfer.plan.same:
         ctx.exit(1)
 
@@ -220,7 +194,7 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
         options.create,
         over_lessons(options.embedder, options.by, options.yes, options.dry_run),
     )
-    def command(library: Library, other: str, *, approve: bool, create: bool) -> None:
+    async def command(library: Library, other: str, *, approve: bool) -> None:
         there = replace(library, address=other)
         if there.store_address == library.store_address:
             raise click.UsageError("both sides are the same address")
@@ -229,14 +203,13 @@ def _carrier(name: str, ways: Sequence[Way], short_help: str, text: str) -> clic
         transfers = []  # both sides are read before either is changed
         for way in ways:
             source, target = (library, there) if way == "push" else (there, library)
-            lines = [] if _is_new(source, create=create) else source.within(lines_of)
-            transfers.append(_planned(source.shown, lines, target, states, create=create))
-        if not library.as_json:
-            for each in transfers:
-                library.screen.note(f"from {each.source} to {each.target.shown}", "bold")
-                each.show()
+            lines: Sequence[Line] = []
+            if not source.is_new:
+                async with source.open() as store:
+                    lines = await lines_of(store)
+            transfers.append(await _planned(source.shown, lines, target, states))
         answer = {each.target.shown: each.answer for each in transfers}
-        _carry(library, "carry", transfers, answer, approve=approve, create=create)
+        await _carry(library, "carry", transfers, answer, approve=approve)
 
     return command
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import anyio
 import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.screen import Answers
-from jeeves_reflexion.cli.stores import open_existing, open_or_make
+from jeeves_reflexion.cli.stores import open_existing, open_or_make, origin_at
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.quarantine import Held
@@ -21,8 +21,6 @@ from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.summary import when
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Lesson
-
-T = TypeVar("T")
 
 _TASK_EXCERPT: Final = 60
 _SHORTEST_ID: Final = 4
@@ -45,25 +43,24 @@ class Found:
 class Library(Answers):
     """The lessons of one address and namespace, opened for each piece of work and closed after it."""
 
+    default_address = staticmethod(default_place)
     embedder: str = "auto"
+    create: bool = False
 
-    @staticmethod
-    def default_address() -> str:
-        """Return ``JEEVES_LESSONS``, else a folder among the user's data."""
-        return default_place()
+    @property
+    def is_new(self) -> bool:
+        """Whether ``--create`` has to create the store."""
+        return self.create and origin_at(self.store_address) is None
 
-    def within(self, work: Callable[[VectorLessonStore], Awaitable[T]], *, create: bool = False) -> T:
-        """Open the store, run ``work`` with it, and close it; with ``create``, create a missing store."""
+    @contextlib.asynccontextmanager
+    async def open(self, *, create: bool = False) -> AsyncIterator[VectorLessonStore]:
+        """Open the store for a piece of work; with ``create``, create a missing store."""
         open_store = open_or_make if create else open_existing
-
-        async def opened() -> T:
-            async with (
-                store_errors("use the lessons"),
-                open_store(self.store_address, self.namespace or "default", self.embedder) as store,
-            ):
-                return await work(store)
-
-        return anyio.run(opened)
+        async with (
+            store_errors("use the lessons"),
+            open_store(self.store_address, self.namespace or "default", self.embedder) as store,
+        ):
+            yield store
 
     def curator(self, store: VectorLessonStore) -> Curator:
         """Return a curator that changes lessons in the name of ``--by``."""
@@ -79,27 +76,28 @@ class Library(Answers):
     async def find(self, store: VectorLessonStore, lesson_ids: Sequence[str]) -> list[Found]:
         """Return the lessons and texts in quarantine with these ids, whole or shortened; each once."""
         found: dict[str, Found] = {}
-        everything: list[Found] | None = None
+        everything: list[Found] = []
         for given in map(str.strip, lesson_ids):
-            one = await _exactly(store, given)
-            if one is None and len(given) < _SHORTEST_ID:
+            if (lesson := await store.get(given)) is not None:
+                matches = [Found(lesson)]
+            elif given and (held := await store.quarantine.get(given)) is not None:
+                matches = [Found(held.lesson, held)]
+            elif len(given) < _SHORTEST_ID:
                 raise click.UsageError(
                     f"the id {given!r} is too short: give at least {_SHORTEST_ID} characters"
                 )
-            if one is None:
-                everything = everything or await _everything(store)
-                one = self._beginning(given, everything)
-            found[one.lesson.id] = one
+            else:
+                if not everything:
+                    everything += map(Found, await all_lessons(store))
+                    everything += (Found(held.lesson, held) for held in await store.quarantine.all())
+                matches = [each for each in everything if each.lesson.id.lower().startswith(given.lower())]
+            if not matches:
+                raise UnknownLessonError(f"there is no lesson {given!r} {self.where}")
+            if len(matches) > 1:
+                ids = ", ".join(each.lesson.id for each in matches[:5])
+                raise LessonStoreError(f"{len(matches)} lessons {self.where} begin with {given!r}: {ids}")
+            found[matches[0].lesson.id] = matches[0]
         return list(found.values())
-
-    def _beginning(self, start: str, among: Sequence[Found]) -> Found:
-        matches = [found for found in among if found.lesson.id.lower().startswith(start.lower())]
-        if not matches:
-            raise UnknownLessonError(f"there is no lesson {start!r} {self.where}")
-        if len(matches) > 1:
-            ids = ", ".join(found.lesson.id for found in matches[:5])
-            raise LessonStoreError(f"{len(matches)} lessons {self.where} begin with {start!r}: {ids}")
-        return matches[0]
 
 
 def over_lessons(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F]:
@@ -112,18 +110,6 @@ def over_lessons(*more: Callable[[Any], Any]) -> Callable[[options.F], options.F
 async def all_lessons(store: VectorLessonStore) -> list[Lesson]:
     """Return every lesson of a store as its reader sees it, oldest first."""
     return [store.repository.reader.seen(lesson) async for lesson in store.repository.each()]
-
-
-async def _exactly(store: VectorLessonStore, lesson_id: str) -> Found | None:
-    if (lesson := await store.get(lesson_id)) is not None:
-        return Found(lesson)
-    held = await store.quarantine.get(lesson_id) if lesson_id else None
-    return None if held is None else Found(held.lesson, held)
-
-
-async def _everything(store: VectorLessonStore) -> list[Found]:
-    lessons = [Found(lesson) for lesson in await all_lessons(store)]
-    return [*lessons, *(Found(held.lesson, held) for held in await store.quarantine.all())]
 
 
 # -- how lessons are shown

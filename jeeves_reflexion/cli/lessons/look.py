@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final, get_args
 
-import anyio
 import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import (
-    Found,
     Library,
     all_lessons,
     brief,
@@ -22,10 +19,8 @@ from jeeves_reflexion.cli.lessons.library import (
 )
 from jeeves_reflexion.cli.stores import embedder_for, existing, lesson_store_errors
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.summary import counted, when
-from jeeves_reflexion.types import LessonState, Lift
+from jeeves_reflexion.types import LessonState
 from vectorstores import Reembedding
 from vectorstores import reembed as move
 
@@ -40,9 +35,10 @@ lesson_ids = click.argument("lesson_ids", metavar="ID...", nargs=-1, required=Tr
 @click.option("--all", "everything", is_flag=True, help="List all lessons.")
 @click.option("--state", type=click.Choice(get_args(LessonState)), help="List only lessons of this state.")
 @over_lessons()
-def list_(library: Library, limit: int, state: LessonState | None, *, everything: bool) -> None:
+async def list_(library: Library, limit: int, state: LessonState | None, *, everything: bool) -> None:
     """List lessons, newest first: id, date, score, state, task and text."""
-    found = [each for each in library.within(all_lessons) if state in (None, each.state)][::-1]
+    async with library.open() as store:
+        found = [each for each in await all_lessons(store) if state in (None, each.state)][::-1]
     shown = found if everything else found[:limit]
     note = "" if len(shown) == len(found) else f"{len(shown)} of {len(found)} lessons; --all shows the rest"
     library.give(
@@ -56,9 +52,10 @@ def list_(library: Library, limit: int, state: LessonState | None, *, everything
 @click.argument("text")
 @options.top_k(default=5, help="The most lessons to find.")
 @over_lessons(options.embedder)
-def search(library: Library, text: str, k: int) -> None:
+async def search(library: Library, text: str, k: int) -> None:
     """Find the active lessons nearest to TEXT, nearest first."""
-    found = library.within(lambda store: store.search(text, k=k))
+    async with library.open() as store:
+        found = await store.search(text, k=k)
     library.give(
         {"lessons": [{"similarity": each.similarity, "lesson": each.lesson} for each in found]},
         rows=(row(each.lesson, similarity=f"{each.similarity:.2f}") for each in found),
@@ -69,37 +66,28 @@ def search(library: Library, text: str, k: int) -> None:
 @click.command(short_help="Show a lesson with its lift and every change.")
 @lesson_id
 @over_lessons()
-def show(library: Library, lesson_id: str) -> None:
+async def show(library: Library, lesson_id: str) -> None:
     """Show a lesson: its state, its provenance, its effect on scores, and its numbered changes."""
-
-    async def whole(store: VectorLessonStore) -> tuple[Found, Lift, Sequence[str], list[Entry]]:
+    async with library.open() as store:
         (found,) = await library.find(store, (lesson_id,))
-        id = found.lesson.id
-        known = await store.ledger.credits(max_age=0.0)
+        id, held = found.lesson.id, found.held
+        lift = (await store.ledger.credits(max_age=0.0)).lift(id)
         tasks = (await store.repository.tasks_of([id])).get(id, ())
-        return found, known.lift(id), tasks, await library.curator(store).history(id)
+        entries = await library.curator(store).history(id)
 
-    found, lift, tasks, entries = library.within(whole)
-    held = found.held
+    rows = []
+    for entry in entries:
+        text = change_of(entry.before, entry.after, told=entry.reason)
+        if entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
+            text += f"; takes in {', '.join(map(short, entry.others))}"
+        about = {"number": str(entry.number), "date": when(entry.at, "%Y-%m-%d %H:%M") or "-"}
+        about |= {"operation": entry.operation, "by": f"by {entry.by}" if entry.by else "-"}
+        rows.append({**about, "reason": entry.reason or "-", "text": text})
     more: dict[str, object] = {"tasks": tasks, "lift": lift}
     if held is not None:
         more = {"state": "in quarantine", "kind of order": held.kind, "why": held.why}
     answer = {"lesson": found.lesson, **more} if held is None else {"held": held}
-    library.give({**answer, "history": entries}, details=(found.lesson, more), rows=map(_entry_row, entries))
-
-
-def _entry_row(entry: Entry) -> dict[str, str]:
-    text = change_of(entry.before, entry.after, told=entry.reason)
-    if entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
-        text += f"; takes in {', '.join(map(short, entry.others))}"
-    return {
-        "number": str(entry.number),
-        "date": when(entry.at, "%Y-%m-%d %H:%M") or "-",
-        "operation": entry.operation,
-        "by": f"by {entry.by}" if entry.by else "-",
-        "reason": entry.reason or "-",
-        "text": text,
-    }
+    library.give({**answer, "history": entries}, details=(found.lesson, more), rows=rows)
 
 
 @click.command(short_help="Add a lesson of your own.")
@@ -108,46 +96,41 @@ def _entry_row(entry: Entry) -> dict[str, str]:
 @options.kind
 @options.create
 @over_lessons(options.embedder, options.by)
-def add(library: Library, text: str, task: str, kind: str | None, *, create: bool) -> None:
+async def add(library: Library, text: str, task: str, kind: str | None) -> None:
     """Store TEXT, one sentence of advice, as a lesson for tasks like --task.
 
     It is checked and redacted as every lesson is. A text that gives orders waits in quarantine for approve or reject.
     """
     if not task.strip():
         raise click.UsageError("the task is empty: name the task for which the lesson is recalled")
-    written = library.within(lambda store: store.add(text, task, kind=kind, by=library.by), create=create)
+    async with library.open(create=library.create) as store:
+        written = await store.add(text, task, kind=kind, by=library.by)
     library.give({"lesson": written}, rows=[row(written, state=written.state)])
 
 
 @click.command(short_help="Remove lessons for good.")
 @lesson_ids
 @over_lessons(options.yes, options.dry_run)
-def forget(library: Library, lesson_ids: Sequence[str]) -> None:
+async def forget(library: Library, lesson_ids: Sequence[str]) -> None:
     """Remove lessons for good: their text, vectors, history, records, and their traces in lessons they merged into.
 
     Lessons that were merged into a removed lesson stay.
     """
-
-    async def named(store: VectorLessonStore) -> dict[str, dict[str, str]]:
-        shown = {}
+    rows: dict[str, dict[str, str]] = {}
+    async with library.open() as store:
         for given in map(str.strip, lesson_ids):
             try:
                 (found,) = await library.find(store, (given,))
-                shown[found.lesson.id] = brief(found.lesson, state=found.state)
+                rows[found.lesson.id] = brief(found.lesson, state=found.state)
             except LessonStoreError as error:
                 # A damaged lesson is found only by its whole id.
                 if len(given) != _WHOLE_ID or isinstance(error, UnknownLessonError):
                     raise
-                shown[given] = {"id": short(given), "state": "unreadable", "lesson": str(error)}
-        return shown
-
-    async def forgotten(store: VectorLessonStore) -> list[str]:
-        return [id for id in found if await store.forget(id)]
-
-    found = library.within(named)
-    question = f"Forget {counted(len(found), 'lesson')} for good?"
-    if library.agreed(question, {"forgotten": list(found)}, found.values()):
-        gone = library.within(forgotten)
+                rows[given] = {"id": short(given), "state": "unreadable", "lesson": str(error)}
+    question = f"Forget {counted(len(rows), 'lesson')} for good?"
+    if library.agreed(question, {"forgotten": list(rows)}, rows.values()):
+        async with library.open() as store:
+            gone = [id for id in rows if await store.forget(id)]
         library.give({"forgotten": gone}, f"forgot {counted(len(gone), 'lesson')}")
 
 
@@ -159,7 +142,7 @@ def forget(library: Library, lesson_ids: Sequence[str]) -> None:
     help="The new embedder.",
 )
 @options.gathered("library", Library, options.lessons, options.json, options.debug)
-def reembed(library: Library) -> None:
+async def reembed(library: Library) -> None:
     """Move all namespaces of an address to another embedder.
 
     Searches use the old embedder until the move ends. In PostgreSQL writes continue too, and a move that was stopped
@@ -176,6 +159,6 @@ def reembed(library: Library) -> None:
             library.screen.note(f"embedded {step.done} of {step.total}")
 
     with lesson_store_errors():
-        done = anyio.run(partial(move, library.store_address, embedder=new, on_progress=tell))
+        done = await move(library.store_address, embedder=new, on_progress=tell)
     said = f"all {done.total} entries of {library.shown} now use the embedder {library.embedder}"
     library.give({"embedder": library.embedder, "embedded": done.total}, said)

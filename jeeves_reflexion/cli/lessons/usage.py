@@ -30,11 +30,10 @@ from jeeves_reflexion.lessons.credit.policies import (
     read_log,
 )
 from jeeves_reflexion.lessons.credit.records import each_record
-from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
 from jeeves_reflexion.redaction import redact_record
 from jeeves_reflexion.summary import counted, lift_words
-from jeeves_reflexion.types import Lesson, Recall, RecalledLesson, Task
+from jeeves_reflexion.types import Lesson, Task
 from vectorstores.base import RecordStore
 
 _COUNTS: Final = (
@@ -72,25 +71,24 @@ async def _usage(records: RecordStore) -> tuple[Counter[str], dict[str, float]]:
 
 @click.command(short_help="Count lessons, and show their use and lift.")
 @over_lessons()
-def stats(library: Library) -> None:
+async def stats(library: Library) -> None:
     """Count the lessons, and show how they are used and what they do for scores.
 
     Lists five lessons that help most, five that help least, and five that were not recalled for 90 days.
     """
-
-    async def read(
-        store: VectorLessonStore,
-    ) -> tuple[list[Lesson], int, Credits, tuple[Counter[str], dict[str, float]]]:
-        held = len(await store.quarantine.all())
+    async with library.open() as store:
+        lessons, held = await all_lessons(store), len(await store.quarantine.all())
         known = await store.ledger.credits(max_age=0.0)
-        return await all_lessons(store), held, known, await _usage(store.records)
+        counts, last = await _usage(store.records)
 
-    lessons, held, known, (counts, last) = library.within(read)
-    offered, withheld = counts["lessons_offered"], counts["lessons_withheld"]
-    ranked = _ranked(lessons, known)
+    # Lessons with enough data, most helpful first.
+    ranked: list[dict[str, Any]] = [{"lesson": each, "lift": known.lift(each.id)} for each in lessons]
+    ranked = [each for each in ranked if each["lift"].value is not None]
+    ranked.sort(key=lambda each: (-each["lift"].value, each["lesson"].id))
     best = [each for each in ranked if each["lift"].value > 0][:_NAMED]
     worst = [each for each in ranked[::-1] if each["lift"].value <= 0][:_NAMED]
     stale = _stale(lessons, last)
+    offered, withheld = counts["lessons_offered"], counts["lessons_withheld"]
     numbers = {
         "count": len(lessons),
         "by_state": Counter(each.state for each in lessons),
@@ -103,24 +101,14 @@ def stats(library: Library) -> None:
         "library_lift": known.library_lift(),
         "stale": len(stale),
     }
-    rows = [_named("helps most", each, lift_words(each["lift"])) for each in best]
-    rows += [_named("helps least", each, lift_words(each["lift"])) for each in worst]
+    shown = [("helps most", each["lesson"], lift_words(each["lift"])) for each in best]
+    shown += [("helps least", each["lesson"], lift_words(each["lift"])) for each in worst]
     for each in stale[:_NAMED]:
         ever = "not" if each["ever"] else "never"
-        rows.append(_named("stale", each, f"{ever} recalled in {each['days']:.0f} days"))
+        shown.append(("stale", each["lesson"], f"{ever} recalled in {each['days']:.0f} days"))
+    rows = [brief(lesson, what=what, state=lesson.state, known=words) for what, lesson, words in shown]
     answer = {**numbers, "helps_most": best, "helps_least": worst, "stalest": stale[:_NAMED]}
     library.give(answer, details=(numbers,), rows=rows)
-
-
-def _named(what: str, about: Mapping[str, Any], known: str) -> dict[str, str]:
-    return brief(about["lesson"], what=what, state=about["lesson"].state, known=known)
-
-
-def _ranked(lessons: Sequence[Lesson], known: Credits) -> list[dict[str, Any]]:
-    """Return the lessons with enough data, most helpful first."""
-    found: list[dict[str, Any]] = [{"lesson": each, "lift": known.lift(each.id)} for each in lessons]
-    found = [each for each in found if each["lift"].value is not None]
-    return sorted(found, key=lambda each: (-each["lift"].value, each["lesson"].id))
 
 
 def _stale(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -141,7 +129,7 @@ def _stale(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[st
 @options.top_k(default=5, help="The most lessons to recall.")
 @options.credit
 @over_lessons(options.embedder)
-def why(
+async def why(
     library: Library, task: str, kind: str | None, tools: tuple[str, ...], k: int, *, credit: bool
 ) -> None:
     """Show which lessons TASK would recall and which not, each with the reason.
@@ -151,11 +139,10 @@ def why(
     if not task.strip():
         raise click.UsageError("the task is empty: describe it")
     asked, settings = Task(task, kind=kind, tools=tools), LessonSettings(credit=credit_of(asked=credit))
+    async with library.open() as store:
+        recall = await VectorLessonStore(store.store, settings=settings).explain(asked, k=k)
 
-    async def explained(store: VectorLessonStore) -> Recall:
-        return await VectorLessonStore(store.store, settings=settings).explain(asked, k=k)
-
-    recall, screen = library.within(explained), library.screen
+    screen = library.screen
     if library.as_json:
         about = {"task": redact_record(asked).public(), "k": k, "credit": credit}
         library.give({**about, "offered": recall.offered, "left_out": recall.left_out})
@@ -169,7 +156,10 @@ def why(
         if items:
             screen.note(f"{what}: {counted(len(items), 'lesson')}", "bold")
         for item in items:
-            screen.entry(_row(item, where))
+            known = item.lift is not None and item.lift.value is not None
+            lift = lift_words(item.lift) if known else "-"
+            said = {"similarity": f"{item.similarity:.2f}", "lift": lift, "reason": item.reason}
+            screen.entry(brief(item.lesson, where=where, **said, task=task_excerpt(item.lesson)))
 
 
 @click.command(short_help="Estimate the score of recalling fewer lessons.")
@@ -189,7 +179,7 @@ def why(
     help="Which lessons come first.",
 )
 @over_lessons()
-def policy(
+async def policy(
     library: Library, namespaces: tuple[str, ...], k: int | None, floor: float | None, order: PolicyOrder
 ) -> None:
     """Estimate the score of another k, floor or order, from recalls that withheld lessons at random.
@@ -197,13 +187,12 @@ def policy(
     Several namespaces are pooled. A run keeps one namespace for each arm and seed in its folder, for example:
     selective-0 selective-1 --lessons RUN/lessons. Too few logged attempts are an error.
     """
-
-    async def read(store: VectorLessonStore) -> list[LoggedRecall]:
-        lessons = await all_lessons(store)
-        return await read_log(store.records, {each.id: each.provenance.created_at for each in lessons})
-
     named = namespaces or (library.namespace,)
-    logs = {each: replace(library, namespace=each).within(read) for each in named}
+    logs: dict[str, list[LoggedRecall]] = {}
+    for namespace in named:
+        async with replace(library, namespace=namespace).open() as store:
+            made_at = {each.id: each.provenance.created_at for each in await all_lessons(store)}
+            logs[namespace] = await read_log(store.records, made_at)
     if empty := [each for each, log in logs.items() if not log]:
         raise LessonStoreError(f"no recall has a scored attempt in the namespace {', '.join(empty)}")
     found = policy_value([recall for log in logs.values() for recall in log], Policy(k, floor, order))
@@ -213,16 +202,4 @@ def policy(
         f"{found.value:.3f} an attempt, {found.observed:.3f} as logged: {gain} points ({low} to {high})",
         note=f"{found.changed} of {found.recalls} recalls would have changed; effective sample size"
         f" {found.effective:.0f}",
-    )
-
-
-def _row(item: RecalledLesson, where: str) -> dict[str, str]:
-    known = item.lift is not None and item.lift.value is not None
-    return brief(
-        item.lesson,
-        where=where,
-        similarity=f"{item.similarity:.2f}",
-        lift=lift_words(item.lift) if known else "-",
-        reason=item.reason,
-        task=task_excerpt(item.lesson),
     )

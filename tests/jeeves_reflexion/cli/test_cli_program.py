@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -155,6 +156,25 @@ def test_an_interrupt_at_a_question_is_one_and_a_no_is_none(fill, process, cli):
         told = cli("lessons", "forget", *ids, stdin=answer)
         assert told.exit_code == 1, told.output
         assert "interrupted" not in told.output
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe can't be set")
+def test_an_interrupt_ends_a_list_that_is_being_written(fill, process):
+    fill([(f"Boil egg {n}.", f"Prick egg {n} with the needle of drawer {n} first.") for n in range(60)])
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    listing = process("lessons", "list", "--all", stdout=writer)
+    os.close(writer)
+    with os.fdopen(reader) as read:
+        deadline = time.monotonic() + 60
+        while struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, b"\0" * 4))[0] < 3900:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        listing.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        lines = read.readlines()
+    assert listing.wait(60) == 130
+    assert 0 < len(lines) < 60
 
 
 def _on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> tuple[int, str]:
