@@ -14,8 +14,8 @@ from jeeves_reflexion.lessons.duplicates import merged, merged_away, unmerged
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import LET_IN, Change, Entry, Rollback, merged_in, rollback_to
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
-from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS
-from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
+from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, StoredLesson
+from jeeves_reflexion.lessons.repository import Repository, Revision, store_errors
 from jeeves_reflexion.lessons.traces import STRUCK
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import Lesson, LessonState

@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Final, TypeAlias, cast
 
-from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.history import copies_total, listed
 from jeeves_reflexion.lessons.principals import writer_of
 from jeeves_reflexion.lessons.records import COPIES, COPIES_TOTAL, MERGED_INTO, TASKS
 from jeeves_reflexion.types import JSON, Lesson, Trust
-from vectorstores.base import RecordStore, RecordWrite
+from vectorstores.base import RecordWrite
 
 EQUAL: Final = "equal"
 """Records that name a lesson, keyed by a digest of its words and scope: an equal lesson is found by this key."""
@@ -71,12 +70,6 @@ def claim_key(lesson: Lesson) -> str:
 def claim_of(lesson: Lesson, *, must_be_new: bool = False) -> RecordWrite:
     """Return the record by which later equal lessons find this one; the first of several keeps it."""
     return RecordWrite(EQUAL, claim_key(lesson), {"lesson_id": lesson.id}, must_be_new=must_be_new)
-
-
-async def unclaim(records: RecordStore, lesson_id: str) -> None:
-    """Delete a lesson's records in ``EQUAL``: their digests would confirm a guess at its words."""
-    keys = [each.key async for each in each_record(records, EQUAL) if each.value == {"lesson_id": lesson_id}]
-    await records.delete_records(EQUAL, keys)
 
 
 def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:

@@ -16,7 +16,7 @@ from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, one_each, readable
+from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, readable
 from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.lessons.settings import LessonSettings, Order, Picking
 from jeeves_reflexion.text import estimate_tokens
@@ -78,7 +78,7 @@ async def found_lessons(
     """
     while True:
         hits = await lessons.store.search(query, k=number, filter=where)
-        seen = [(lessons.reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
+        seen = [(lessons.reader.seen(lesson), hit.score) for hit, lesson in readable(hits)]
         found = [Candidate(lesson, score) for lesson, score in seen if lesson.state in states]
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self, TypeAlias, cast
 
 import anyio
@@ -28,8 +28,14 @@ from jeeves_reflexion.lessons.filters import both, lesson_filter
 from jeeves_reflexion.lessons.gate import CleanLesson, check_shape, clean, clean_prompt, clean_task
 from jeeves_reflexion.lessons.history import SUPPORT, Change
 from jeeves_reflexion.lessons.quarantine import Quarantine
-from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, UnreadableLessonError
-from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
+from jeeves_reflexion.lessons.records import (
+    FIRST_CHUNK,
+    MERGED_INTO,
+    MOST_TASKS,
+    UnreadableLessonError,
+    lesson_of,
+)
+from jeeves_reflexion.lessons.repository import Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
     POOL,
     credited,
@@ -69,6 +75,14 @@ from vectorstores.base import (
 )
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
+
+
+@dataclass(frozen=True, slots=True)
+class LessonPage:
+    """Part of a list of lessons, oldest first; pass ``next`` to the next call as ``after``."""
+
+    lessons: tuple[Lesson, ...]
+    next: str | None
 
 
 class VectorLessonStore:
@@ -329,8 +343,10 @@ class VectorLessonStore:
         ``where`` is a filter on their stored metadata, such as ``{"state": "proposed"}``.
         """
         async with store_errors("list lessons"):
-            page = await self.repository.page(after=after, limit=limit, where=lesson_filter(where))
-            return replace(page, lessons=tuple(map(self.repository.reader.seen, page.lessons)))
+            narrowed = both(FIRST_CHUNK, lesson_filter(where))
+            page = await self.store.scan(filter=narrowed, after=after, limit=limit)
+            lessons = tuple(self.repository.reader.seen(lesson_of(chunk)) for chunk in page.chunks)
+            return LessonPage(lessons, page.next)
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson by its id, or None."""
@@ -341,7 +357,7 @@ class VectorLessonStore:
     async def count(self) -> int:
         """Count the lessons."""
         async with store_errors("count lessons"):
-            return await self.repository.count()
+            return await self.store.count(filter=FIRST_CHUNK)
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once, and again after each write to the store by any process, so that a view can be read again.

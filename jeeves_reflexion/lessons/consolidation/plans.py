@@ -22,8 +22,8 @@ from jeeves_reflexion.lessons.curation import merge_revisions
 from jeeves_reflexion.lessons.duplicates import merged, merged_away, scope_of
 from jeeves_reflexion.lessons.gate import clean_lesson
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.records import TEXT_CHUNKS
-from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
+from jeeves_reflexion.lessons.records import TEXT_CHUNKS, StoredLesson
+from jeeves_reflexion.lessons.repository import Repository, Revision, store_errors
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson
 
