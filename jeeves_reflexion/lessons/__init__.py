@@ -9,10 +9,11 @@ from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.memory import FileMemory, TransientMemory
+from jeeves_reflexion.lessons.records import LessonPage
 from jeeves_reflexion.lessons.screening.rules import Finding, screen
 from jeeves_reflexion.lessons.screening.screens import ModelScreen, Screen
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings, Picking
-from jeeves_reflexion.lessons.store import LessonPage, VectorLessonStore
+from jeeves_reflexion.lessons.store import VectorLessonStore
 
 __all__ = [
     "Check",

@@ -95,15 +95,24 @@ class Curator:
         if decision == "reject":
             reason = f"rejected: {reason}" if reason else "rejected"
         change, reader = Change(decision, reason, self._by), self._repository.reader
+        (to, among), why = _DECISIONS[decision], redact(reason)
 
         async def revise() -> tuple[list[Revision], list[Lesson]]:
             revisions = []
             for lesson_id in dict.fromkeys(lesson_ids):
                 stored = await self._repository.known(lesson_id)
-                after = _decided(decision, stored.lesson, reader.seen(stored.lesson).state, reason)
+                after, seen = stored.lesson, reader.seen(stored.lesson).state
+                if seen not in among:
+                    wanted = " or ".join(among)
+                    raise LessonStoreError(
+                        f"lesson {after.id!r} is {seen}; to {decision} it, it must be {wanted}"
+                    )
                 if decision == "restore":
-                    await self._check_alone(stored.lesson)
-                if decision in ("approve", "restore"):
+                    await self._check_alone(after)
+                    after = unmerged(after)
+                if decision == "restore" or after.state != to:
+                    after = replace(after, state=to, state_reason=why)
+                if to == "active":
                     after = reader.approved(after)
                 revisions.append(Revision(stored, after, change))
             return revisions, [each.after for each in revisions]
@@ -169,8 +178,15 @@ class Curator:
         async def revise() -> tuple[list[Revision], Lesson]:
             back, stored = await self._preview(lesson_id, to)
             change = Change("rollback", reason or f"back to change {to}", self._by, back.merged)
-            own = Revision(stored, back.lesson, change, back.tasks, back.without)
-            return [own, *await self._unmerged(back, lesson_id, reason)], back.lesson
+            revisions = [Revision(stored, back.lesson, change, back.tasks, back.without)]
+            change = Change("unmerge", reason or f"the merge into {lesson_id} was taken back", self._by)
+            for each in back.back:
+                other = await self._repository.read(each)
+                if other is not None and other.lesson.metadata.get(MERGED_INTO) == lesson_id:
+                    state, why = _state_before(await self._repository.history(each), lesson_id)
+                    alone = replace(unmerged(other.lesson), state=state, state_reason=why)
+                    revisions.append(Revision(other, alone, change))
+            return revisions, back.lesson
 
         async with store_errors("roll a lesson back"):
             return await self._repository.transact(revise, f"lesson {lesson_id!r}")
@@ -209,18 +225,6 @@ class Curator:
                 f"lesson {lesson.id!r} was merged into {into!r}: roll that one back to undo the merge"
             )
 
-    async def _unmerged(self, back: Rollback, into: str, reason: str) -> list[Revision]:
-        """Return the revisions that bring back the merged lessons, as far as they still exist."""
-        revisions = []
-        for other in back.back:
-            stored = await self._repository.read(other)
-            if stored is not None and stored.lesson.metadata.get(MERGED_INTO) == into:
-                state, why = _state_before(await self._repository.history(other), into)
-                alone = replace(unmerged(stored.lesson), state=state, state_reason=why)
-                change = Change("unmerge", reason or f"the merge into {into} was taken back", self._by)
-                revisions.append(Revision(stored, alone, change))
-        return revisions
-
 
 async def merge_revisions(
     repository: Repository, into: str, others: Sequence[str], text: str | None, change: Change
@@ -235,7 +239,15 @@ async def merge_revisions(
         stored = await repository.read(lesson_id)
         if stored is None:
             raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
-        _check_mergeable(stored.lesson, into)
+        third = _merged_into(stored.lesson)
+        if third is not None and third != into:
+            raise LessonStoreError(
+                f"lesson {lesson_id!r} was merged into {third!r}: name that one, or roll it back to undo the merge"
+            )
+        if lesson_id == into and stored.lesson.state == "retired":
+            raise LessonStoreError(
+                f"lesson {into!r} is retired, and other lessons can't be merged into it: restore it first"
+            )
         lessons.append(stored)
     target, *rest = lessons
     new = [each for each in rest if _merged_into(each.lesson) is None]
@@ -266,31 +278,6 @@ def _merged_into(lesson: Lesson) -> str | None:
     """Return the id of the lesson that this one is merged into, unless that lesson was forgotten."""
     into = lesson.metadata.get(MERGED_INTO)
     return None if into in (None, STRUCK) else str(into)
-
-
-def _check_mergeable(lesson: Lesson, into: str) -> None:
-    other = _merged_into(lesson)
-    if other is not None and other != into:
-        raise LessonStoreError(
-            f"lesson {lesson.id!r} was merged into {other!r}: name that one, or roll it back to undo the merge"
-        )
-    if lesson.id == into and lesson.state == "retired":
-        raise LessonStoreError(
-            f"lesson {into!r} is retired, and other lessons can't be merged into it: restore it first"
-        )
-
-
-def _decided(decision: Decision, lesson: Lesson, seen: LessonState, reason: str) -> Lesson:
-    """Return a lesson after a decision; ``seen`` is its state for whoever decides, which may differ from its own."""
-    to, among = _DECISIONS[decision]
-    if seen not in among:
-        wanted = " or ".join(among)
-        raise LessonStoreError(f"lesson {lesson.id!r} is {seen}; to {decision} it, it must be {wanted}")
-    if decision == "restore":
-        lesson = unmerged(lesson)
-    elif lesson.state == to:
-        return lesson
-    return replace(lesson, state=to, state_reason=redact(reason))
 
 
 def _state_before(history: Sequence[Entry], into: str) -> tuple[LessonState, str]:

@@ -190,6 +190,14 @@ def chunks_of(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LessonPage:
+    """Part of a list of lessons, oldest first; pass ``next`` to the next call as ``after``."""
+
+    lessons: tuple[Lesson, ...]
+    next: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class StoredLesson:
     """A lesson as read: its tasks, the number of its last change, how many chunks it has, and its texts' vectors."""
 
