@@ -14,7 +14,7 @@ from jeeves_reflexion.lessons.duplicates import merged, merged_away, unmerged
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import LET_IN, Change, Entry, Rollback, merged_in, rollback_to
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
-from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, StoredLesson
+from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS
 from jeeves_reflexion.lessons.repository import Repository, Revision, store_errors
 from jeeves_reflexion.lessons.traces import STRUCK
 from jeeves_reflexion.redaction import redact
@@ -176,7 +176,9 @@ class Curator:
         """
 
         async def revise() -> tuple[list[Revision], Lesson]:
-            back, stored = await self._preview(lesson_id, to)
+            # Before its history, which may be newer: then the write conflicts, and both are read again.
+            stored = await self._repository.known(lesson_id)
+            back = await self.preview(lesson_id, to=to)
             change = Change("rollback", reason or f"back to change {to}", self._by, back.merged)
             revisions = [Revision(stored, back.lesson, change, back.tasks, back.without)]
             change = Change("unmerge", reason or f"the merge into {lesson_id} was taken back", self._by)
@@ -194,28 +196,26 @@ class Curator:
     async def preview(self, lesson_id: str, *, to: int) -> Rollback:
         """Return what :meth:`rollback` would do, with the same errors, but change nothing."""
         async with store_errors("roll a lesson back"):
-            return (await self._preview(lesson_id, to))[0]
-
-    async def _preview(self, lesson_id: str, to: int) -> tuple[Rollback, StoredLesson]:
-        # Read the lesson before its history: if the history is newer, the write conflicts, and both are read again.
-        stored = await self._repository.known(lesson_id)
-        history = await self._repository.history(lesson_id)
-        back = rollback_to(history, to)
-        if back is None:
-            known = f": it has {history[0].number} to {history[-1].number}" if history else ""
-            raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}{known}")
-        if back.lesson.text == STRUCK:
-            raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")
-        await self._check_alone(stored.lesson)
-        if MERGED_INTO in back.lesson.metadata or not set(back.merged) <= set(merged_in(history)):
-            raise LessonStoreError(
-                f"at change {to} lesson {lesson_id!r} was merged with lessons that are separate now: "
-                "merge them again"
-            )
-        if stored.tasks and back.tasks:
-            tasks = {*stored.tasks, *back.tasks} - {*back.without}
-            _check_room(lesson_id, tasks, "it learned more of them since")
-        return back, stored
+            stored = await self._repository.known(lesson_id)
+            history = await self._repository.history(lesson_id)
+            back = rollback_to(history, to)
+            if back is None:
+                known = f": it has {history[0].number} to {history[-1].number}" if history else ""
+                raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}{known}")
+            if back.lesson.text == STRUCK:
+                raise LessonStoreError(
+                    f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson"
+                )
+            await self._check_alone(stored.lesson)
+            if MERGED_INTO in back.lesson.metadata or not set(back.merged) <= set(merged_in(history)):
+                raise LessonStoreError(
+                    f"at change {to} lesson {lesson_id!r} was merged with lessons that are separate now: "
+                    "merge them again"
+                )
+            if stored.tasks and back.tasks:
+                tasks = {*stored.tasks, *back.tasks} - {*back.without}
+                _check_room(lesson_id, tasks, "it learned more of them since")
+            return back
 
     async def _check_alone(self, lesson: Lesson) -> None:
         """Raise an error for a lesson that is merged into another one, which has its support."""

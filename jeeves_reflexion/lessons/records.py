@@ -139,10 +139,6 @@ class UnreadableLessonError(LessonStoreError):
         super().__init__(message)
         self.chunk_id = chunk_id
 
-    def concerns(self, lesson_id: str) -> bool:
-        """Whether the row belongs to that lesson."""
-        return self.chunk_id.rpartition(":")[0] == lesson_id
-
 
 def chunk_ids(lesson_id: str) -> list[str]:
     """Return the ids of all chunks that a lesson may have."""

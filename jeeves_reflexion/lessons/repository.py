@@ -222,13 +222,13 @@ class Repository:
     async def change(
         self,
         lesson_id: str,
-        make: Callable[[Lesson], Lesson | None],
+        make: Callable[[Lesson], Lesson],
         change: Change,
         *,
         tasks: Sequence[str] = (),
         without: Collection[str] = (),
     ) -> Lesson:
-        """Change a lesson by ``make`` and return the result; if ``make`` returns None, the lesson stays as it is.
+        """Change a lesson by ``make`` and return the result.
 
         The lesson is also found by ``tasks`` from now on, and no longer by ``without``. If another writer changes it
         meanwhile, ``make`` is called again with the new state.
@@ -238,8 +238,6 @@ class Repository:
         async def revise() -> tuple[list[Revision], Lesson]:
             stored = await self.known(lesson_id)
             after = make(stored.lesson)
-            if after is None:
-                return [], stored.lesson
             if after.id != lesson_id:
                 raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {after.id!r}")
             revision = Revision(stored, after, change, tasks, without)

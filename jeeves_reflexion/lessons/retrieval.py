@@ -195,11 +195,15 @@ def pick(
         nearest = max([0.0, *(likeness(ranked[at].lesson.id, ranked[each].lesson.id) for each in chosen)])
         return (1 - picking.diversity) * relevance(ranked[at]) - picking.diversity * nearest
 
-    def standing(each: Candidate) -> tuple[object, ...]:
-        own = _is_own(task, each.lesson)
-        return _turn(order, task, each.lesson), -relevance(each), -each.similarity, not own
-
-    ranked = sorted(candidates, key=standing)
+    ranked = sorted(
+        candidates,
+        key=lambda each: (
+            _turn(order, task, each.lesson),
+            -relevance(each),
+            -each.similarity,
+            not _is_own(task, each.lesson),
+        ),
+    )
     left, chosen, room = list(range(len(ranked))), list[int](), picking.max_tokens
     reasons: dict[int, str] = {}
     while left and len(chosen) < k:

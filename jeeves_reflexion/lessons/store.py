@@ -375,7 +375,7 @@ class VectorLessonStore:
             try:
                 there = await forget_traces(self.repository, lesson_id)
             except UnreadableLessonError as error:
-                if not error.concerns(lesson_id):
+                if error.chunk_id.rpartition(":")[0] != lesson_id:
                     raise
                 await self.repository.note_forgotten(lesson_id)
                 there = False
