@@ -21,15 +21,7 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, Unknow
 from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of, is_equal
 from jeeves_reflexion.lessons.gate import CleanLesson
-from jeeves_reflexion.lessons.history import (
-    HISTORY,
-    SUPPORT,
-    Change,
-    Entry,
-    entry_key,
-    entry_of,
-    read_entry,
-)
+from jeeves_reflexion.lessons.history import HISTORY, SUPPORT, Change, Entry, entry_key, entry_of, read_entry
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import (
     FIRST_CHUNK,
@@ -44,14 +36,7 @@ from jeeves_reflexion.lessons.records import (
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON, Lesson
-from vectorstores.base import (
-    Chunk,
-    ConflictError,
-    RecordStore,
-    RecordWrite,
-    VectorStore,
-    VectorStoreError,
-)
+from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
 
 T = TypeVar("T")
 
@@ -314,10 +299,6 @@ class Repository:
                 found = []
         await self.store.add([], records=[*found, RecordWrite(*_ALL_CLAIMED, {})])
         self._claimed = True
-
-    async def note_forgotten(self, lesson_id: str) -> bool:
-        """Note that a lesson is forgotten, so that no later write can bring its words back."""
-        return await self.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
 
     async def remove(self, lesson_id: str) -> bool:
         """Remove a lesson and its history for good, readable or not; False if there was none."""

@@ -224,17 +224,14 @@ def pick(
         reasons |= dict.fromkeys(same, f"says what {lesson.id[:8]} says")
         left = [each for each in left if each not in same]
     better = f"{k} better one{'s' * (k > 1)}"
-    return (
-        [ranked[at].because(_why(ranked[at], picking)) for at in sorted(chosen)],
-        [each.because(reasons.get(at, better)) for at, each in enumerate(ranked) if at not in chosen],
-    )
-
-
-def _why(candidate: Candidate, picking: Picking) -> str:
-    lift, near = candidate.lift, f"near the task ({candidate.similarity:.2f})"
-    if lift is None or lift.value is None or not picking.utility_weight:
-        return near
-    return f"{near}, worth {candidate.utility:+.2f} so far"
+    offered = []
+    for each in (ranked[at] for at in sorted(chosen)):
+        reason = f"near the task ({each.similarity:.2f})"
+        if picking.utility_weight and each.lift is not None and each.lift.value is not None:
+            reason += f", worth {each.utility:+.2f} so far"
+        offered.append(each.because(reason))
+    left_out = [each.because(reasons.get(at, better)) for at, each in enumerate(ranked) if at not in chosen]
+    return offered, left_out
 
 
 def _is_own(task: Task, lesson: Lesson) -> bool:

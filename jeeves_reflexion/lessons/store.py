@@ -39,7 +39,7 @@ from jeeves_reflexion.lessons.records import (
     UnreadableLessonError,
     lesson_of,
 )
-from jeeves_reflexion.lessons.repository import Repository, Revision, store_errors
+from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, Revision, digest_of, store_errors
 from jeeves_reflexion.lessons.retrieval import (
     credited,
     found_lessons,
@@ -377,7 +377,7 @@ class VectorLessonStore:
             except UnreadableLessonError as error:
                 if error.chunk_id.rpartition(":")[0] != lesson_id:
                     raise
-                await self.repository.note_forgotten(lesson_id)
+                await self.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
                 there = False
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):

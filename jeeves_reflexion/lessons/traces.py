@@ -28,7 +28,7 @@ from jeeves_reflexion.lessons.records import (
     from_whole,
     whole,
 )
-from jeeves_reflexion.lessons.repository import Repository
+from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, digest_of
 from jeeves_reflexion.types import JSON, Lesson
 
 STRUCK: Final = "[forgotten]"
@@ -62,7 +62,8 @@ async def forget_traces(repository: Repository, lesson_id: str) -> bool:
     if stored is None:
         return False
     history = await repository.history(lesson_id)
-    await repository.note_forgotten(lesson_id)
+    # From now on no write can bring its words back.
+    await repository.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
     traces = _traces_of(stored, history)
     left: dict[str, Traces] = {}
     async for other in repository.each():

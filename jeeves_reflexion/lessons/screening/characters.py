@@ -33,9 +33,10 @@ _MARKS: Final = re.compile(f"({_MARK}{{4}}){_MARK}+")
 _OVERLAYS: Final = re.compile(
     "(?<=[A-Za-z\u00c0-\u024f])[\u0334-\u0338\u20d2-\u20d4\u20d8-\u20da\u20dd-\u20e8]+"
 )
-_FULLWIDTH: Final = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06]+")
-_STYLED: Final = re.compile(
-    "[\U0001d400-\U0001d7ff\u24b6-\u24e9\U0001f130-\U0001f149\u210a-\u2113\u212f\u2134]{2,}"
+# Full-width letters and ligatures; words in mathematical or circled letters.
+_DISGUISED: Final = re.compile(
+    "[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06]+"
+    "|[\U0001d400-\U0001d7ff\u24b6-\u24e9\U0001f130-\U0001f149\u210a-\u2113\u212f\u2134]{2,}"
 )
 # Arabic, Syriac and the scripts of South and South-East Asia.
 _WRITTEN_WITH_JOINERS: Final = re.compile("[\u0600-\u08ff\u0900-\u0dff\u1780-\u18af]")
@@ -89,8 +90,7 @@ def clean_characters(text: str) -> str:
         before = text
         text = unicodedata.normalize("NFC", _visible(text))
         text = _OVERLAYS.sub("", text)
-        text = _FULLWIDTH.sub(_compatible, text)
-        text = _STYLED.sub(_compatible, text)
+        text = _DISGUISED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
         text = _WORD.sub(lambda match: _plain(match[0], whole=False), text)
         text = _MARKS.sub(r"\1", text)
         if text == before:
@@ -118,10 +118,6 @@ def inert(text: str, *, tags: bool = False) -> str:
 def latinised(text: str) -> str:
     """Return the text with look-alikes of Latin letters replaced, even in words that consist of them."""
     return _WORD.sub(lambda match: _plain(match[0], whole=True), text)
-
-
-def _compatible(match: re.Match[str]) -> str:
-    return unicodedata.normalize("NFKC", match[0])
 
 
 def _plain(word: str, *, whole: bool) -> str:
