@@ -9,7 +9,7 @@ from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.memory import FileMemory, TransientMemory
-from jeeves_reflexion.lessons.repository import LessonPage
+from jeeves_reflexion.lessons.records import LessonPage
 from jeeves_reflexion.lessons.screening.rules import Finding, screen
 from jeeves_reflexion.lessons.screening.screens import ModelScreen, Screen
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings, Picking

@@ -28,12 +28,11 @@ _MODE: Final = 0o644
 
 def ranked(lessons: Sequence[Lesson], known: Credits) -> list[Lesson]:
     """Return the active lessons that are not shown to harm: by lift, then by support, then the newest first."""
-
-    def order(lesson: Lesson) -> tuple[float, int, float]:
-        return -(known.lift(lesson.id).value or 0.0), -lesson.support, -lesson.provenance.created_at
-
     active = [lesson for lesson in lessons if lesson.state == "active"]
-    return sorted((each for each in active if (known.lift(each.id).high or 0.0) >= 0), key=order)
+    return sorted(
+        (each for each in active if (known.lift(each.id).high or 0.0) >= 0),
+        key=lambda each: (-(known.lift(each.id).value or 0.0), -each.support, -each.provenance.created_at),
+    )
 
 
 def block_of(lessons: Sequence[Lesson], most: int = MOST_CHARACTERS) -> tuple[str, int]:
@@ -41,21 +40,21 @@ def block_of(lessons: Sequence[Lesson], most: int = MOST_CHARACTERS) -> tuple[st
 
     Raises :class:`ConfigurationError` if the marks alone are longer.
     """
-    block, number = _written([]), 0
+
+    def written(shown: Sequence[Lesson]) -> str:
+        # A lesson must not end the block, begin another, or look like a damaged mark to the next export.
+        body = _NAME.sub(r"\1&#58;", render(shown).replace("<!--", "&lt;!--"))
+        return "\n".join((BEGIN, f"{_HEAD}\n\n{body}" if body else "No lessons.", END))
+
+    block, number = written([]), 0
     if len(block) > most:
         raise ConfigurationError(f"a block of lessons takes at least {len(block)} characters, not {most}")
     for taken in range(1, len(lessons) + 1):
-        longer = _written(lessons[:taken])
+        longer = written(lessons[:taken])
         if len(longer) > most:
             break
         block, number = longer, taken
     return block, number
-
-
-def _written(lessons: Sequence[Lesson]) -> str:
-    # A lesson must not end the block, begin another, or look like a damaged mark to the next export.
-    body = _NAME.sub(r"\1&#58;", render(lessons).replace("<!--", "&lt;!--"))
-    return "\n".join((BEGIN, f"{_HEAD}\n\n{body}" if body else "No lessons.", END))
 
 
 def with_block(data: bytes, block: str) -> bytes:

@@ -55,12 +55,14 @@ async def opinion_of(check: Check, task: Task, lesson: str) -> Opinion:
     except HOPELESS:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the lesson
-        return Opinion(None, _short(f"the check failed: {described(error)}"))
-    changes, why = (reply.changes, reply.why) if isinstance(reply, Opinion) else (reply, "")
-    changes = plain_number(changes)  # numpy has a bool of its own
-    if isinstance(changes, bool) or (changes is None and reply is not None):
-        return Opinion(changes, _short(str(why)))
-    return Opinion(None, _short(f"the check returned {reply!r} instead of an Opinion"))
+        changes, why = None, f"the check failed: {described(error)}"
+    else:
+        said, why = (reply.changes, reply.why) if isinstance(reply, Opinion) else (reply, "")
+        said = plain_number(said)  # numpy has a bool of its own
+        changes = said if isinstance(said, bool) else None
+        if changes is None and (said is not None or reply is None):
+            why = f"the check returned {reply!r} instead of an Opinion"
+    return Opinion(changes, abridge(redact(str(why)), _SHOWN))
 
 
 class ModelCheck:
@@ -82,7 +84,3 @@ class ModelCheck:
         completion = await ask(self.model, [Message("system", self._prompt), Message("user", material)])
         stated = stated_verdict(completion.text, "changes", [asked, lesson])
         return Opinion(None, "the model's reply states no verdict") if stated is None else Opinion(*stated)
-
-
-def _short(why: str) -> str:
-    return abridge(redact(why), _SHOWN)

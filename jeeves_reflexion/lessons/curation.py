@@ -15,7 +15,7 @@ from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import LET_IN, Change, Entry, Rollback, merged_in, rollback_to
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
 from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS
-from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
+from jeeves_reflexion.lessons.repository import Repository, Revision, store_errors
 from jeeves_reflexion.lessons.traces import STRUCK
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import Lesson, LessonState
@@ -95,15 +95,24 @@ class Curator:
         if decision == "reject":
             reason = f"rejected: {reason}" if reason else "rejected"
         change, reader = Change(decision, reason, self._by), self._repository.reader
+        (to, among), why = _DECISIONS[decision], redact(reason)
 
         async def revise() -> tuple[list[Revision], list[Lesson]]:
             revisions = []
             for lesson_id in dict.fromkeys(lesson_ids):
                 stored = await self._repository.known(lesson_id)
-                after = _decided(decision, stored.lesson, reader.seen(stored.lesson).state, reason)
+                after, seen = stored.lesson, reader.seen(stored.lesson).state
+                if seen not in among:
+                    wanted = " or ".join(among)
+                    raise LessonStoreError(
+                        f"lesson {after.id!r} is {seen}; to {decision} it, it must be {wanted}"
+                    )
                 if decision == "restore":
-                    await self._check_alone(stored.lesson)
-                if decision in ("approve", "restore"):
+                    await self._check_alone(after)
+                    after = unmerged(after)
+                if decision == "restore" or after.state != to:
+                    after = replace(after, state=to, state_reason=why)
+                if to == "active":
                     after = reader.approved(after)
                 revisions.append(Revision(stored, after, change))
             return revisions, [each.after for each in revisions]
@@ -167,10 +176,19 @@ class Curator:
         """
 
         async def revise() -> tuple[list[Revision], Lesson]:
-            back, stored = await self._preview(lesson_id, to)
+            # Before its history, which may be newer: then the write conflicts, and both are read again.
+            stored = await self._repository.known(lesson_id)
+            back = await self.preview(lesson_id, to=to)
             change = Change("rollback", reason or f"back to change {to}", self._by, back.merged)
-            own = Revision(stored, back.lesson, change, back.tasks, back.without)
-            return [own, *await self._unmerged(back, lesson_id, reason)], back.lesson
+            revisions = [Revision(stored, back.lesson, change, back.tasks, back.without)]
+            change = Change("unmerge", reason or f"the merge into {lesson_id} was taken back", self._by)
+            for each in back.back:
+                other = await self._repository.read(each)
+                if other is not None and other.lesson.metadata.get(MERGED_INTO) == lesson_id:
+                    state, why = _state_before(await self._repository.history(each), lesson_id)
+                    alone = replace(unmerged(other.lesson), state=state, state_reason=why)
+                    revisions.append(Revision(other, alone, change))
+            return revisions, back.lesson
 
         async with store_errors("roll a lesson back"):
             return await self._repository.transact(revise, f"lesson {lesson_id!r}")
@@ -178,28 +196,26 @@ class Curator:
     async def preview(self, lesson_id: str, *, to: int) -> Rollback:
         """Return what :meth:`rollback` would do, with the same errors, but change nothing."""
         async with store_errors("roll a lesson back"):
-            return (await self._preview(lesson_id, to))[0]
-
-    async def _preview(self, lesson_id: str, to: int) -> tuple[Rollback, StoredLesson]:
-        # Read the lesson before its history: if the history is newer, the write conflicts, and both are read again.
-        stored = await self._repository.known(lesson_id)
-        history = await self._repository.history(lesson_id)
-        back = rollback_to(history, to)
-        if back is None:
-            known = f": it has {history[0].number} to {history[-1].number}" if history else ""
-            raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}{known}")
-        if back.lesson.text == STRUCK:
-            raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")
-        await self._check_alone(stored.lesson)
-        if MERGED_INTO in back.lesson.metadata or not set(back.merged) <= set(merged_in(history)):
-            raise LessonStoreError(
-                f"at change {to} lesson {lesson_id!r} was merged with lessons that are separate now: "
-                "merge them again"
-            )
-        if stored.tasks and back.tasks:
-            tasks = {*stored.tasks, *back.tasks} - {*back.without}
-            _check_room(lesson_id, tasks, "it learned more of them since")
-        return back, stored
+            stored = await self._repository.known(lesson_id)
+            history = await self._repository.history(lesson_id)
+            back = rollback_to(history, to)
+            if back is None:
+                known = f": it has {history[0].number} to {history[-1].number}" if history else ""
+                raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}{known}")
+            if back.lesson.text == STRUCK:
+                raise LessonStoreError(
+                    f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson"
+                )
+            await self._check_alone(stored.lesson)
+            if MERGED_INTO in back.lesson.metadata or not set(back.merged) <= set(merged_in(history)):
+                raise LessonStoreError(
+                    f"at change {to} lesson {lesson_id!r} was merged with lessons that are separate now: "
+                    "merge them again"
+                )
+            if stored.tasks and back.tasks:
+                tasks = {*stored.tasks, *back.tasks} - {*back.without}
+                _check_room(lesson_id, tasks, "it learned more of them since")
+            return back
 
     async def _check_alone(self, lesson: Lesson) -> None:
         """Raise an error for a lesson that is merged into another one, which has its support."""
@@ -208,18 +224,6 @@ class Curator:
             raise LessonStoreError(
                 f"lesson {lesson.id!r} was merged into {into!r}: roll that one back to undo the merge"
             )
-
-    async def _unmerged(self, back: Rollback, into: str, reason: str) -> list[Revision]:
-        """Return the revisions that bring back the merged lessons, as far as they still exist."""
-        revisions = []
-        for other in back.back:
-            stored = await self._repository.read(other)
-            if stored is not None and stored.lesson.metadata.get(MERGED_INTO) == into:
-                state, why = _state_before(await self._repository.history(other), into)
-                alone = replace(unmerged(stored.lesson), state=state, state_reason=why)
-                change = Change("unmerge", reason or f"the merge into {into} was taken back", self._by)
-                revisions.append(Revision(stored, alone, change))
-        return revisions
 
 
 async def merge_revisions(
@@ -235,7 +239,15 @@ async def merge_revisions(
         stored = await repository.read(lesson_id)
         if stored is None:
             raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
-        _check_mergeable(stored.lesson, into)
+        third = _merged_into(stored.lesson)
+        if third is not None and third != into:
+            raise LessonStoreError(
+                f"lesson {lesson_id!r} was merged into {third!r}: name that one, or roll it back to undo the merge"
+            )
+        if lesson_id == into and stored.lesson.state == "retired":
+            raise LessonStoreError(
+                f"lesson {into!r} is retired, and other lessons can't be merged into it: restore it first"
+            )
         lessons.append(stored)
     target, *rest = lessons
     new = [each for each in rest if _merged_into(each.lesson) is None]
@@ -266,31 +278,6 @@ def _merged_into(lesson: Lesson) -> str | None:
     """Return the id of the lesson that this one is merged into, unless that lesson was forgotten."""
     into = lesson.metadata.get(MERGED_INTO)
     return None if into in (None, STRUCK) else str(into)
-
-
-def _check_mergeable(lesson: Lesson, into: str) -> None:
-    other = _merged_into(lesson)
-    if other is not None and other != into:
-        raise LessonStoreError(
-            f"lesson {lesson.id!r} was merged into {other!r}: name that one, or roll it back to undo the merge"
-        )
-    if lesson.id == into and lesson.state == "retired":
-        raise LessonStoreError(
-            f"lesson {into!r} is retired, and other lessons can't be merged into it: restore it first"
-        )
-
-
-def _decided(decision: Decision, lesson: Lesson, seen: LessonState, reason: str) -> Lesson:
-    """Return a lesson after a decision; ``seen`` is its state for whoever decides, which may differ from its own."""
-    to, among = _DECISIONS[decision]
-    if seen not in among:
-        wanted = " or ".join(among)
-        raise LessonStoreError(f"lesson {lesson.id!r} is {seen}; to {decision} it, it must be {wanted}")
-    if decision == "restore":
-        lesson = unmerged(lesson)
-    elif lesson.state == to:
-        return lesson
-    return replace(lesson, state=to, state_reason=redact(reason))
 
 
 def _state_before(history: Sequence[Entry], into: str) -> tuple[LessonState, str]:

@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Final, TypeAlias, cast
 
-from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.history import copies_total, listed
 from jeeves_reflexion.lessons.principals import writer_of
 from jeeves_reflexion.lessons.records import COPIES, COPIES_TOTAL, MERGED_INTO, TASKS
 from jeeves_reflexion.types import JSON, Lesson, Trust
-from vectorstores.base import RecordStore, RecordWrite
+from vectorstores.base import RecordWrite
 
 EQUAL: Final = "equal"
 """Records that name a lesson, keyed by a digest of its words and scope: an equal lesson is found by this key."""
@@ -73,12 +72,6 @@ def claim_of(lesson: Lesson, *, must_be_new: bool = False) -> RecordWrite:
     return RecordWrite(EQUAL, claim_key(lesson), {"lesson_id": lesson.id}, must_be_new=must_be_new)
 
 
-async def unclaim(records: RecordStore, lesson_id: str) -> None:
-    """Delete a lesson's records in ``EQUAL``: their digests would confirm a guess at its words."""
-    keys = [each.key async for each in each_record(records, EQUAL) if each.value == {"lesson_id": lesson_id}]
-    await records.delete_records(EQUAL, keys)
-
-
 def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
     """Return a lesson with the support of an attempt that taught it again; the same attempt counts only once.
 
@@ -88,7 +81,7 @@ def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
     """
     if attempt_of(again) in known_attempts(kept):
         return kept
-    kept = _with_notes(kept, [_note(again)], [again.task_id] if another_task else [])
+    kept = _with_copy(kept, again, task_ids=[again.task_id] if another_task else [])
     if _LEAST_TRUSTED_FIRST.index(again.trust) < _LEAST_TRUSTED_FIRST.index(kept.trust):
         return kept
     if kept.state == "proposed" and again.state == "active":
@@ -111,8 +104,8 @@ def merged(kept: Lesson, others: Iterable[Lesson]) -> Lesson:
     for other in others:
         merged_ids.append(other.id)
         support = other.support - len(known_attempts(kept) & known_attempts(other))
-        notes = [*listed(other, COPIES), _note(other)]
-        kept = _with_notes(kept, notes, [other.task_id, *listed(other, TASKS)], copies_total(other) + 1)
+        task_ids = [other.task_id, *listed(other, TASKS)]
+        kept = _with_copy(kept, other, listed(other, COPIES), copies_total(other), task_ids=task_ids)
         if _LEAST_TRUSTED_FIRST.index(other.trust) >= _LEAST_TRUSTED_FIRST.index(kept.trust):
             kept = replace(kept, support=kept.support + max(support, 0))
         kept = replace(
@@ -146,18 +139,17 @@ def known_attempts(lesson: Lesson) -> set[Attempt]:
     return {attempt_of(lesson)} | {(each["run_id"], each["attempt"], each["task_id"]) for each in notes}
 
 
-def _with_notes(kept: Lesson, notes: Sequence[JSON], task_ids: Sequence[JSON], copies: int = 1) -> Lesson:
+def _with_copy(
+    kept: Lesson, copy: Lesson, notes: Sequence[JSON] = (), more: int = 0, *, task_ids: Sequence[JSON]
+) -> Lesson:
+    """Return a lesson with a note of its copy, after the ``notes`` of ``more`` copies that this one had."""
     tasks = dict.fromkeys([*listed(kept, TASKS), *(each for each in task_ids if each != kept.task_id)])
+    note: dict[str, JSON] = {"text": copy.text, "task_id": copy.task_id, "trust": copy.trust}
     metadata: dict[str, JSON] = {
         **kept.metadata,
-        COPIES: [*listed(kept, COPIES), *notes][-NOTES:],
-        COPIES_TOTAL: copies_total(kept) + copies,
+        COPIES: [*listed(kept, COPIES), *notes, note | asdict(copy.provenance)][-NOTES:],
+        COPIES_TOTAL: copies_total(kept) + more + 1,
     }
     if tasks:
         metadata[TASKS] = list(tasks)
     return replace(kept, metadata=metadata)
-
-
-def _note(lesson: Lesson) -> dict[str, JSON]:
-    about = {"text": lesson.text, "task_id": lesson.task_id, "trust": lesson.trust}
-    return {**about, **asdict(lesson.provenance)}

@@ -227,28 +227,39 @@ async def plan_import(
         elif lesson.state != "retired":
             state: LessonState = "active" if lesson.state in approve else "proposed"
             lesson = replace(lesson, state=state, state_reason=reason)
-        if store is not None and known is not None and await _had_content(store, known, lesson):
-            what, problem = "same", ""
-        elif store is not None and known is None and not problem and await _is_counted(store, lesson):
-            what = "same"
+        if store is None:
+            what = "refused" if problem else "added"
         else:
-            if not problem and store is not None:
-                problem = await _objection(store, known, lesson.id, read.tasks)
-            what = "refused" if problem else "added" if known is None else "changed"
+            what, problem = await _place(store, known, replace(read, lesson=lesson), problem)
         sorted_lines[what].append(replace(read, lesson=lesson, reason=problem))
     return ImportPlan(**{name: tuple(lines) for name, lines in sorted_lines.items()}, stored=stored)
 
 
-async def _objection(
-    store: VectorLessonStore, known: Lesson | None, lesson_id: str, tasks: Sequence[str]
-) -> str:
-    """Return why a store refuses a lesson with this id and these tasks; empty if it doesn't."""
-    if known is not None and known.trust != "imported":
-        return f"a lesson with its id is {known.trust} and has other content"
-    if await store.repository.is_forgotten(lesson_id):
-        return "it was forgotten here"
-    stored = (await store.repository.tasks_of([lesson_id])).get(lesson_id)
-    return _too_many({*stored, *tasks}) if stored else ""
+async def _place(store: VectorLessonStore, known: Lesson | None, line: Line, problem: str) -> tuple[str, str]:
+    """Return the part of the plan that a line goes into, and the problem if it is refused."""
+    lesson, repository = line.lesson, store.repository
+    if known is not None:
+        # The store may have had this content before somebody changed it.
+        if _content(known) == _content(lesson) or _content(lesson) in [
+            _content(entry.after) for entry in await repository.history(known.id)
+        ]:
+            return "same", ""
+    elif not problem and lesson.state != "retired":
+        # The attempt that taught it may count in the support of an equal lesson already.
+        signed = repository.reader.signed(lesson)
+        claim = await store.records.get(EQUAL, claim_key(signed))
+        if claim is not None and isinstance(claim.value, Mapping):
+            equal = await repository.get(str(claim.value["lesson_id"]))
+            if equal is not None and is_equal(equal, signed) and attempt_of(signed) in known_attempts(equal):
+                return "same", ""
+    if not problem and known is not None and known.trust != "imported":
+        problem = f"a lesson with its id is {known.trust} and has other content"
+    elif not problem and await repository.is_forgotten(lesson.id):
+        problem = "it was forgotten here"
+    elif not problem:
+        stored = (await repository.tasks_of([lesson.id])).get(lesson.id)
+        problem = _too_many({*stored, *line.tasks}) if stored else ""
+    return "refused" if problem else "added" if known is None else "changed", problem
 
 
 def _too_many(tasks: Collection[str]) -> str:
@@ -303,24 +314,6 @@ async def _add(store: VectorLessonStore, lines: Sequence[Line], change: Change, 
                 await repository.put(gate.CleanLesson(line.lesson, line.tasks), change)
         return merged
     return 0
-
-
-async def _is_counted(store: VectorLessonStore, lesson: Lesson) -> bool:
-    """Return whether the attempt that taught a lesson already counts in the support of an equal one."""
-    signed = store.repository.reader.signed(lesson)
-    claim = None if lesson.state == "retired" else await store.records.get(EQUAL, claim_key(signed))
-    if claim is None or not isinstance(claim.value, Mapping):
-        return False
-    known = await store.repository.get(str(claim.value["lesson_id"]))
-    return known is not None and is_equal(known, signed) and attempt_of(signed) in known_attempts(known)
-
-
-async def _had_content(store: VectorLessonStore, known: Lesson, lesson: Lesson) -> bool:
-    """Return whether a stored lesson has the content of another one, or had it before somebody changed it."""
-    if _content(known) == _content(lesson):
-        return True
-    history = await store.repository.history(known.id)
-    return any(_content(entry.after) == _content(lesson) for entry in history)
 
 
 def as_imported(lesson: Lesson) -> Lesson:

@@ -18,7 +18,7 @@ TOOL: Final = "tool"
 
 def tool_marks(tools: Iterable[str]) -> dict[str, JSON]:
     """Return the metadata by which a lesson is found by its tools, whatever their case."""
-    return {_mark(tool): True for tool in tools}
+    return {f"tool:{tool.casefold()}": True for tool in tools}
 
 
 def lesson_filter(where: Filter | None) -> Filter | None:
@@ -27,7 +27,28 @@ def lesson_filter(where: Filter | None) -> Filter | None:
     At any depth, ``tool`` takes a name, a list (any of its names) or ``$in``. Case does not matter.
     Raises :class:`ConfigurationError` for another operator on ``tool``; the store reports other mistakes.
     """
-    return None if where is None else cast("Filter", _translated(where))
+    if not isinstance(where, Mapping):
+        return where
+    parts: list[JSON] = []
+    for key, value in where.items():
+        part: JSON = {key: value}
+        if key == TOOL:
+            named = value
+            if isinstance(value, Mapping):
+                if list(value) != ["$in"]:
+                    raise ConfigurationError(
+                        "tool can be filtered by a name, a list of names or $in (and $not around it), not by "
+                        f"{value!r}"
+                    )
+                named = value["$in"]
+            names = named if isinstance(named, list | tuple) else [named]
+            part = {"$or": [tool_marks([tool]) for tool in names if isinstance(tool, str)]}
+        elif key == "$not":
+            part = {key: lesson_filter(cast("Filter", value))}
+        elif key in ("$and", "$or") and isinstance(value, list | tuple):
+            part = {key: [lesson_filter(cast("Filter", each)) for each in value]}
+        parts.append(part)
+    return cast("Filter", parts[0] if len(parts) == 1 else {"$and": parts})
 
 
 def both(one: Filter | None, other: Filter | None) -> Filter | None:
@@ -35,34 +56,3 @@ def both(one: Filter | None, other: Filter | None) -> Filter | None:
     if one is None or other is None:
         return one or other
     return {"$and": [one, other]}
-
-
-def _mark(tool: str) -> str:
-    return f"tool:{tool.casefold()}"
-
-
-def _translated(where: JSON) -> JSON:
-    if not isinstance(where, Mapping):
-        return where
-    parts: list[JSON] = []
-    for key, value in where.items():
-        if key == TOOL:
-            parts.append(_on_tool(value))
-        elif key == "$not":
-            parts.append({key: _translated(value)})
-        elif key in ("$and", "$or") and isinstance(value, list | tuple):
-            parts.append({key: [_translated(each) for each in value]})
-        else:
-            parts.append({key: value})
-    return parts[0] if len(parts) == 1 else {"$and": parts}
-
-
-def _on_tool(named: JSON) -> JSON:
-    if isinstance(named, Mapping):
-        if list(named) != ["$in"]:
-            raise ConfigurationError(
-                f"tool can be filtered by a name, a list of names or $in (and $not around it), not by {named!r}"
-            )
-        named = named["$in"]
-    names = named if isinstance(named, list | tuple) else [named]
-    return {"$or": [{_mark(tool): True} for tool in names if isinstance(tool, str)]}

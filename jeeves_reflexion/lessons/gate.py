@@ -162,7 +162,10 @@ async def lesson_from(
     ``check`` sees, holds no secrets and no hidden characters. Raises :class:`UnreadableReplyError` if the second lesson
     is refused too, :class:`BudgetExceededError` before a call if the budget is used up, and any error of the reflector.
     """
-    public = [_without_gold(trial, task) for trial in trials]
+    # Its problems go too: an evaluator's error may quote gold.
+    public = [
+        replace(trial, evaluation=trial.evaluation.public(task.reference), problems=()) for trial in trials
+    ]
     said = {"the task": task.prompt, "the agent's output": trials[-1].attempt.output} if trials else {}
     problem: str | None = None
     for _ in range(2):
@@ -193,13 +196,3 @@ async def _objection(check: Check, task: Task, lesson: str, session: Session) ->
     why = f" ({opinion.why})" if opinion.why else ""
     wanted = "name an action, when to take it, and the thing that it is about"
     return f'"{abridge(lesson, EXCERPT_CHARACTERS)}" would not change an attempt{why}: {wanted}'
-
-
-def _without_gold(trial: Trial, task: Task) -> Trial:
-    """Return the trial as a reflector may see it. Its problems go too: an evaluator's error may quote gold."""
-    public = trial.evaluation.public(task.reference)
-    return (
-        replace(trial, evaluation=public, problems=())
-        if trial.problems or public is not trial.evaluation
-        else trial
-    )

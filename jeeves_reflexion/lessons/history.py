@@ -28,7 +28,7 @@ from jeeves_reflexion.lessons.records import (
 )
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Lesson
-from vectorstores.base import RecordWrite
+from vectorstores.base import Record, RecordWrite
 
 HISTORY: Final = "history"
 SUPPORT: Final = "support"
@@ -114,23 +114,14 @@ def entry_of(
     return RecordWrite(HISTORY, entry_key(after.id, number), value, must_be_new=True)
 
 
-def tasks_changed(before: Sequence[str], after: Sequence[str]) -> dict[str, JSON]:
-    """Return which of a lesson's tasks a change adds and removes, as fields of its entry; empty for none."""
-    if not before:  # the lesson is recalled by its own text
-        return {}
-    added = [task for task in after if task not in before]
-    removed = [task for task in before if task not in after]
-    return {"tasks": {"added": added, "removed": removed}} if added or removed else {}
-
-
-def read_entry(value: JSON, key: str) -> Entry:
-    """Read what :func:`entry_of` wrote; raises :class:`UnreadableLessonError`, which names ``key`` and wrong fields."""
+def read_entry(record: Record) -> Entry:
+    """Read what :func:`entry_of` wrote; raises :class:`UnreadableLessonError`, which names the key and wrong fields."""
     try:
-        fields = cast("Mapping[str, Any]", value)
+        fields = cast("Mapping[str, Any]", record.value)
         return checked(Entry, {**fields, **fields.get("tasks", {})})
     except (ConfigurationError, AttributeError, TypeError) as error:
-        message = f"the entry {key!r} of a lesson's history can't be read: {error}"
-        raise UnreadableLessonError(message, key) from error
+        message = f"the entry {record.key!r} of a lesson's history can't be read: {error}"
+        raise UnreadableLessonError(message, record.key) from error
 
 
 def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:

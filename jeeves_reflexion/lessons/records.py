@@ -8,8 +8,8 @@ Each chunk holds one key by which the lesson is found: the text of a task, or th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
 import pydantic
 
@@ -139,10 +139,6 @@ class UnreadableLessonError(LessonStoreError):
         super().__init__(message)
         self.chunk_id = chunk_id
 
-    def concerns(self, lesson_id: str) -> bool:
-        """Whether the row belongs to that lesson."""
-        return self.chunk_id.rpartition(":")[0] == lesson_id
-
 
 def chunk_ids(lesson_id: str) -> list[str]:
     """Return the ids of all chunks that a lesson may have."""
@@ -156,14 +152,17 @@ def chunks_of(
     *,
     changes: int = 0,
     vectors: Mapping[str, FloatArray] = _NO_VECTORS,
+    replaces: int = 0,
 ) -> list[Chunk]:
     """Return the chunks of a lesson; ``tasks`` are its tasks' texts, ``changes`` the number of its last change.
 
-    A text that has a vector in ``vectors`` is not embedded again.
+    A text that has a vector in ``vectors`` is not embedded again. If the chunks are fewer than those that they are to
+    replace, placeholders follow, which no search or reader finds.
     Raises :class:`ConfigurationError` for a lesson that could not be read back.
     """
-    fields = lesson_fields(lesson)
-    lesson_from_fields(lesson.text, fields)
+    fields = whole(lesson)
+    from_whole(fields)
+    del fields["text"]
     metadata = {**fields, **tool_marks(lesson.tools), "key": key, "changes": changes}
     text = ("text", lesson.text)
     found_by = [("task", task) for task in tasks[:MOST_TASKS]]
@@ -176,40 +175,60 @@ def chunks_of(
         chunks.append(
             Chunk(lesson.text, f"{lesson.id}:{number}", about, found_as, vector=vectors.get(found_as))
         )
+    first = chunks[0]
+    for number in range(len(chunks), replaces):
+        nothing: dict[str, JSON] = {"lesson_id": lesson.id, "face": number, "holds": "nothing", "use": "twin"}
+        # It has the text and vector of the first chunk, so nothing is embedded for it.
+        chunks.append(
+            Chunk("(no task)", f"{lesson.id}:{number}", nothing, first.embed_text, vector=first.vector)
+        )
     return chunks
 
 
-def empty_chunk(first: Chunk, number: int) -> Chunk:
-    """Return a placeholder that overwrites a chunk its lesson no longer has; no search or reader finds it.
+@dataclasses.dataclass(frozen=True, slots=True)
+class LessonPage:
+    """Part of a list of lessons, oldest first; pass ``next`` to the next call as ``after``."""
 
-    It has the vector of the lesson's ``first`` chunk, so nothing is embedded for it.
-    """
-    lesson_id = first.metadata["lesson_id"]
-    holds: dict[str, JSON] = {"lesson_id": lesson_id, "face": number, "holds": "nothing", "use": "twin"}
-    return Chunk("(no task)", f"{lesson_id}:{number}", holds, embedded(first), vector=first.vector)
+    lessons: tuple[Lesson, ...]
+    next: str | None
 
 
-def is_empty(chunk: Chunk) -> bool:
-    """Whether a chunk is a placeholder; see :func:`empty_chunk`."""
-    return chunk.metadata.get("holds") == "nothing"
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredLesson:
+    """A lesson as read: its tasks, the number of its last change, how many chunks it has, and its texts' vectors."""
+
+    lesson: Lesson
+    tasks: tuple[str, ...]
+    key: Key
+    changes: int
+    chunks: int
+    vectors: Mapping[str, FloatArray] = dataclasses.field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, there: Sequence[Chunk]) -> Self | None:
+        """Read what :func:`chunks_of` wrote. Returns None for no chunks."""
+        chunks = [chunk for chunk in there if chunk.metadata.get("holds") != "nothing"]
+        if not chunks:
+            return None
+        about = chunks[0].metadata
+        texts = [chunk.content if chunk.embed_text is None else chunk.embed_text for chunk in chunks]
+        found_by = zip(texts, chunks, strict=True)
+        return cls(
+            lesson_of(chunks[0]),
+            # The second chunk holds the lesson's own text.
+            () if about.get("key") == "lesson" else (texts[0], *texts[2:]),
+            cast("Key", about.get("key", "task")),
+            cast("int", about.get("changes", 0)),
+            len(there),
+            {text: chunk.vector for text, chunk in found_by if chunk.vector is not None},
+        )
 
 
-def key_of(chunks: Sequence[Chunk]) -> Key:
-    """Return by what kind of key a lesson is found, given its chunks."""
-    return cast("Key", chunks[0].metadata.get("key", "task"))
-
-
-def tasks_of(chunks: Sequence[Chunk]) -> tuple[str, ...]:
-    """Return the texts of the tasks that a lesson is found by. The second of its chunks holds its own text."""
-    if key_of(chunks) == "lesson":
-        return ()
-    return tuple(embedded(chunk) for chunk in (chunks[0], *chunks[2:]))
-
-
-def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
-    """Return everything about a lesson but its text, as JSON."""
+def whole(lesson: Lesson) -> dict[str, JSON]:
+    """Return a lesson as JSON."""
     source = lesson.provenance
     return {
+        "text": lesson.text,
         "lesson_id": lesson.id,
         "task_id": lesson.task_id,
         "task_kind": lesson.task_kind,
@@ -232,26 +251,16 @@ def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
     }
 
 
-def lesson_from_fields(text: str, data: JSON) -> Lesson:
-    """Read what :func:`lesson_fields` wrote; raises :class:`ConfigurationError` that names each wrong field."""
+def from_whole(data: JSON | Lesson) -> Lesson:
+    """Read what :func:`whole` wrote; raises :class:`ConfigurationError` that names each wrong field."""
+    if isinstance(data, Lesson):
+        return data
     if not isinstance(data, Mapping):
         raise ConfigurationError("it is not a JSON object")
     fields = {name: data[name] for name in _NAMES if name in data}
     source = {name: data[name] for name in _SOURCE_NAMES if name in data}
     renamed = {to: data[name] for name, to in (("lesson_id", "id"), ("extra", "metadata")) if name in data}
-    return checked_lesson({**fields, **renamed, "text": text, "provenance": source})
-
-
-def whole(lesson: Lesson) -> dict[str, JSON]:
-    """Return a lesson with its text, as JSON."""
-    return {"text": lesson.text, **lesson_fields(lesson)}
-
-
-def from_whole(value: JSON | Lesson) -> Lesson:
-    """Read what :func:`whole` wrote; raises :class:`ConfigurationError` as :func:`lesson_from_fields` does."""
-    if isinstance(value, Lesson):
-        return value
-    return lesson_from_fields(cast("str", value.get("text") if isinstance(value, Mapping) else None), value)
+    return checked_lesson({**fields, **renamed, "text": data.get("text"), "provenance": source})
 
 
 # A lesson within a record, written by whole(). The validator keeps pydantic from building a schema for Lesson.
@@ -264,7 +273,7 @@ else:
 def lesson_of(chunk: Chunk) -> Lesson:
     """Read a lesson from a chunk; raises :class:`UnreadableLessonError` if its fields are not a lesson's."""
     try:
-        return lesson_from_fields(chunk.content, chunk.metadata)
+        return from_whole({**chunk.metadata, "text": chunk.content})
     except ConfigurationError as error:
         raise UnreadableLessonError(
             f"chunk {chunk.id!r} is not a lesson ({error}): keep lessons in a namespace of their own; the lesson "
@@ -273,34 +282,19 @@ def lesson_of(chunk: Chunk) -> Lesson:
         ) from error
 
 
-def readable(hits: Iterable[SearchHit]) -> list[tuple[SearchHit, Lesson]]:
-    """Return hits with their lessons.
+def readable(hits: Iterable[SearchHit]) -> Iterator[tuple[SearchHit, Lesson]]:
+    """Yield the nearest hit of each lesson, with the lesson.
 
     A row that is not a lesson is logged and skipped, so that one bad row does not end the runs that recall others.
     """
-    return [(hit, lesson) for hit in hits if (lesson := readable_lesson(hit.chunk)) is not None]
-
-
-def readable_lesson(chunk: Chunk) -> Lesson | None:
-    """Return the lesson of a chunk; logs a warning and returns None if it is not a lesson."""
-    try:
-        return lesson_of(chunk)
-    except UnreadableLessonError as error:
-        logger.warning("%s", error)
-        return None
-
-
-def one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """Return the nearest hit of each lesson, in order."""
     nearest: dict[str, SearchHit] = {}
     for hit in hits:
         nearest.setdefault(cast("str", hit.chunk.metadata.get("lesson_id", hit.chunk.id)), hit)
-    return list(nearest.values())
-
-
-def embedded(chunk: Chunk) -> str:
-    """Return the text that a chunk's vector stands for."""
-    return chunk.content if chunk.embed_text is None else chunk.embed_text
+    for hit in nearest.values():
+        try:
+            yield hit, lesson_of(hit.chunk)
+        except UnreadableLessonError as error:
+            logger.warning("%s", error)
 
 
 def checked_lesson(fields: Mapping[str, Any]) -> Lesson:

@@ -12,54 +12,31 @@ import hashlib
 import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.duplicates import claim_of, is_equal, unclaim
-from jeeves_reflexion.lessons.filters import both
+from jeeves_reflexion.lessons.credit.records import each_record
+from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of, is_equal
 from jeeves_reflexion.lessons.gate import CleanLesson
-from jeeves_reflexion.lessons.history import (
-    HISTORY,
-    SUPPORT,
-    Change,
-    Entry,
-    entry_key,
-    entry_of,
-    read_entry,
-    tasks_changed,
-)
+from jeeves_reflexion.lessons.history import HISTORY, SUPPORT, Change, Entry, entry_key, entry_of, read_entry
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import (
     FIRST_CHUNK,
     MOST_TASKS,
     Key,
+    StoredLesson,
+    UnreadableLessonError,
     chunk_ids,
     chunks_of,
-    embedded,
-    empty_chunk,
-    is_empty,
-    key_of,
     lesson_of,
-    readable_lesson,
-    tasks_of,
 )
 from jeeves_reflexion.lessons.screening.screens import Screen
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON, Lesson
-from vectorstores.base import (
-    Chunk,
-    ConflictError,
-    Filter,
-    RecordStore,
-    RecordWrite,
-    VectorStore,
-    VectorStoreError,
-)
-
-if TYPE_CHECKING:
-    from vectorstores.base import FloatArray
+from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
 
 T = TypeVar("T")
 
@@ -84,41 +61,11 @@ async def store_errors(doing: str) -> AsyncIterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class LessonPage:
-    """Part of a list of lessons, oldest first; pass ``next`` to the next call as ``after``."""
-
-    lessons: tuple[Lesson, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLesson:
-    """A lesson as read: its tasks, the number of its last change, how many chunks it has, and its texts' vectors."""
-
-    lesson: Lesson
-    tasks: tuple[str, ...]
-    key: Key
-    changes: int
-    chunks: int
-    vectors: Mapping[str, FloatArray] = field(repr=False, compare=False)
-
-    @classmethod
-    def of(cls, there: Sequence[Chunk]) -> Self | None:
-        """Read a lesson from its chunks. Returns None for no chunks."""
-        chunks = [chunk for chunk in there if not is_empty(chunk)]
-        if not chunks:
-            return None
-        changes = cast("int", chunks[0].metadata.get("changes", 0))
-        vectors = {embedded(chunk): chunk.vector for chunk in chunks if chunk.vector is not None}
-        return cls(lesson_of(chunks[0]), tasks_of(chunks), key_of(chunks), changes, len(there), vectors)
-
-
-@dataclass(frozen=True, slots=True)
 class Revision:
     """A change of one lesson, made in one write with others: the lesson before and after, and why it changes.
 
     The lesson is also found by ``tasks`` from now on, and no longer by ``without``. If no task is left, it is found by
-    its own text. ``records`` are written with it.
+    its own text.
     """
 
     stored: StoredLesson
@@ -126,33 +73,6 @@ class Revision:
     change: Change
     tasks: Sequence[str] = ()
     without: Collection[str] = ()
-    records: Sequence[RecordWrite] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it changes nothing."""
-        lost = any(task in self.without for task in self.stored.tasks)
-        return self.after == self.stored.lesson and not lost
-
-    def signed(self, reader: Principal) -> Lesson:
-        """Return the new lesson with its writer. Words that a rollback brings back keep the writer that they had."""
-        back = self.change.operation == "rollback"
-        return self.after if back else reader.changed(self.stored.lesson, self.after)
-
-    def written(self, reader: Principal) -> tuple[list[Chunk], list[RecordWrite]]:
-        """Return all chunks of the lesson, its history entry and, if its words changed, its record in ``EQUAL``."""
-        stored, number = self.stored, self.stored.changes + 1
-        after = self.signed(reader)
-        known = dict.fromkeys((*stored.tasks, *self.tasks))
-        tasks = [task for task in known if task not in self.without][:MOST_TASKS] or [after.text]
-        chunks = chunks_of(after, tasks, stored.key, changes=number, vectors=stored.vectors)
-        chunks += [empty_chunk(chunks[0], each) for each in range(len(chunks), stored.chunks)]
-        changed = tasks_changed(stored.tasks, tasks)
-        if self.change.operation == SUPPORT and stored.tasks and self.tasks:
-            # Name tasks that are there already too: one that a merge brought stays if an attempt taught it since.
-            changed = {"tasks": {"added": list(self.tasks), "removed": []}}
-        entry = entry_of(number, stored.lesson, after, self.change, changed)
-        return chunks, [entry] if is_equal(after, stored.lesson) else [entry, claim_of(after)]
 
 
 class Repository:
@@ -216,15 +136,9 @@ class Repository:
             some = lesson_ids[start : start + _AT_ONCE]
             chunks = await self.store.get_by_ids([chunk for each in some for chunk in chunk_ids(each)])
             for lesson_id, group in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
-                found[lesson_id] = tasks_of([chunk for chunk in group if not is_empty(chunk)])
+                if (stored := StoredLesson.of(list(group))) is not None:
+                    found[lesson_id] = stored.tasks
         return found
-
-    async def page(
-        self, *, after: str | None = None, limit: int = 100, where: Filter | None = None
-    ) -> LessonPage:
-        """Return one page of the lessons that a filter admits, oldest first."""
-        page = await self.store.scan(filter=both(FIRST_CHUNK, where), after=after, limit=limit)
-        return LessonPage(tuple(map(lesson_of, page.chunks)), page.next)
 
     async def each(self, *, readable: bool = False) -> AsyncIterator[Lesson]:
         """Yield all lessons, oldest first; with ``readable``, skip rows that are not lessons, with a warning."""
@@ -232,28 +146,24 @@ class Repository:
         while True:
             page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=_PAGE)
             for chunk in page.chunks:
-                lesson = readable_lesson(chunk) if readable else lesson_of(chunk)
-                if lesson is not None:
+                try:
+                    lesson = lesson_of(chunk)
+                except UnreadableLessonError as error:
+                    if not readable:
+                        raise
+                    logger.warning("%s", error)
+                else:
                     yield lesson
             if page.next is None:
                 return
             after = page.next
 
-    async def count(self) -> int:
-        """Count the lessons."""
-        return await self.store.count(filter=FIRST_CHUNK)
-
-    async def entries(self, lesson_id: str) -> list[JSON]:
-        """Return the entries of a lesson's history as stored, oldest first; each is checked to be readable."""
-        found: list[JSON] = []
-        while (record := await self.records.get(HISTORY, entry_key(lesson_id, len(found) + 1))) is not None:
-            read_entry(record.value, record.key)
-            found.append(record.value)
-        return found
-
     async def history(self, lesson_id: str) -> list[Entry]:
         """Return every change of a lesson, oldest first; empty for an unknown lesson."""
-        return [read_entry(value, lesson_id) for value in await self.entries(lesson_id)]
+        found = list[Entry]()
+        while (record := await self.records.get(HISTORY, entry_key(lesson_id, len(found) + 1))) is not None:
+            found.append(read_entry(record))
+        return found
 
     async def is_forgotten(self, lesson_id: str) -> bool:
         """Whether a lesson was forgotten, or is being forgotten."""
@@ -297,13 +207,13 @@ class Repository:
     async def change(
         self,
         lesson_id: str,
-        make: Callable[[Lesson], Lesson | None],
+        make: Callable[[Lesson], Lesson],
         change: Change,
         *,
         tasks: Sequence[str] = (),
         without: Collection[str] = (),
     ) -> Lesson:
-        """Change a lesson by ``make`` and return the result; if ``make`` returns None, the lesson stays as it is.
+        """Change a lesson by ``make`` and return the result.
 
         The lesson is also found by ``tasks`` from now on, and no longer by ``without``. If another writer changes it
         meanwhile, ``make`` is called again with the new state.
@@ -313,8 +223,6 @@ class Repository:
         async def revise() -> tuple[list[Revision], Lesson]:
             stored = await self.known(lesson_id)
             after = make(stored.lesson)
-            if after is None:
-                return [], stored.lesson
             if after.id != lesson_id:
                 raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {after.id!r}")
             revision = Revision(stored, after, change, tasks, without)
@@ -325,46 +233,58 @@ class Repository:
     async def transact(self, revise: Callable[[], Awaitable[tuple[Sequence[Revision], T]]], what: str) -> T:
         """Write the revisions that ``revise`` returns in one write, and return its result.
 
-        If another writer's change came first, ``revise`` is called again.
+        If another writer's change came first, ``revise`` is called again. Raises :class:`UnknownLessonError` if a
+        lesson was forgotten meanwhile, which then stays forgotten.
         """
+        from jeeves_reflexion.lessons.traces import forget_traces  # noqa: PLC0415 - it imports this module
+
         for tried in range(TRIES):
             if tried:  # back off for a random time; without it the last of a hundred writers may starve
                 await anyio.sleep(random.uniform(0, min(0.001 * 2**tried, _LONGEST_WAIT)))  # noqa: S311
             revisions, result = await revise()
+            chunks, records, made = list[Chunk](), list[RecordWrite](), list[str]()
+            for each in revisions:
+                if each.after != each.stored.lesson or not set(each.stored.tasks).isdisjoint(each.without):
+                    self._write(each, chunks, records)
+                    made.append(each.after.id)
+            if not made:
+                return result
             try:
-                await self._commit(revisions)
+                await self.store.add(chunks, records=records)
             except ConflictError:
                 continue
+            gone = [each for each in made if await self.is_forgotten(each)]
+            for lesson_id in gone:
+                # Forgetting may have struck its words from other lessons before these were written.
+                await forget_traces(self, lesson_id)
+                await self.remove(lesson_id)
+            if gone:
+                raise UnknownLessonError(f"lesson {gone[0]!r} was forgotten while it was changed")
             return result
         raise LessonStoreError(f"{what} could not be changed: other writers kept changing it; try again")
 
-    async def _commit(self, revisions: Sequence[Revision]) -> None:
-        """Make revisions in one write.
-
-        Raises :class:`ConflictError`, and makes none, if a lesson changed meanwhile; :class:`UnknownLessonError` if one
-        was forgotten meanwhile, which then stays forgotten.
-        """
-        made = [each for each in revisions if not each.is_empty]
-        chunks, records = list[Chunk](), [record for each in revisions for record in each.records]
-        for each in made:
-            new_chunks, new_records = each.written(self.reader)
-            chunks += new_chunks
-            records += new_records
-        if records:
-            await self.store.add(chunks, records=records)
-            await self._check_not_forgotten([each.after.id for each in made])
-
-    async def _check_not_forgotten(self, lesson_ids: Sequence[str]) -> None:
-        """Remove again lessons that were forgotten between being read and being written."""
-        from jeeves_reflexion.lessons.traces import forget_traces  # noqa: PLC0415 - it imports this module
-
-        gone = [each for each in lesson_ids if await self.is_forgotten(each)]
-        for lesson_id in gone:
-            # Forgetting may have struck its words from other lessons before these were written.
-            await forget_traces(self, lesson_id)
-            await self.remove(lesson_id)
-        if gone:
-            raise UnknownLessonError(f"lesson {gone[0]!r} was forgotten while it was changed")
+    def _write(self, revision: Revision, chunks: list[Chunk], records: list[RecordWrite]) -> None:
+        """Add all chunks of the lesson, its history entry and, if its words changed, its record in ``EQUAL``."""
+        stored, change = revision.stored, revision.change
+        before, number = stored.lesson, stored.changes + 1
+        # Words that a rollback brings back keep the writer that they had.
+        back = change.operation == "rollback"
+        after = revision.after if back else self.reader.changed(before, revision.after)
+        known = dict.fromkeys((*stored.tasks, *revision.tasks))
+        tasks = [task for task in known if task not in revision.without][:MOST_TASKS] or [after.text]
+        vectors, replaces = stored.vectors, stored.chunks
+        chunks += chunks_of(after, tasks, stored.key, changes=number, vectors=vectors, replaces=replaces)
+        added = [task for task in tasks if task not in stored.tasks]
+        removed = [task for task in stored.tasks if task not in tasks]
+        if change.operation == SUPPORT and revision.tasks:
+            # Name tasks that are there already too: one that a merge brought stays if an attempt taught it since.
+            added, removed = list(revision.tasks), []
+        more: dict[str, JSON] = {}
+        if stored.tasks and (added or removed):  # a lesson that is found by its own text has no tasks
+            more = {"tasks": {"added": added, "removed": removed}}
+        records.append(entry_of(number, before, after, change, more))
+        if not is_equal(after, before):
+            records.append(claim_of(after))
 
     async def claim_all(self) -> None:
         """Write, once per store, the records in ``EQUAL`` of lessons that an earlier version stored without one."""
@@ -380,17 +300,19 @@ class Repository:
         await self.store.add([], records=[*found, RecordWrite(*_ALL_CLAIMED, {})])
         self._claimed = True
 
-    async def note_forgotten(self, lesson_id: str) -> bool:
-        """Note that a lesson is forgotten, so that no later write can bring its words back."""
-        return await self.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
-
     async def remove(self, lesson_id: str) -> bool:
         """Remove a lesson and its history for good, readable or not; False if there was none."""
         # Entries are numbered without gaps, but an interrupted removal may have taken the first.
         for number in itertools.count(1):
             if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]) and number > 1:
                 break
-        await unclaim(self.records, lesson_id)
+        # Their digests would confirm a guess at its words.
+        claims = [
+            each.key
+            async for each in each_record(self.records, EQUAL)
+            if each.value == {"lesson_id": lesson_id}
+        ]
+        await self.records.delete_records(EQUAL, claims)
         # Last, so that an interrupted removal can be repeated: until now the lesson is still found.
         return await self.store.delete(chunk_ids(lesson_id)) > 0
 

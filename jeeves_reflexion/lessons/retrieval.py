@@ -5,18 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, cast, get_args
 
-from jeeves_reflexion.errors import UnknownLessonError
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.filters import both
-from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.records import ANY, OFF, RECALLED, TASKS, chunk_ids, one_each, readable
+from jeeves_reflexion.lessons.records import OFF, RECALLED, TASKS, chunk_ids, readable
 from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.lessons.settings import LessonSettings, Order, Picking
 from jeeves_reflexion.text import estimate_tokens
@@ -51,16 +48,6 @@ class Candidate:
         return RecalledLesson(self.lesson, self.similarity, reason, self.lift)
 
 
-def hits_needed(settings: LessonSettings, k: int) -> int:
-    """Return how many keys to search for k lessons: ``k + 1``, which shows a tie, if nearness alone decides.
-
-    An order, diversity, ``max_likeness`` and credit need a larger pool.
-    """
-    picking = settings.picking
-    by_nearness = not picking.diversity and picking.max_likeness == 1.0 and settings.order == "similarity"
-    return k + 1 if by_nearness and settings.credit is None else POOL * k
-
-
 async def found_lessons(
     lessons: Repository,
     query: str,
@@ -78,7 +65,7 @@ async def found_lessons(
     """
     while True:
         hits = await lessons.store.search(query, k=number, filter=where)
-        seen = [(lessons.reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
+        seen = [(lessons.reader.seen(lesson), hit.score) for hit, lesson in readable(hits)]
         found = [Candidate(lesson, score) for lesson, score in seen if lesson.state in states]
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
@@ -93,18 +80,21 @@ async def near_task(
     settings: LessonSettings,
     *,
     k: int,
-    number: int,
+    widely: bool = False,
 ) -> list[Candidate]:
-    """Return the active lessons near a task, from ``number`` hits or more, for example if k exceed the token budget.
+    """Return the active lessons near a task.
 
-    If more lessons are equally near than can be recalled, those of the task itself are included; with an order by age
-    or outcome, all of the equally near ones are.
+    ``POOL * k`` keys are searched ``widely``, or if more than nearness decides which lessons are picked, or if the
+    nearest k exceed the token budget; else ``k + 1``, which shows a tie. If more lessons are equally near than can be
+    recalled, those of the task itself are included; with an order by age or outcome, all of the equally near ones are.
     """
     active: tuple[LessonState, ...] = ("active",)
     look = partial(found_lessons, lessons, query, floor=settings.min_similarity, states=active)
-    where = both(RECALLED, where)
+    where, picking = both(RECALLED, where), settings.picking
+    by_nearness = not picking.diversity and picking.max_likeness == 1.0 and settings.order == "similarity"
+    number = k + 1 if by_nearness and settings.credit is None and not widely else POOL * k
     found = await look(where, number=number, least=k)
-    if sum(estimate_tokens(each.lesson.text) for each in found[:k]) > settings.picking.max_tokens:
+    if sum(estimate_tokens(each.lesson.text) for each in found[:k]) > picking.max_tokens:
         found = await look(where, number=max(number, POOL * k), least=k)
     if not _tied(found, k):
         return found
@@ -125,17 +115,6 @@ def _tied(found: Sequence[Candidate], k: int) -> bool:
     Exactly k count too: further keys that were searched belong to the same lessons, or to lessons that are not active.
     """
     return len(found) >= k and found[0].similarity - found[-1].similarity < _TIE
-
-
-async def nearest_lessons(
-    lessons: Repository, query: str, where: Filter | None, *, k: int, state: LessonState | None
-) -> list[Candidate]:
-    """Return the lessons of a state, or of any, nearest to a text: at least ``k`` if that many exist."""
-    if state in ("proposed", "retired"):
-        return await inactive_lessons(lessons, query, where, k=k, states=(state,))
-    of_state = RECALLED if state else ANY
-    states = (state,) if state else get_args(LessonState)
-    return await found_lessons(lessons, query, both(of_state, where), number=k, least=k, states=states)
 
 
 async def inactive_lessons(
@@ -160,37 +139,22 @@ async def inactive_lessons(
     return sorted(found, key=lambda each: -each.similarity)
 
 
-def credited(found: Sequence[Candidate], known: Credits) -> list[Candidate]:
-    """Return the candidates with their credit."""
-    now = time.time()
-    return [
+def credited(
+    found: Sequence[Candidate], known: Credits, settings: LessonSettings
+) -> tuple[list[Candidate], list[RecalledLesson]]:
+    """Return the candidates with their credit, and those that do harm, as lessons to retire."""
+    now, harmful = time.time(), list[RecalledLesson]()
+    found = [
         replace(each, lift=known.lift(each.lesson.id), utility=known.utility(each.lesson.id, now))
         for each in found
     ]
-
-
-def harmful(found: Sequence[Candidate], known: Credits) -> list[RecalledLesson]:
-    """Return the candidates to retire because they do harm, as retired lessons."""
-    judged = [(each, known.judge(each.lesson.id)) for each in found]
-    return [
-        replace(each, lesson=replace(each.lesson, state="retired", state_reason=verdict.reason)).because(
-            f"retired: {verdict.reason}"
-        )
-        for each, verdict in judged
-        if verdict.kind == "retire"
-    ]
-
-
-async def retire(lessons: Repository, harmful: Iterable[RecalledLesson]) -> list[RecalledLesson]:
-    """Retire lessons that do harm and return those retired; a lesson that was just forgotten is left out."""
-    retired = []
-    for item in harmful:
-        reason = item.lesson.state_reason
-        make = partial(replace, state="retired", state_reason=reason)
-        with suppress(UnknownLessonError):
-            await lessons.change(item.lesson.id, make, Change("retire", reason, "credit"))
-            retired.append(item)
-    return retired
+    for each in found if settings.credit and settings.credit.retire else ():
+        if each.similarity >= settings.min_similarity:
+            verdict = known.judge(each.lesson.id)
+            if verdict.kind == "retire":
+                lesson = replace(each.lesson, state="retired", state_reason=verdict.reason)
+                harmful.append(replace(each, lesson=lesson).because(f"retired: {verdict.reason}"))
+    return found, harmful
 
 
 async def likeness_of(lessons: Repository, candidates: Sequence[Candidate]) -> Likeness:
@@ -227,19 +191,19 @@ def pick(
     def relevance(each: Candidate) -> float:
         return each.similarity + picking.utility_weight * each.utility
 
-    def standing(each: Candidate) -> tuple[object, ...]:
-        return (
-            _turn(order, task, each.lesson),
-            -relevance(each),
-            -each.similarity,
-            not _is_own(task, each.lesson),
-        )
-
     def worth(at: int) -> float:
         nearest = max([0.0, *(likeness(ranked[at].lesson.id, ranked[each].lesson.id) for each in chosen)])
         return (1 - picking.diversity) * relevance(ranked[at]) - picking.diversity * nearest
 
-    ranked = sorted(candidates, key=standing)
+    ranked = sorted(
+        candidates,
+        key=lambda each: (
+            _turn(order, task, each.lesson),
+            -relevance(each),
+            -each.similarity,
+            not _is_own(task, each.lesson),
+        ),
+    )
     left, chosen, room = list(range(len(ranked))), list[int](), picking.max_tokens
     reasons: dict[int, str] = {}
     while left and len(chosen) < k:
@@ -260,17 +224,14 @@ def pick(
         reasons |= dict.fromkeys(same, f"says what {lesson.id[:8]} says")
         left = [each for each in left if each not in same]
     better = f"{k} better one{'s' * (k > 1)}"
-    return (
-        [ranked[at].because(_why(ranked[at], picking)) for at in sorted(chosen)],
-        [each.because(reasons.get(at, better)) for at, each in enumerate(ranked) if at not in chosen],
-    )
-
-
-def _why(candidate: Candidate, picking: Picking) -> str:
-    lift, near = candidate.lift, f"near the task ({candidate.similarity:.2f})"
-    if lift is None or lift.value is None or not picking.utility_weight:
-        return near
-    return f"{near}, worth {candidate.utility:+.2f} so far"
+    offered = []
+    for each in (ranked[at] for at in sorted(chosen)):
+        reason = f"near the task ({each.similarity:.2f})"
+        if picking.utility_weight and each.lift is not None and each.lift.value is not None:
+            reason += f", worth {each.utility:+.2f} so far"
+        offered.append(each.because(reason))
+    left_out = [each.because(reasons.get(at, better)) for at, each in enumerate(ranked) if at not in chosen]
+    return offered, left_out
 
 
 def _is_own(task: Task, lesson: Lesson) -> bool:
@@ -301,9 +262,3 @@ def _says_the_same(one: Lesson, other: Lesson, likeness: float) -> bool:
     words = difflib.SequenceMatcher(None, mine, theirs, autojunk=False)
     # Most pairs share few words; quick_ratio, which ignores their order, rules these out.
     return words.quick_ratio() >= likeness and words.ratio() >= likeness
-
-
-def why_inactive(lesson: Lesson) -> str:
-    """Return why a lesson that is not active is not recalled."""
-    reason = f": {lesson.state_reason}" if lesson.state_reason else ""
-    return f"{lesson.state}{reason}" if lesson.state == "retired" else f"waits for review{reason}"

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Self, TypeAlias, cast
+from functools import partial
+from typing import Self, TypeAlias, cast, get_args
 
 import anyio
 
@@ -28,20 +29,24 @@ from jeeves_reflexion.lessons.filters import both, lesson_filter
 from jeeves_reflexion.lessons.gate import CleanLesson, check_shape, clean, clean_prompt, clean_task
 from jeeves_reflexion.lessons.history import SUPPORT, Change
 from jeeves_reflexion.lessons.quarantine import Quarantine
-from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, UnreadableLessonError
-from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
+from jeeves_reflexion.lessons.records import (
+    ANY,
+    FIRST_CHUNK,
+    MERGED_INTO,
+    MOST_TASKS,
+    RECALLED,
+    LessonPage,
+    UnreadableLessonError,
+    lesson_of,
+)
+from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, Revision, digest_of, store_errors
 from jeeves_reflexion.lessons.retrieval import (
-    POOL,
     credited,
-    harmful,
-    hits_needed,
+    found_lessons,
     inactive_lessons,
     likeness_of,
     near_task,
-    nearest_lessons,
     pick,
-    retire,
-    why_inactive,
 )
 from jeeves_reflexion.lessons.settings import LessonSettings, checked_k
 from jeeves_reflexion.lessons.traces import forget_traces
@@ -58,15 +63,7 @@ from jeeves_reflexion.types import (
     Reflection,
     Task,
 )
-from vectorstores.base import (
-    ChangeFeed,
-    ConflictError,
-    Filter,
-    Record,
-    RecordStore,
-    VectorStore,
-    VectorStoreError,
-)
+from vectorstores.base import ChangeFeed, ConflictError, Filter, RecordStore, VectorStore, VectorStoreError
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
@@ -136,25 +133,21 @@ class VectorLessonStore:
                 raise LessonRefusedError(message, cleaned.lesson.id)
             if self.settings.keep_copies:
                 return await self.repository.put(cleaned, change)
-            return await self._put_or_support(cleaned, change)
+            key = claim_key(cleaned.lesson)
+            await self.repository.claim_all()
+            while (held := await self.records.get(EQUAL, key)) is None:
+                try:
+                    return await self.repository.put(cleaned, change, must_be_new=True)
+                except ConflictError:  # another writer stored an equal lesson a moment ago
+                    if await self.records.get(EQUAL, key) is None:
+                        raise
+            kept = await self._supported(held.value, cleaned, change)
+            if kept is None:
+                kept = await self.repository.put(cleaned, change)
+                await swap(self.records, EQUAL, key, lambda _: {"lesson_id": kept.id})
+            return kept
 
-    async def _put_or_support(self, cleaned: CleanLesson, change: Change) -> Lesson:
-        """Store a lesson, or add to the support of an equal one."""
-        lesson, key = cleaned.lesson, claim_key(cleaned.lesson)
-        await self.repository.claim_all()
-        while (held := await self.records.get(EQUAL, key)) is None:
-            try:
-                return await self.repository.put(cleaned, change, must_be_new=True)
-            except ConflictError:  # another writer stored an equal lesson a moment ago
-                if await self.records.get(EQUAL, key) is None:
-                    raise
-        kept = await self._supported(held, cleaned, change)
-        if kept is None:
-            kept = await self.repository.put(cleaned, change)
-            await swap(self.records, EQUAL, key, lambda _: {"lesson_id": lesson.id})
-        return kept
-
-    async def _supported(self, held: Record, cleaned: CleanLesson, change: Change) -> Lesson | None:
+    async def _supported(self, held: JSON, cleaned: CleanLesson, change: Change) -> Lesson | None:
         """Add to the support of the lesson that a record names.
 
         Returns None if that lesson is gone, unreadable or not equal, or if it has no room for another task.
@@ -162,7 +155,7 @@ class VectorLessonStore:
         repository, lesson = self.repository, cleaned.lesson
 
         async def revise() -> tuple[list[Revision], Lesson | None]:
-            stored = await repository.read(str(cast("Mapping[str, JSON]", held.value)["lesson_id"]))
+            stored = await repository.read(str(cast("Mapping[str, JSON]", held)["lesson_id"]))
             if stored is None or not is_equal(stored.lesson, lesson):
                 return [], None
             passed = {stored.lesson.id}
@@ -206,14 +199,19 @@ class VectorLessonStore:
         k = checked_k(k)
         # Lessons and the ledger store the task and the run under these redacted names.
         task, run_id, skip_run = clean_task(task), redact_id(run_id), redact_id(skip_run)
-        where = both(self._where(task), {"run_id": {"$ne": skip_run}} if skip_run else None)
+        where = lesson_filter(self.settings.where(task) if self.settings.where else None)
+        where = both(where, {"run_id": {"$ne": skip_run}} if skip_run else None)
         credit, recall_id, draw, expected = self.settings.credit, uuid.uuid4().hex, NO_DRAW, None
         async with store_errors("recall lessons"):
             known = None if credit is None else await self.ledger.credits(max_age=credit.max_age)
             query = await aside(clean_prompt, task.prompt)
-            number = hits_needed(self.settings, k)
-            found, left_out, harm = await self._chosen(task, query, where, k, known, number)
-            left_out += await retire(self.repository, harm)
+            found, left_out, harm = await self._chosen(task, query, where, k, known)
+            for item in harm:
+                make = partial(replace, state="retired", state_reason=item.lesson.state_reason)
+                change = Change("retire", item.lesson.state_reason, "credit")
+                with suppress(UnknownLessonError):  # somebody has just forgotten it
+                    await self.repository.change(item.lesson.id, make, change)
+                    left_out.append(item)
             if known is not None and credit is not None:
                 key = recall_key(run_id or recall_id, attempt, task.id)
                 draw = known.draw(credit.withholding, key, [item.lesson.id for item in found])
@@ -237,17 +235,19 @@ class VectorLessonStore:
         would retire, and more of those that are not near enough.
         """
         k, task = checked_k(k), clean_task(task)
-        where = self._where(task)
+        where = lesson_filter(self.settings.where(task) if self.settings.where else None)
         async with store_errors("explain a recall"):
             known = None if self.settings.credit is None else await self.ledger.credits(max_age=0.0)
             query = await aside(clean_prompt, task.prompt)
-            offered, left_out, harm = await self._chosen(task, query, where, k, known, POOL * k)
+            offered, left_out, harm = await self._chosen(task, query, where, k, known, widely=True)
             inactive = await inactive_lessons(self.repository, query, where, k=k)
         left_out += [replace(item, reason=f"to be {item.reason}") for item in harm]
         for each in inactive[:k]:
             if each.similarity >= self.settings.min_similarity:
                 lift = None if known is None else known.lift(each.lesson.id)
-                left_out.append(replace(each, lift=lift).because(why_inactive(each.lesson)))
+                why = each.lesson.state if each.lesson.state == "retired" else "waits for review"
+                reason = f": {each.lesson.state_reason}" if each.lesson.state_reason else ""
+                left_out.append(replace(each, lift=lift).because(why + reason))
         return Recall("", task.id, tuple(offered), (), tuple(left_out))
 
     async def search(
@@ -262,23 +262,29 @@ class VectorLessonStore:
         k, narrowed = checked_k(k), lesson_filter(where)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await nearest_lessons(self.repository, query, narrowed, k=k, state=state)
+            if state in ("proposed", "retired"):
+                found = await inactive_lessons(self.repository, query, narrowed, k=k, states=(state,))
+            else:
+                within = both(RECALLED if state else ANY, narrowed)
+                states = (state,) if state else get_args(LessonState)
+                found = await found_lessons(self.repository, query, within, number=k, least=k, states=states)
         return [each.because("searched") for each in found[:k]]
 
-    def _where(self, task: Task) -> Filter | None:
-        return lesson_filter(self.settings.where(task) if self.settings.where else None)
-
     async def _chosen(
-        self, task: Task, query: str, where: Filter | None, k: int, known: Credits | None, number: int
+        self,
+        task: Task,
+        query: str,
+        where: Filter | None,
+        k: int,
+        known: Credits | None,
+        *,
+        widely: bool = False,
     ) -> tuple[_Found, _Found, _Found]:
         """Return the lessons to recall, those found but left out, and those to retire because they do harm."""
-        settings, floor = self.settings, self.settings.min_similarity
-        found = await near_task(self.repository, task, query, where, settings, k=k, number=number)
-        harm: _Found = []
-        if known is not None and settings.credit is not None:
-            found = credited(found, known)
-            if settings.credit.retire:
-                harm = harmful([each for each in found if each.similarity >= floor], known)
+        settings, floor, harm = self.settings, self.settings.min_similarity, list[RecalledLesson]()
+        found = await near_task(self.repository, task, query, where, settings, k=k, widely=widely)
+        if known is not None:
+            found, harm = credited(found, known, settings)
         harms = {item.lesson.id for item in harm}
         near = [each for each in found if each.similarity >= floor and each.lesson.id not in harms]
         # Diversity only matters if not all of them fit.
@@ -329,8 +335,10 @@ class VectorLessonStore:
         ``where`` is a filter on their stored metadata, such as ``{"state": "proposed"}``.
         """
         async with store_errors("list lessons"):
-            page = await self.repository.page(after=after, limit=limit, where=lesson_filter(where))
-            return replace(page, lessons=tuple(map(self.repository.reader.seen, page.lessons)))
+            narrowed = both(FIRST_CHUNK, lesson_filter(where))
+            page = await self.store.scan(filter=narrowed, after=after, limit=limit)
+            lessons = tuple(self.repository.reader.seen(lesson_of(chunk)) for chunk in page.chunks)
+            return LessonPage(lessons, page.next)
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson by its id, or None."""
@@ -341,7 +349,7 @@ class VectorLessonStore:
     async def count(self) -> int:
         """Count the lessons."""
         async with store_errors("count lessons"):
-            return await self.repository.count()
+            return await self.store.count(filter=FIRST_CHUNK)
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once, and again after each write to the store by any process, so that a view can be read again.
@@ -367,9 +375,9 @@ class VectorLessonStore:
             try:
                 there = await forget_traces(self.repository, lesson_id)
             except UnreadableLessonError as error:
-                if not error.concerns(lesson_id):
+                if error.chunk_id.rpartition(":")[0] != lesson_id:
                     raise
-                await self.repository.note_forgotten(lesson_id)
+                await self.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
                 there = False
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):

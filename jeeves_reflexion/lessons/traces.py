@@ -15,19 +15,20 @@ from typing import Any, Final, TypeAlias, cast
 
 from jeeves_reflexion.errors import UnknownLessonError
 from jeeves_reflexion.lessons.credit.records import each_record, swap
-from jeeves_reflexion.lessons.history import HISTORY, Change
-from jeeves_reflexion.lessons.quarantine import QUARANTINE
+from jeeves_reflexion.lessons.duplicates import known_attempts
+from jeeves_reflexion.lessons.history import HISTORY, Change, Entry, listed
+from jeeves_reflexion.lessons.quarantine import QUARANTINE, Quarantine
 from jeeves_reflexion.lessons.records import (
     COPIES,
     DRAWN_FROM,
     MERGED_INTO,
     TASKS,
     WORDINGS,
+    StoredLesson,
     from_whole,
-    lesson_from_fields,
     whole,
 )
-from jeeves_reflexion.lessons.repository import Repository
+from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, digest_of
 from jeeves_reflexion.types import JSON, Lesson
 
 STRUCK: Final = "[forgotten]"
@@ -51,10 +52,6 @@ class Traces:
     task_ids: frozenset[str]
     attempts: frozenset[tuple[JSON, JSON, JSON]]
 
-    def without(self, own: frozenset[str]) -> Traces:
-        """Return the traces without the texts that are another lesson's own."""
-        return replace(self, texts=self.texts - own, tasks=self.tasks - own)
-
 
 async def forget_traces(repository: Repository, lesson_id: str) -> bool:
     """Note that a lesson is forgotten, and strike it from all other lessons and their histories.
@@ -64,54 +61,61 @@ async def forget_traces(repository: Repository, lesson_id: str) -> bool:
     stored = await repository.read(lesson_id)
     if stored is None:
         return False
-    entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
-    await repository.note_forgotten(lesson_id)
-    traces = _traces(stored.lesson, stored.tasks, entries)
-    owned: dict[str, frozenset[str]] = {}
+    history = await repository.history(lesson_id)
+    # From now on no write can bring its words back.
+    await repository.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
+    traces = _traces_of(stored, history)
+    left: dict[str, Traces] = {}
     async for other in repository.each():
         if other.id != lesson_id and _changed(whole(other), traces) is not None:
-            owned[other.id] = await _own(repository, other, traces)
-            await _strike_lesson(repository, other.id, traces.without(owned[other.id]))
+            left[other.id] = await _without_own(repository, other.id, traces)
+            await _strike_lesson(repository, other.id, left[other.id])
     for collection in (HISTORY, QUARANTINE):
         async for record in each_record(repository.records, collection):
             of = record.key.rpartition(":")[0] if collection == HISTORY else record.key
             if of == lesson_id or _changed(record.value, traces) is None:
                 continue
-            if of not in owned:
-                owned[of] = await _own_of(repository, of, traces)
-            change = partial(_changed, traces=traces.without(owned[of]))
-            await swap(repository.records, collection, record.key, change)
+            if of not in left:
+                left[of] = await _without_own(repository, of, traces)
+            await swap(repository.records, collection, record.key, partial(_changed, traces=left[of]))
     return True
 
 
-def _traces(lesson: Lesson, known: Sequence[str], entries: Sequence[Fields]) -> Traces:
-    versions: list[Fields] = [whole(lesson)]
-    texts, tasks, ids, attempts = set[str](), set(known), set[str](), set[tuple[JSON, JSON, JSON]]()
-    for entry in entries:
-        versions += [entry[side] for side in ("before", "after") if entry.get(side)]
-        tasks.update(*entry.get("tasks", {}).values())
+def _traces_of(stored: StoredLesson, history: Sequence[Entry]) -> Traces:
+    texts, tasks, ids, attempts = set[str](), set(stored.tasks), set[str](), set[tuple[JSON, JSON, JSON]]()
+    versions = [stored.lesson]
+    for entry in history:
+        versions += [entry.after] if entry.before is None else [entry.before, entry.after]
+        tasks.update(entry.added, entry.removed)
     for each in versions:
-        extra = each["extra"]
-        texts.update(extra.get(WORDINGS, ()))
-        tasks.add(each["task_excerpt"])
-        ids |= {each["task_id"], *extra.get(TASKS, ())}
-        for one in (each, *extra.get(COPIES, ())):
-            texts.add(one["text"])
-            attempts.add((one["run_id"], one["attempt"], one["task_id"]))
-    known_tasks = frozenset(tasks - {""})
-    return Traces(lesson.id, frozenset(texts), known_tasks, frozenset(ids), frozenset(attempts))
+        notes = cast("Sequence[Fields]", listed(each, COPIES))
+        texts.update((each.text, *map(str, listed(each, WORDINGS)), *(note["text"] for note in notes)))
+        tasks.add(each.task_excerpt)
+        ids.update((each.task_id, *map(str, listed(each, TASKS))))
+        attempts |= known_attempts(each)
+    return Traces(
+        stored.lesson.id, frozenset(texts), frozenset(tasks - {""}), frozenset(ids), frozenset(attempts)
+    )
 
 
-async def _own(repository: Repository, lesson: Lesson, traces: Traces) -> frozenset[str]:
-    """Return the words and tasks that a lesson learned by itself or got by merges with still other lessons."""
-    own = await _first(repository, lesson.id, traces)
-    for entry in cast("Sequence[Fields]", await repository.entries(lesson.id)):
-        if entry["operation"] == "merge":
-            for other in entry.get("others", ()):
-                own |= set() if other == traces.id else await _first(repository, other, traces)
-        elif entry["operation"] not in _BACK:
-            own |= {entry["after"]["text"], *entry.get("tasks", {}).get("added", ())}
-    return frozenset(own - {STRUCK})
+async def _without_own(repository: Repository, of: str, traces: Traces) -> Traces:
+    """Return the traces without what a lesson, or a text in quarantine, has by itself.
+
+    These are the words and tasks that it learned, or got by merges with still other lessons.
+    """
+    own = set[str]()
+    if await repository.get(of) is not None:
+        own = await _first(repository, of, traces)
+        for entry in await repository.history(of):
+            if entry.operation == "merge":
+                for other in entry.others:
+                    own |= set() if other == traces.id else await _first(repository, other, traces)
+            elif entry.operation not in _BACK:
+                own |= {entry.after.text, *entry.added}
+    elif (held := await Quarantine(repository).get(of)) is not None:
+        own = {held.lesson.text, held.lesson.task_excerpt, *held.tasks}
+    own -= {STRUCK}
+    return replace(traces, texts=traces.texts - own, tasks=traces.tasks - own)
 
 
 async def _first(repository: Repository, lesson_id: str, traces: Traces) -> set[str]:
@@ -119,34 +123,21 @@ async def _first(repository: Repository, lesson_id: str, traces: Traces) -> set[
     stored = await repository.read(lesson_id)
     if stored is None:
         return set()
-    entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
-    first: Fields = entries[0]["after"] if entries else whole(stored.lesson)
+    history = await repository.history(lesson_id)
+    first = history[0].after if history else stored.lesson
     # Earlier versions drew lessons from others, with their tasks.
-    drawn = traces.id in first["extra"].get(DRAWN_FROM, ())
-    return {first["text"]} if drawn else {first["text"], first["task_excerpt"], *stored.tasks[:1]}
-
-
-async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> frozenset[str]:
-    """Do what :func:`_own` does, given the id of a lesson or of a text in quarantine."""
-    lesson = await repository.get(lesson_id)
-    if lesson is not None:
-        return await _own(repository, lesson, traces)
-    record = await repository.records.get(QUARANTINE, lesson_id)
-    if record is None:
-        return frozenset()
-    held = cast("Fields", record.value)
-    lesson = from_whole(held["lesson"])
-    return frozenset({lesson.text, lesson.task_excerpt, *held["tasks"]})
+    drawn = traces.id in listed(first, DRAWN_FROM)
+    return {first.text} if drawn else {first.text, first.task_excerpt, *stored.tasks[:1]}
 
 
 async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces) -> None:
     """Strike the traces from a lesson; if its own words are struck, it gets its last words before them."""
-    texts = [cast("Fields", entry)["after"]["text"] for entry in await repository.entries(lesson_id)]
+    texts = [entry.after.text for entry in await repository.history(lesson_id)]
     words = next((text for text in reversed(texts) if text not in traces.texts), STRUCK)
 
     def make(now: Lesson) -> Lesson:
         text = words if now.text in traces.texts else now.text
-        return lesson_from_fields(text, _struck(whole(now), traces))
+        return from_whole({**cast("Fields", _struck(whole(now), traces)), "text": text})
 
     change = Change("forget", "a lesson that it knew of was forgotten")
     with contextlib.suppress(UnknownLessonError):  # somebody has forgotten this lesson too
@@ -162,25 +153,23 @@ def _changed(value: JSON, traces: Traces) -> JSON | None:
 def _struck(value: JSON, traces: Traces, key: str = "") -> JSON:
     """Return a JSON value without the traces: fields are overwritten, items of lists are removed."""
     if isinstance(value, str):
-        return _struck_text(value, traces, key)
-    if isinstance(value, Mapping):
+        if value in traces.texts or value in traces.tasks or (value == traces.id and key == MERGED_INTO):
+            return STRUCK
+        if key in ("reason", "state_reason"):
+            for trace in (traces.id, *sorted((*traces.texts, *traces.tasks), key=len, reverse=True)):
+                if trace == traces.id or len(trace) >= _LONG:
+                    value = value.replace(trace, STRUCK)
+    elif isinstance(value, Mapping):
         fields = {name: _struck(item, traces, name) for name, item in value.items()}
-        if isinstance(fields.get(TASKS), list) and isinstance(fields.get(COPIES), list):
-            fields[TASKS] = _known_tasks(fields, traces)
+        notes, tasks = fields.get(COPIES), fields.get(TASKS)
+        if isinstance(tasks, list) and isinstance(notes, list):
+            # A task stays if a note of a copy that is left names it.
+            known = [note.get("task_id") for note in notes if isinstance(note, Mapping)]
+            fields[TASKS] = [task for task in tasks if task in known or task not in [*traces.task_ids]]
         return fields
-    if isinstance(value, Sequence):
+    elif isinstance(value, Sequence):
         return [_struck(item, traces, key) for item in value if not _is_trace(item, traces)]
     return value
-
-
-def _struck_text(text: str, traces: Traces, key: str) -> str:
-    if text in traces.texts or text in traces.tasks or (text == traces.id and key == MERGED_INTO):
-        return STRUCK
-    if key in ("reason", "state_reason"):
-        for trace in (traces.id, *sorted((*traces.texts, *traces.tasks), key=len, reverse=True)):
-            if trace == traces.id or len(trace) >= _LONG:
-                text = text.replace(trace, STRUCK)
-    return text
 
 
 def _is_trace(item: JSON, traces: Traces) -> bool:
@@ -192,9 +181,3 @@ def _is_trace(item: JSON, traces: Traces) -> bool:
     # The metadata of a lesson may hold any JSON: a value that can't be hashed is not one of our notes.
     hashable = all(isinstance(each, str | int | None) for each in (text, *attempt))
     return hashable and (text in traces.texts or tuple(attempt) in traces.attempts)
-
-
-def _known_tasks(fields: Fields, traces: Traces) -> JSON:
-    """Return the ids of the tasks that a lesson keeps, since a note of a copy names them or they are no traces."""
-    known = [note.get("task_id") for note in fields[COPIES] if isinstance(note, Mapping)]
-    return [task for task in fields[TASKS] if task in known or task not in [*traces.task_ids]]

@@ -10,10 +10,8 @@ import base64
 import binascii
 import itertools
 import re
-from functools import cache
 from importlib import import_module
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
-from types import ModuleType
 
 # -- numbers -------------------------------------------------------------------------------------------------------
 
@@ -37,17 +35,12 @@ def card(match: re.Match[str]) -> bool:
     """Whether an issuer has numbers of this prefix and length, and the check digit (Luhn) is right."""
     digits = _digits(match[0])
     known = any(prefix.match(digits) and len(digits) in lengths for prefix, lengths in _ISSUERS)
-    return known and bool(_stdnum("luhn").is_valid(digits))
+    return known and bool(import_module("stdnum.luhn").is_valid(digits))
 
 
-def iban(match: re.Match[str]) -> bool:
-    """Whether it has the country's format, and the check digits (modulo 97) are right."""
-    return bool(_stdnum("iban").is_valid(match[0]))
-
-
-def national(module: str, match: re.Match[str]) -> bool:
-    """Whether ``stdnum.MODULE`` accepts the number, by its checksum, date or both."""
-    return bool(_stdnum(module).is_valid(match[0].replace(" ", "")))
+def stdnum(module: str, match: re.Match[str]) -> bool:
+    """Whether ``stdnum.MODULE`` accepts the number, by its format, checksum or date."""
+    return bool(import_module(f"stdnum.{module}").is_valid(match[0].replace(" ", "")))
 
 
 def nric(match: re.Match[str]) -> bool:
@@ -93,11 +86,6 @@ def long_number(match: re.Match[str]) -> bool:
 
 def _digits(text: str) -> str:
     return re.sub(r"[^0-9]", "", text)
-
-
-@cache
-def _stdnum(module: str) -> ModuleType:
-    return import_module(f"stdnum.{module}")
 
 
 # -- places ---------------------------------------------------------------------------------------------------------
@@ -185,16 +173,13 @@ def internal_url(match: re.Match[str]) -> bool:
         inner = re.fullmatch(r".*", host[1:-1])
         return bool(inner and ipv6(inner))
     if re.fullmatch(r"[0-9.]+", host):
-        quad = re.fullmatch(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", host)
-        return bool(quad and _private(host))
+        if not re.fullmatch(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", host):
+            return False
+        parts = [int(part) for part in host.split(".")]
+        return max(parts) <= 255 and parts[0] not in {0, 127, 255} and IPv4Address(bytes(parts)).is_private
     if _SUFFIX.search(host) or _MIDDLE.search(host):
         return True
     return "." not in host and not _NO_HOST.fullmatch(host) and bool(_NETWORK.fullmatch(scheme.split("+")[0]))
-
-
-def _private(quad: str) -> bool:
-    parts = [int(part) for part in quad.split(".")]
-    return max(parts) <= 255 and parts[0] not in {0, 127, 255} and IPv4Address(bytes(parts)).is_private
 
 
 _ALWAYS = re.compile(r"\.(?:corp|lan|intranet|localdomain|consul|home\.arpa)$")
@@ -253,22 +238,17 @@ def random_looking(match: re.Match[str]) -> bool:
     if re.match(r"(?i)sha[0-9]{1,3}-", word) or not re.search(r"[^0-9a-fA-FxX-]", word):
         return False
     core = re.sub(r"[-_/+]", "", word)
-    return len(core) >= _SHORTEST - 2 and _mixed(core) and not _decodes(match[0])
-
-
-def _mixed(core: str) -> bool:
+    if len(core) < _SHORTEST - 2:
+        return False
     classes = "".join("d" if c.isdigit() else "u" if c.isupper() else "l" for c in core)
     changes = sum(a != b for a, b in itertools.pairwise(classes)) / (len(core) - 1)
-    if len(set(classes)) < 3:
-        runs = len(re.findall("d+", classes))
-        return runs >= 4 and changes >= 0.25 and _common(core) < 0.4
-    return changes >= 0.8 * _common(core)
-
-
-def _common(core: str) -> float:
-    """Return the share of letter pairs that are common in words."""
     pairs = re.findall(r"(?=([a-z]{2}))", core.lower())
-    return sum(pair in _COMMON for pair in pairs) / len(pairs) if pairs else 0.0
+    common = sum(pair in _COMMON for pair in pairs) / len(pairs) if pairs else 0.0
+    if len(set(classes)) < 3:
+        random = len(re.findall("d+", classes)) >= 4 and changes >= 0.25 and common < 0.4
+    else:
+        random = changes >= 0.8 * common
+    return random and not _decodes(match[0])
 
 
 def _decodes(word: str) -> bool:

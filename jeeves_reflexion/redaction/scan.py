@@ -31,38 +31,27 @@ class Pattern:
     check: Check | None = None
 
 
-def _read(path: Path) -> tuple[Pattern, ...]:
+def _read(path: Path) -> Iterator[Pattern]:
     kinds: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     words: dict[str, str] = {}
+
+    def filled(text: str) -> str:
+        for name, word in words.items():
+            text = text.replace(f"{{{name}}}", word)
+        return text
+
     for name, text in kinds.pop("words").items():
-        words[name] = _filled(text, words)
-    return tuple(
-        Pattern(
-            kind,
-            _filled(row["expression"], words),
-            tuple(row.get("needs", ())),
-            _check_named(row["check"]) if "check" in row else None,
-        )
-        for kind, rows in kinds.items()
-        for row in rows
-    )
+        words[name] = filled(text)
+    for kind, rows in kinds.items():
+        for row in rows:
+            check, _, module = row.get("check", "").partition(":")
+            found: Check | None = getattr(checks, check) if check else None
+            if check == "stdnum":
+                found = partial(checks.stdnum, module)
+            yield Pattern(kind, filled(row["expression"]), tuple(row.get("needs", ())), found)
 
 
-def _check_named(name: str) -> Check:
-    kind, _, module = name.partition(":")
-    if kind == "stdnum":
-        return partial(checks.national, module)
-    found: Check = getattr(checks, name)
-    return found
-
-
-def _filled(text: str, words: dict[str, str]) -> str:
-    for name, word in words.items():
-        text = text.replace(f"{{{name}}}", word)
-    return text
-
-
-PATTERNS: tuple[Pattern, ...] = _read(Path(__file__).with_name("patterns.toml"))
+PATTERNS: tuple[Pattern, ...] = tuple(_read(Path(__file__).with_name("patterns.toml")))
 _compiled = cache(re.compile)  # compiled on first use
 _MARK = re.compile(r"\[REDACTED:[a-z_]{1,40}\]")
 _UNNAMED = re.compile(
@@ -93,13 +82,15 @@ def redact(text: str) -> str:
         return text  # a short word, like most names and many values in a record
     for _ in range(_ROUNDS):
         read, places = _as_read(text)
-        found = sorted(_found(read), key=lambda span: span[:2])
-        spans = _apart(found, [mark.span() for mark in _MARK.finditer(read)]) if found else []
+        spans = _apart(sorted(_found(read), key=lambda span: span[:2]), read)
         if not spans:
             return text
-        if places is not None:
-            spans = [(places[start], places[end - 1] + 1, kind) for start, end, kind in spans]
-        text = _marked(text, spans)
+        parts, at = [], 0
+        for start, end, kind in spans:
+            first, last = (start, end) if places is None else (places[start], places[end - 1] + 1)
+            parts += [text[at:first], f"[REDACTED:{kind}]"]
+            at = last
+        text = "".join([*parts, text[at:]])
     return f"[REDACTED:{spans[0][2]}]"
 
 
@@ -139,14 +130,14 @@ def _found(text: str) -> Iterator[_Span]:
                 yield *match.span(name), pattern.kind
 
 
-def _apart(found: list[_Span], marks: list[tuple[int, int]]) -> list[_Span]:
-    """Join overlapping spans, with the kind of the widest, and drop those that begin in a mark."""
+def _apart(found: list[_Span], text: str) -> list[_Span]:
+    """Join overlapping spans, with the kind of the widest, and drop those that begin in a mark of redaction."""
     spans: list[_Span] = []
-    after = iter([*marks, (sys.maxsize, sys.maxsize)])
-    mark = next(after)
+    marks = (each.span() for each in _MARK.finditer(text))
+    mark = (-1, -1)
     for start, end, kind in found:
         while mark[1] <= start:
-            mark = next(after)
+            mark = next(marks, (sys.maxsize, sys.maxsize))
         if mark[0] <= start or start == end:
             continue
         if spans and start < spans[-1][1]:
@@ -155,11 +146,3 @@ def _apart(found: list[_Span], marks: list[tuple[int, int]]) -> list[_Span]:
         else:
             spans.append((start, end, kind))
     return spans
-
-
-def _marked(text: str, spans: list[_Span]) -> str:
-    parts, at = [], 0
-    for start, end, kind in spans:
-        parts += [text[at:start], f"[REDACTED:{kind}]"]
-        at = end
-    return "".join([*parts, text[at:]])

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Credit, Curator, LessonPage, VectorLessonStore
 from jeeves_reflexion.lessons.history import has_before
-from jeeves_reflexion.lessons.records import RECALLED, one_each, readable
+from jeeves_reflexion.lessons.records import RECALLED, readable
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.types import JSON, Lesson, LessonState, Outcome, Recall, RecalledLesson, Task
 from jeeves_reflexion.web.library import Library
@@ -208,7 +208,7 @@ async def _near(store: VectorLessonStore, lesson: Lesson) -> list[RecalledLesson
         if not own or own[0].vector is None:
             return []
         hits = await store.store.search(own[0].vector, k=4 * _MAX_NEAR, filter=RECALLED)
-    found = [(each, hit.score) for hit, each in readable(one_each(hits)) if each.id != lesson.id]
+    found = [(each, hit.score) for hit, each in readable(hits) if each.id != lesson.id]
     near = [each for each in found if each[1] >= store.settings.min_similarity]
     return [RecalledLesson(each, score, "near") for each, score in near[:_MAX_NEAR]]
 

@@ -27,11 +27,6 @@ _SHOWN: Final = 160
 Known = Callable[[Lesson], Lift]
 
 
-def nothing_known(_: Lesson) -> Lift:
-    """Return an empty lift: nothing is known of any lesson's effect."""
-    return Lift()
-
-
 class RuleConsolidator:
     """Proposes what needs no judgement of language; the same lessons get the same proposals.
 
@@ -40,51 +35,37 @@ class RuleConsolidator:
     zero.
     """
 
-    def __init__(self, *, known: Known = nothing_known) -> None:
+    def __init__(self, *, known: Known = lambda _: Lift()) -> None:
         self._known = known
 
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
         """Return the merges and retirements for a cluster; a lesson gets one operation at most."""
         operations, left, review = list[Operation](), list[Lesson](), list[Lesson]()
-        for lesson in sorted(cluster, key=_foremost):
+        foremost = sorted(
+            cluster, key=lambda lesson: (-lesson.support, lesson.provenance.created_at, lesson.id)
+        )
+        for lesson in foremost:
             lift = self._known(lesson)
-            if _harms(lift):
+            if lift.high is not None and lift.high < 0:
                 why = f"attempts go worse with it: {_described(lift)}"
                 operations.append(Operation("retire", (lesson.id,), why))
             else:
                 left.append(lesson)
         while left:
             first, *others = left
-            equal = _with_room(first, [other for other in others if _are_copies(first, other)])
+            tasks, equal = {first.task_id, *listed(first, TASKS)}, list[Lesson]()
+            for other in others:
+                contradicting = first.id in other.contradicts or other.id in first.contradicts
+                together = tasks | {other.task_id, *listed(other, TASKS)}
+                if is_equal(first, other) and not contradicting and len(together) <= MOST_TASKS:
+                    tasks = together
+                    equal.append(other)
             if equal:
                 why = f"{len(equal) + 1} lessons say the same"
                 operations.append(Operation("merge", (first.id, *(each.id for each in equal)), why))
             review.append(first)
             left = [other for other in others if other not in equal]
         return Proposals(tuple(operations), review=tuple(review) if len(review) > 1 else ())
-
-
-def _are_copies(one: Lesson, other: Lesson) -> bool:
-    contradicting = one.id in other.contradicts or other.id in one.contradicts
-    return is_equal(one, other) and not contradicting
-
-
-def _with_room(first: Lesson, copies: Sequence[Lesson]) -> list[Lesson]:
-    """Return as many copies as a lesson can take in without being recalled by too many tasks."""
-    tasks, chosen = _task_ids(first), list[Lesson]()
-    for copy in copies:
-        if len(tasks | _task_ids(copy)) <= MOST_TASKS:
-            tasks |= _task_ids(copy)
-            chosen.append(copy)
-    return chosen
-
-
-def _task_ids(lesson: Lesson) -> set[JSON]:
-    return {lesson.task_id, *listed(lesson, TASKS)}
-
-
-def _foremost(lesson: Lesson) -> tuple[int, float, str]:
-    return -lesson.support, lesson.provenance.created_at, lesson.id
 
 
 class LLMConsolidator:
@@ -97,7 +78,7 @@ class LLMConsolidator:
     """
 
     def __init__(
-        self, model: ChatModel, *, known: Known = nothing_known, prompt: str | Path | None = None
+        self, model: ChatModel, *, known: Known = lambda _: Lift(), prompt: str | Path | None = None
     ) -> None:
         self.model = model
         self._known = known
@@ -106,7 +87,13 @@ class LLMConsolidator:
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
         """Return what the model proposes for a cluster."""
         lessons = {f"L{number}": lesson for number, lesson in enumerate(cluster, 1)}
-        rows = [self._row(name, lesson) for name, lesson in lessons.items()]
+        rows = []
+        for name, lesson in lessons.items():
+            row: dict[str, JSON] = {"id": name, "text": lesson.text, "support": lesson.support}
+            lift = self._known(lesson)
+            if lift.value is not None:
+                row["lift"] = _described(lift)
+            rows.append(json.dumps(row, ensure_ascii=False))
         names = {name: lesson.id for name, lesson in lessons.items()}
 
         def read(completion: Completion) -> tuple[Proposals | str, str]:
@@ -129,20 +116,9 @@ class LLMConsolidator:
             lift = self._known(lessons[lesson_id])
             if operation.kind == "retire" and lift.low is not None and lift.low > 0:
                 return f"attempts go better with lesson {lesson_id}: {_described(lift)}"
-            if operation.kind == "merge" and _harms(lift):
+            if operation.kind == "merge" and lift.high is not None and lift.high < 0:
                 return f"attempts go worse with lesson {lesson_id}: {_described(lift)}"
         return ""
-
-    def _row(self, name: str, lesson: Lesson) -> str:
-        row: dict[str, JSON] = {"id": name, "text": lesson.text, "support": lesson.support}
-        lift = self._known(lesson)
-        if lift.value is not None:
-            row["lift"] = _described(lift)
-        return json.dumps(row, ensure_ascii=False)
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
 
 
 class _Proposed(pydantic.BaseModel):
@@ -150,7 +126,9 @@ class _Proposed(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(strict=True, extra="forbid")
 
-    op: Annotated[OperationKind, pydantic.BeforeValidator(_lower)]
+    op: Annotated[
+        OperationKind, pydantic.BeforeValidator(lambda op: op.lower() if isinstance(op, str) else op)
+    ]
     ids: list[str]
     reason: str | None = None
 
@@ -168,23 +146,17 @@ def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
     operations, refused = list[Operation](), list[Refused]()
     for entry in entries:
         try:
-            operations.append(_operation(entry, names))
+            read = checked(_Proposed, entry)
+            unknown = [one for one in read.ids if one not in names]
+            problem = f"there is no lesson {', '.join(unknown)} among these" if unknown else ""
         except ConfigurationError as error:
-            refused.append(Refused(abridge(json.dumps(entry, ensure_ascii=False), _SHOWN), str(error)))
+            problem = str(error)
+        if problem:
+            refused.append(Refused(abridge(json.dumps(entry, ensure_ascii=False), _SHOWN), problem))
+        else:
+            ids = tuple(names[one] for one in read.ids)
+            operations.append(Operation(read.op, ids, read.reason or ""))
     return Proposals(tuple(operations), tuple(refused))
-
-
-def _operation(entry: object, names: Mapping[str, str]) -> Operation:
-    """Return an entry of the list as an operation; raises :class:`ConfigurationError` if it is not one."""
-    read = checked(_Proposed, entry)
-    if unknown := [one for one in read.ids if one not in names]:
-        raise ConfigurationError(f"there is no lesson {', '.join(unknown)} among these")
-    return Operation(read.op, tuple(names[one] for one in read.ids), read.reason or "")
-
-
-def _harms(lift: Lift) -> bool:
-    """Return whether the whole interval of a lift is below zero."""
-    return lift.high is not None and lift.high < 0
 
 
 def _described(lift: Lift) -> str:

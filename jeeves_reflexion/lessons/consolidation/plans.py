@@ -7,7 +7,7 @@ rolled back. No lesson is removed or reworded: lessons are merged, marked as con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -23,7 +23,7 @@ from jeeves_reflexion.lessons.duplicates import merged, merged_away, scope_of
 from jeeves_reflexion.lessons.gate import clean_lesson
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import TEXT_CHUNKS
-from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
+from jeeves_reflexion.lessons.repository import Repository, Revision, store_errors
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson
 
@@ -111,16 +111,17 @@ class Plan:
     stopped: ReflexionError | None = None
 
     def __str__(self) -> str:
-        return "\n".join(self._lines()) or "nothing to do"
-
-    def _lines(self) -> Iterator[str]:
+        lines = list[str]()
         for step in self.steps:
-            yield str(step.operation)
-            yield from (f"    {each.before.id}  {each.before.text}" for each in step.deltas)
+            lines += [
+                str(step.operation),
+                *(f"    {each.before.id}  {each.before.text}" for each in step.deltas),
+            ]
         for group in self.review:
-            yield "may say the same: look at these, or have a model look at them"
-            yield from (f"    {lesson.id}  {lesson.text}" for lesson in group)
-        yield from (f"refused: {each.proposal}: {each.why}" for each in self.refused)
+            lines.append("may say the same: look at these, or have a model look at them")
+            lines += [f"    {lesson.id}  {lesson.text}" for lesson in group]
+        lines += [f"refused: {each.proposal}: {each.why}" for each in self.refused]
+        return "\n".join(lines) or "nothing to do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,24 +224,23 @@ async def _make(step: Step, repository: Repository, change: Change) -> None:
     operation, ids = step.operation, step.operation.ids
 
     async def revise() -> tuple[list[Revision], None]:
-        stored = [await _trusted(each, repository) for each in ids]
-        for each, delta in zip(stored, step.deltas, strict=True):
-            if each.lesson != delta.before:
-                raise LessonStoreError(f"lesson {each.lesson.id} was changed since the plan was made")
+        stored = []
+        for lesson_id, delta in zip(ids, step.deltas, strict=True):
+            read = await repository.read(lesson_id)
+            if read is None:
+                raise LessonStoreError(f"lesson {lesson_id} no longer exists")
+            if not repository.reader.trusts(read.lesson):
+                raise LessonStoreError(
+                    f"lesson {lesson_id} has a writer who is not accepted here: approve it first"
+                )
+            if read.lesson != delta.before:
+                raise LessonStoreError(f"lesson {lesson_id} was changed since the plan was made")
+            stored.append(read)
         if operation.kind == "merge":
             return await merge_revisions(repository, ids[0], ids[1:], None, change), None
         return [Revision(a, delta.after, change) for a, delta in zip(stored, step.deltas, strict=True)], None
 
     await repository.transact(revise, "its lessons")
-
-
-async def _trusted(lesson_id: str, repository: Repository) -> StoredLesson:
-    stored = await repository.read(lesson_id)
-    if stored is None:
-        raise LessonStoreError(f"lesson {lesson_id} no longer exists")
-    if not repository.reader.trusts(stored.lesson):
-        raise LessonStoreError(f"lesson {lesson_id} has a writer who is not accepted here: approve it first")
-    return stored
 
 
 def _deltas(operation: Operation, lessons: Sequence[Lesson]) -> tuple[Delta, ...]:
@@ -250,14 +250,13 @@ def _deltas(operation: Operation, lessons: Sequence[Lesson]) -> tuple[Delta, ...
         case "merge":
             after = [merged(first, others), *(merged_away(each, first.id) for each in others)]
         case "contradict":
-            after = [_against(first, others[0]), _against(others[0], first)]
+            after = [
+                replace(one, contradicts=tuple(dict.fromkeys((*one.contradicts, other.id))))
+                for one, other in ((first, others[0]), (others[0], first))
+            ]
         case "retire":
             after = [replace(first, state="retired", state_reason=operation.reason)]
     return tuple(Delta(one, then) for one, then in zip(lessons, after, strict=True))
-
-
-def _against(lesson: Lesson, other: Lesson) -> Lesson:
-    return replace(lesson, contradicts=tuple(dict.fromkeys((*lesson.contradicts, other.id))))
 
 
 def _problem(operation: Operation, known: Mapping[str, Lesson], changed: set[str]) -> str:

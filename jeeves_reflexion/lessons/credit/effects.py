@@ -229,12 +229,6 @@ def lift(cells: Cells, *, least: int = MIN_EACH) -> Lift:
     return Lift(gain.value, gain.low, gain.high, n_with, n_without)
 
 
-def shown(cells: Cells, known: Lift, prior: Prior) -> Lift:
-    """Return a lift for display: shrunken, and without a value below :data:`MIN_EACH` attempts of each."""
-    enough = _compared(cells) >= MIN_EACH
-    return shrunken(known, prior) if enough else Lift(n_with=known.n_with, n_without=known.n_without)
-
-
 def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICAL_LIFT) -> Judgement:
     """Say whether to retire a lesson: whether an interval that holds at every look lies below zero.
 
@@ -249,10 +243,14 @@ def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICA
     if means is None:
         return Judgement("unknown", f"not enough data: {of}; {MIN_EACH} of each are needed")
     once = difference_of_means(*means)
-    z = _z_ever((once.high - once.low) / (2 * Z95), ERROR_PART * error, typical)
+    # How many standard errors a one-sided bound needs in order to hold at all times at once: Robbins' normal mixture
+    # N(0, typical²) over the effect. A two-sided bound at twice the error is nearly a one-sided bound at the error.
+    ratio = (typical / ((once.high - once.low) / (2 * Z95))) ** 2
+    z = math.sqrt((1 + 1 / ratio) * (2 * math.log(1 / (2 * ERROR_PART * error)) + math.log1p(ratio)))
     ever = difference_of_means(*means, z=z)
     # No interval for one look is given: after selection it would be too narrow.
-    found = f"observed {_points(once.value)} ({of}), at any look {_points(ever.low)} to {_points(ever.high)}"
+    points, low, high = (f"{100 * each:+.0f} points" for each in (once.value, ever.low, ever.high))
+    found = f"observed {points} ({of}), at any look {low} to {high}"
     if ever.high < 0.0:
         return Judgement("retire", f"attempts score lower with it: {found}")
     if ever.low > 0.0:
@@ -267,16 +265,6 @@ def standard_error(lift: Lift) -> float | None:
     return (lift.high - lift.low) / (2 * Z95)
 
 
-def _middle(lift: Lift) -> tuple[float, float] | None:
-    """Return the middle of a lift's interval and its standard error; None without data."""
-    error = standard_error(lift)
-    return (
-        ((lift.low + lift.high) / 2, error)
-        if lift.low is not None and lift.high is not None and error
-        else None
-    )
-
-
 def shrunken(lift: Lift, prior: Prior) -> Lift:
     """Return a lift shrunk towards the prior's mean; the fewer the data, the more.
 
@@ -284,9 +272,10 @@ def shrunken(lift: Lift, prior: Prior) -> Lift:
     the middle of the lift's interval, to which its width belongs; with few scores the plain difference lies farther
     out. As far as the prior is right, the interval holds at every look, and after selection by the data.
     """
-    if (found := _middle(lift)) is None:
+    error = standard_error(lift)
+    if not error or lift.low is None or lift.high is None:
         return lift
-    value, error = found
+    value = (lift.low + lift.high) / 2
     data, before = 1 / error**2, 1 / prior.spread**2
     mean, spread = (data * value + before * prior.mean) / (data + before), Z95 / math.sqrt(data + before)
     return Lift(mean, mean - spread, mean + spread, lift.n_with, lift.n_without)
@@ -303,7 +292,11 @@ def prior_of(lifts: Iterable[Lift]) -> Prior:
 
     DerSimonian and Kacker 2007, which comes near to Paule and Mandel 1982.
     """
-    known = [found for each in lifts if (found := _middle(each)) is not None]
+    known = [
+        ((each.low + each.high) / 2, error)
+        for each in lifts
+        if each.low is not None and each.high is not None and (error := standard_error(each))
+    ]
     if len(known) < _PRIOR_FROM:
         return Prior()
     mean, variance = 0.0, 0.0
@@ -330,21 +323,17 @@ def _counts(cells: Cells) -> tuple[int, int]:
     return sum(c.n_with for c in cells.values()), sum(c.n_without for c in cells.values())
 
 
-def _usable(cells: Cells) -> list[Cell]:
-    return [cell for cell in cells.values() if cell.n_with and cell.n_without]
-
-
-def _compared(cells: Cells) -> int:
+def compared(cells: Cells) -> int:
     """Return the smaller of the numbers of attempts with and without, in strata that have both."""
-    usable = _usable(cells)
-    return min(sum(c.n_with for c in usable), sum(c.n_without for c in usable))
+    both = [cell for cell in cells.values() if cell.n_with and cell.n_without]
+    return min(sum(c.n_with for c in both), sum(c.n_without for c in both))
 
 
 def _means(cells: Cells, least: int = MIN_EACH) -> tuple[Mean, Mean] | None:
     """Return the means without and with, over strata that have both; None if there are too few attempts."""
-    if _compared(cells) < least:
+    if compared(cells) < least:
         return None
-    usable = _usable(cells)
+    usable = [cell for cell in cells.values() if cell.n_with and cell.n_without]
     weights = [c.n_with * c.n_without / (c.n_with + c.n_without) for c in usable]
     total = math.fsum(weights)
     parts = [weight / total for weight in weights]
@@ -376,17 +365,3 @@ def _variance(total: float, n: float, one_more: float) -> float:
     """Return the largest variance that scores in [0, 1] with this mean can have."""
     mean = min(max((total + one_more) / (n + 1), 0.0), 1.0)
     return mean * (1 - mean)
-
-
-def _z_ever(standard_error: float, error: float, typical: float) -> float:
-    """Return how many standard errors a one-sided bound needs in order to hold at all times at once.
-
-    Uses Robbins' normal mixture N(0, ``typical``²) over the effect. A two-sided bound at twice the error is nearly a
-    one-sided bound at the error.
-    """
-    ratio = (typical / standard_error) ** 2
-    return math.sqrt((1 + 1 / ratio) * (2 * math.log(1 / (2 * error)) + math.log1p(ratio)))
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.0f} points"

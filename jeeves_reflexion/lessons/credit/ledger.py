@@ -28,7 +28,6 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     OUTCOMES,
     RECALLS,
     Verdict,
-    VerdictKind,
     counting_of,
     entry_of,
     in_force,
@@ -37,7 +36,7 @@ from jeeves_reflexion.lessons.repository import FORGOTTEN, digest_of, store_erro
 from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import one_line
-from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson
+from jeeves_reflexion.types import JSON, Evaluation, Recall
 from vectorstores.base import ConflictError, InvalidChunkError, RecordStore, RecordWrite, VectorStore
 
 MAX_AGE: Final = 5.0
@@ -125,15 +124,18 @@ class Ledger:
             "at": self._clock(),
             "draw": {"share": draw.share, "whole_share": draw.whole_share, "whole": draw.whole},
             "exempt": sorted(draw.exempt),
-            "offered": _items(recall.offered),
-            "withheld": _items(recall.withheld),
         }
+        for part, found in (("offered", recall.offered), ("withheld", recall.withheld)):
+            entry[part] = [
+                {"lesson_id": item.lesson.id, "similarity": item.similarity, "reason": item.reason}
+                for item in found
+            ]
         if expected is not None:
             entry["expected"] = expected
         if draw.shares:
             entry["shares"] = [{"lesson_id": each, "share": share} for each, share in draw.shares.items()]
         mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}
-        index = (RecordWrite(_of_run(run_id), recall.id, mine),) if run_id else ()
+        index = (RecordWrite(f"run {run_id}", recall.id, mine),) if run_id else ()
         self._unwritten.setdefault(recall.id, (RecordWrite(RECALLS, recall.id, entry), *index))
         # Of many concurrent recalls one writes what waits; the others go on.
         if len(self._unwritten) > _MOST_UNWRITTEN and not self._writing:
@@ -176,7 +178,12 @@ class Ledger:
         await cast("VectorStore", self.records).add([], records=writes)
         # Another process may have forgotten a lesson, and struck it from the ledger, while these notes waited here.
         if noted and (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # few stores have any
-            for lesson_id in {str(each) for write in writes for each in _named(write)}:
+            lists = [
+                cast("Mapping[str, Sequence[JSON]]", write.value).get(part, ())
+                for write in writes
+                for part in _NAMING.get(write.collection, ())
+            ]
+            for lesson_id in {str(_id_of(item)) for items in lists for item in items}:
                 if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
                     await self._strike(lesson_id)
         # Last, so that after a cancellation the notes are written and checked again.
@@ -199,7 +206,8 @@ class Ledger:
                 await self._write(noted)
                 return False
             score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
-            verdict = self._verdict("evaluator", score, by, reason, passed=evaluation.passed)
+            at, by, reason = self._clock(), one_line(redact(by)), one_line(redact(reason))
+            verdict = Verdict("evaluator", score, passed=evaluation.passed, at=at, by=by, reason=reason)
             try:
                 return await self._append(recall_id, entry, verdict) is not None
             except InvalidChunkError:  # this recall, or another of its run, can't be stored
@@ -228,10 +236,11 @@ class Ledger:
             raise ConfigurationError(f"score must lie in [0, 1], not {score}")
         run_id, task_id = redact_id(run_id), None if task_id is None else redact_id(task_id)
         async with store_errors("note feedback"):
-            await self.write_recalls()
             found = _pick(run_id, await self.run(run_id), attempt, task_id)
             recall = await self._recall(found.recall_id)
-            noted = await self._append(found.recall_id, recall, self._verdict("feedback", score, by, reason))
+            at, by, reason = self._clock(), one_line(redact(by)), one_line(redact(reason))
+            verdict = Verdict("feedback", score, at=at, by=by, reason=reason)
+            noted = await self._append(found.recall_id, recall, verdict)
         return Feedback(
             found.recall_id, found.attempt, found.task_id, score, None if noted is None else noted.before
         )
@@ -241,7 +250,7 @@ class Ledger:
         run_id = redact_id(run_id)
         async with store_errors("read a run"):
             await self.write_recalls()
-            rows = [cast("Entry", each.value) async for each in each_record(self.records, _of_run(run_id))]
+            rows = [cast("Entry", each.value) async for each in each_record(self.records, f"run {run_id}")]
         return tuple(
             RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
         )
@@ -268,7 +277,7 @@ class Ledger:
         async with store_errors("strike a lesson from the ledger"):
             await self.write_recalls()
             struck = await self._strike(lesson_id)
-            self._reader.forget(lesson_id)
+            self._reader.tallies.drop(lesson_id)
         self._credits = None
         return struck
 
@@ -288,12 +297,6 @@ class Ledger:
         if record is None or not isinstance(record.value, Mapping) or "draw" not in record.value:
             raise LessonStoreError(f"there is no recall {recall_id!r} in this store")
         return record.value
-
-    def _verdict(
-        self, kind: VerdictKind, score: float, by: str, reason: str, *, passed: bool | None = None
-    ) -> Verdict:
-        by, reason = one_line(redact(by)), one_line(redact(reason))
-        return Verdict(kind, score, passed=passed, at=self._clock(), by=by, reason=reason)
 
     async def _append(self, recall_id: str, recall: Entry, verdict: Verdict) -> Verdict | None:
         """Write a verdict to the attempt's first free slot, together with the unwritten notes of its recall.
@@ -322,16 +325,6 @@ class Ledger:
         )
 
 
-def _of_run(run_id: str) -> str:
-    return f"run {run_id}"
-
-
-def _items(found: Sequence[RecalledLesson]) -> JSON:
-    return [
-        {"lesson_id": item.lesson.id, "similarity": item.similarity, "reason": item.reason} for item in found
-    ]
-
-
 def _without(value: JSON, *, lesson_id: str, parts: Sequence[str]) -> JSON | None:
     """Return an entry without a lesson in its lists ``parts``; None if none of them has it."""
     if not isinstance(value, Mapping):
@@ -340,12 +333,6 @@ def _without(value: JSON, *, lesson_id: str, parts: Sequence[str]) -> JSON | Non
     kept = {part: [item for item in items if _id_of(item) != lesson_id] for part, items in lists.items()}
     changed = {part: items for part, items in kept.items() if len(items) != len(lists[part])}
     return {**value, **changed} if changed else None
-
-
-def _named(write: RecordWrite) -> list[JSON]:
-    """Return the ids of the lessons that an entry names."""
-    lists = cast("Mapping[str, Sequence[JSON]]", write.value)
-    return [_id_of(item) for part in _NAMING.get(write.collection, ()) for item in lists.get(part, ())]
 
 
 def _id_of(item: JSON) -> JSON:

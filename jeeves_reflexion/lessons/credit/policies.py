@@ -93,7 +93,10 @@ def policy_value(log: Sequence[LoggedRecall], policy: Policy) -> PolicyValue:
     observed = math.fsum(recall.score for recall in log) / len(log)
     # Whether a recall changes depends on what was found, not on the draw, so the others need no weights.
     changed = [
-        (recall.score, _weight(lessons)) for recall, lessons in zip(log, dropped, strict=True) if lessons
+        # How much likelier the policy makes what the attempt had than the logged policy did.
+        (recall.score, math.prod(1 / each.share if each.withheld else 0.0 for each in lessons))
+        for recall, lessons in zip(log, dropped, strict=True)
+        if lessons
     ]
     if not changed:
         return PolicyValue(observed, observed, Difference(0.0, 0.0, 0.0), len(log), 0, 0.0)
@@ -132,27 +135,24 @@ async def read_log(records: RecordStore, created_at: Mapping[str, float]) -> lis
                 # Each verdict holds the change that it makes, so their order does not matter.
                 change = verdict.counts - (verdict.before or 0.0)
                 counts[recall_id] = counts.get(recall_id, 0.0) + change
-        return [
-            _logged(cast("Mapping[str, Any]", record.value), counts[record.key], created_at)
-            async for record in each_record(records, RECALLS)
-            if record.key in counts
-        ]
-
-
-def _logged(entry: Mapping[str, Any], score: float, created_at: Mapping[str, float]) -> LoggedRecall:
-    draw = draw_of(entry)
-    found = [
-        LoggedLesson(
-            item["lesson_id"],
-            item["similarity"],
-            0.0 if item["lesson_id"] in draw.exempt else draw.share_of(item["lesson_id"]),
-            withheld,
-            created_at.get(item["lesson_id"]),
-        )
-        for part, withheld in (("offered", False), ("withheld", True))
-        for item in entry[part]
-    ]
-    return LoggedRecall(score, tuple(found), draw.whole)
+        log = []
+        async for record in each_record(records, RECALLS):
+            if record.key in counts:
+                entry = cast("Mapping[str, Any]", record.value)
+                draw = draw_of(entry)
+                found = [
+                    LoggedLesson(
+                        item["lesson_id"],
+                        item["similarity"],
+                        0.0 if item["lesson_id"] in draw.exempt else draw.share_of(item["lesson_id"]),
+                        withheld,
+                        created_at.get(item["lesson_id"]),
+                    )
+                    for part, withheld in (("offered", False), ("withheld", True))
+                    for item in entry[part]
+                ]
+                log.append(LoggedRecall(counts[record.key], tuple(found), draw.whole))
+        return log
 
 
 def _check_reach(log: Sequence[LoggedRecall], policy: Policy) -> None:
@@ -191,8 +191,3 @@ def _dropped(recall: LoggedRecall, policy: Policy) -> list[LoggedLesson]:
     near = [each for each in recall.found if policy.floor is None or each.similarity >= policy.floor]
     kept = {each.id for each in (near if policy.k is None else sorted(near, key=place)[: policy.k])}
     return [each for each in recall.found if each.id not in kept]
-
-
-def _weight(dropped: Sequence[LoggedLesson]) -> float:
-    """Return how much likelier the policy makes what an attempt had than the logged policy did."""
-    return math.prod(1 / each.share if each.withheld else 0.0 for each in dropped)

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import anyio.to_thread
 
 from jeeves_reflexion.lessons.credit.effects import (
+    MIN_EACH,
     NO_DRAW,
     RANK_EACH,
     Cell,
@@ -21,17 +22,18 @@ from jeeves_reflexion.lessons.credit.effects import (
     Prior,
     Stratum,
     Withholding,
+    compared,
     fifth_of,
     freshness,
     judge,
     lift,
     prior_of,
-    shown,
+    shrunken,
     utility,
 )
-from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict, written_at
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict
 from jeeves_reflexion.types import Lift
-from vectorstores.base import RecordPage, RecordStore
+from vectorstores.base import RecordStore
 
 SETTLE_SECONDS: Final = 300.0
 _PAGE: Final = 300  # few enough to be counted in a few milliseconds of the event loop's time
@@ -73,7 +75,10 @@ class Credits:
 
         It has no value with fewer than five attempts with the lesson or without.
         """
-        return shown(self.tally(lesson_id).cells, self._hint(lesson_id), self.prior)
+        known = self._hint(lesson_id)
+        if compared(self.tally(lesson_id).cells) < MIN_EACH:
+            return Lift(n_with=known.n_with, n_without=known.n_without)
+        return shrunken(known, self.prior)
 
     def library_lift(self) -> Lift:
         """Return the lift of recalling any lessons at all.
@@ -120,18 +125,14 @@ class Credits:
         fresh = 1.0 if idle is None else freshness(idle)
         return (utility(self._hint(lesson_id), self.prior) - self.prior.mean) * fresh
 
-    def _hint(self, lesson_id: str) -> Lift:
-        """Return the lift, even from fewer attempts than it takes to show it."""
-        return lift(self.tally(lesson_id).cells, least=RANK_EACH)
-
-    def own_prior(self) -> Prior:
-        """Estimate the prior from these lessons; slow with many."""
-        return prior_of(map(self._hint, self.tallies))
-
     def idle(self, lesson_id: str, now: float) -> float | None:
         """Return the seconds since a lesson was last recalled for a scored attempt; None if it never was."""
         last = self.tally(lesson_id).last
         return max(now - last, 0.0) if last else None
+
+    def _hint(self, lesson_id: str) -> Lift:
+        """Return the lift, even from fewer attempts than it takes to show it."""
+        return lift(self.tally(lesson_id).cells, least=RANK_EACH)
 
 
 class Tallies:
@@ -154,13 +155,20 @@ class Tallies:
                 self._scores[tasks] = (attempts + n, sum_of + total)
         drawn = draw.share > 0.0 and not draw.whole
         for lesson_id in verdict.had:
-            compared = Cell(n_with=n, sum_with=total) if drawn and lesson_id not in draw.exempt else None
-            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), compared, n, verdict.recalled_at)
+            counted = Cell(n_with=n, sum_with=total) if drawn and lesson_id not in draw.exempt else None
+            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), counted, n, verdict.recalled_at)
         for lesson_id in verdict.lacked:
-            compared = Cell(n_without=n, sum_without=total) if drawn else None
-            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), compared, 0, verdict.recalled_at)
+            counted = Cell(n_without=n, sum_without=total) if drawn else None
+            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), counted, 0, verdict.recalled_at)
         if draw.whole_share > 0.0 and verdict.stake:
-            self._put(_LIBRARY, *_library_cell(verdict, n, total), 0, verdict.recalled_at)
+            # Apart from the fifth, these decide how likely a recall is offered whole; within a stratum only chance is
+            # left.
+            alike = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *fifth)
+            counted = None if verdict.lacked else Cell(n_with=n, sum_with=total)
+            if draw.whole:
+                counted = Cell(n_without=n, sum_without=total)
+            stratum = (*alike, *sorted(draw.shares.values()))
+            self._put(_LIBRARY, stratum, counted, 0, verdict.recalled_at)
 
     def drop(self, lesson_id: str) -> None:
         """Forget a lesson."""
@@ -175,27 +183,15 @@ class Tallies:
         tally = self._kept.get(key, NO_TALLY)
         cells = tally.cells
         if more is not None:
-            cells = {**cells, stratum: _sum(cells.get(stratum, Cell()), more)}
+            old = cells.get(stratum, Cell())
+            new = Cell(
+                old.n_with + more.n_with,
+                old.sum_with + more.sum_with,
+                old.n_without + more.n_without,
+                old.sum_without + more.sum_without,
+            )
+            cells = {**cells, stratum: new}
         self._kept[key] = Tally(cells, tally.offered + offered, max(tally.last, last))
-
-
-def _library_cell(verdict: Verdict, n: int, total: float) -> tuple[Stratum, Cell | None]:
-    draw = verdict.draw
-    # Apart from the fifth, these decide how likely a recall is offered whole; within a stratum only chance is left.
-    alike = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *fifth_of(verdict.expected))
-    stratum = (*alike, *sorted(draw.shares.values()))
-    if draw.whole:
-        return stratum, Cell(n_without=n, sum_without=total)
-    return stratum, None if verdict.lacked else Cell(n_with=n, sum_with=total)
-
-
-def _sum(a: Cell, b: Cell) -> Cell:
-    return Cell(
-        a.n_with + b.n_with,
-        a.sum_with + b.sum_with,
-        a.n_without + b.n_without,
-        a.sum_without + b.sum_without,
-    )
 
 
 class VerdictReader:
@@ -213,7 +209,7 @@ class VerdictReader:
         self._records = records
         self._clock = clock
         self._settle = settle_seconds
-        self._tallies = Tallies()
+        self.tallies = Tallies()
         self._cursor: str | None = None
         self._counted: set[str] = set()  # keys of the counted records after the cursor
 
@@ -222,24 +218,22 @@ class VerdictReader:
         after, settled = self._cursor, True
         while True:
             page = await self._records.scan_records(OUTCOMES, after=after, limit=_PAGE)
-            self._count(page)
+            # A page at once, without awaiting, so that a cancelled reader leaves no page half counted.
+            for record in page.records:
+                if record.key not in self._counted:
+                    self.tallies.add(Verdict.read(record))
+                    self._counted.add(record.key)
             if page.next is None:
-                known = self._tallies.credits()
-                return replace(known, prior=await anyio.to_thread.run_sync(known.own_prior))
+                known = self.tallies.credits()
+                # The lifts are computed in the thread too.
+                lifts = (lift(each.cells, least=RANK_EACH) for each in known.tallies.values())
+                return replace(known, prior=await anyio.to_thread.run_sync(prior_of, lifts))
             old = self._clock() - self._settle
-            settled = settled and all(written_at(record) <= old for record in page.records)
+            for record in page.records:
+                # When it was noted, by its writer's clock; an unknown time counts as old.
+                at = record.value.get("at") if isinstance(record.value, Mapping) else None
+                settled = settled and (at <= old if isinstance(at, int | float) else old >= 0)
             after = page.next
             if settled:
                 self._cursor = after
                 self._counted.difference_update(record.key for record in page.records)
-
-    def forget(self, lesson_id: str) -> None:
-        """Remove a lesson from the sums."""
-        self._tallies.drop(lesson_id)
-
-    def _count(self, page: RecordPage) -> None:
-        # A page at once, without awaiting, so that a cancelled reader leaves no page half counted.
-        for record in page.records:
-            if record.key not in self._counted:
-                self._tallies.add(Verdict.read(record))
-                self._counted.add(record.key)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
@@ -79,7 +79,10 @@ def in_force(verdict: Verdict, before: float | None) -> Verdict:
 
 def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return the fields of a recall that a verdict's entry repeats, so that it can be counted by itself."""
-    had, lacked = _ids(recall["offered"]), _ids(recall["withheld"])
+    had, lacked = (
+        [item["lesson_id"] for item in cast("Sequence[Mapping[str, JSON]]", recall[part])]
+        for part in ("offered", "withheld")
+    )
     return {
         "with": had,
         "without": lacked,
@@ -96,16 +99,6 @@ def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
     values = {name: getattr(verdict, name) for name in ("score", "passed", *_GIVEN)}
     optional = {"by", "reason"} if verdict.kind == "evaluator" else set()
     return {**{name: value for name, value in values.items() if value or name not in optional}, **counting}
-
-
-def written_at(record: Record) -> float:
-    """Return when a verdict was noted, by its writer's clock; 0 if unknown."""
-    at = record.value.get("at") if isinstance(record.value, Mapping) else None
-    return float(at) if isinstance(at, int | float) else 0.0
-
-
-def _ids(items: Any) -> list[JSON]:  # noqa: ANN401 - JSON
-    return [item["lesson_id"] for item in items]
 
 
 def draw_of(entry: Mapping[str, Any]) -> Draw:

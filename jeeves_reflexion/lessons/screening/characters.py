@@ -33,10 +33,13 @@ _MARKS: Final = re.compile(f"({_MARK}{{4}}){_MARK}+")
 _OVERLAYS: Final = re.compile(
     "(?<=[A-Za-z\u00c0-\u024f])[\u0334-\u0338\u20d2-\u20d4\u20d8-\u20da\u20dd-\u20e8]+"
 )
-_FULLWIDTH: Final = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06]+")
-_STYLED: Final = re.compile(
-    "[\U0001d400-\U0001d7ff\u24b6-\u24e9\U0001f130-\U0001f149\u210a-\u2113\u212f\u2134]{2,}"
+# Full-width letters and ligatures; words in mathematical or circled letters.
+_DISGUISED: Final = re.compile(
+    "[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06]+"
+    "|[\U0001d400-\U0001d7ff\u24b6-\u24e9\U0001f130-\U0001f149\u210a-\u2113\u212f\u2134]{2,}"
 )
+# Arabic, Syriac and the scripts of South and South-East Asia.
+_WRITTEN_WITH_JOINERS: Final = re.compile("[\u0600-\u08ff\u0900-\u0dff\u1780-\u18af]")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 
 # Letters that look like an ASCII letter: Cyrillic, Greek, and other Latin ones.
@@ -84,10 +87,14 @@ def clean_characters(text: str) -> str:
     text = _SPACES.sub(" ", text)
     # A pass may expose what hidden characters kept apart, so another follows; each only removes or folds characters.
     for _ in range(3):
-        cleaned = _pass(text)
-        if cleaned == text:
+        before = text
+        text = unicodedata.normalize("NFC", _visible(text))
+        text = _OVERLAYS.sub("", text)
+        text = _DISGUISED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
+        text = _WORD.sub(lambda match: _plain(match[0], whole=False), text)
+        text = _MARKS.sub(r"\1", text)
+        if text == before:
             break
-        text = cleaned
     return text
 
 
@@ -111,19 +118,6 @@ def inert(text: str, *, tags: bool = False) -> str:
 def latinised(text: str) -> str:
     """Return the text with look-alikes of Latin letters replaced, even in words that consist of them."""
     return _WORD.sub(lambda match: _plain(match[0], whole=True), text)
-
-
-def _pass(text: str) -> str:
-    text = unicodedata.normalize("NFC", _visible(text))
-    text = _OVERLAYS.sub("", text)
-    text = _FULLWIDTH.sub(_compatible, text)
-    text = _STYLED.sub(_compatible, text)
-    text = _WORD.sub(lambda match: _plain(match[0], whole=False), text)
-    return _MARKS.sub(r"\1", text)
-
-
-def _compatible(match: re.Match[str]) -> str:
-    return unicodedata.normalize("NFKC", match[0])
 
 
 def _plain(word: str, *, whole: bool) -> str:
@@ -150,7 +144,9 @@ def _visible(text: str) -> str:
             if character.isprintable() or character in _KEPT_CONTROLS:
                 kept.append(character)
         elif INVISIBLE.match(character):
-            if character in "\ufe0e\ufe0f" and kept and _is_pictorial(kept[-1]):
+            # A selector changes how a digit or a symbol looks.
+            last = kept[-1] if kept and character in "\ufe0e\ufe0f" else ""
+            if last and (last in "0123456789#*" or unicodedata.category(last) in ("So", "Sm")):
                 kept.append(character)
         elif character in (_ZWNJ, _ZWJ):
             if kept and _joins(kept[-1], character, after):
@@ -160,23 +156,12 @@ def _visible(text: str) -> str:
     return "".join(kept)
 
 
-def _is_pictorial(character: str) -> bool:
-    return character in "0123456789#*" or unicodedata.category(character) in ("So", "Sm")
-
-
 def _joins(before: str, joiner: str, after: str) -> bool:
     """Whether a joiner stands between letters of a script that joins, or between emoji."""
-    if joiner == _ZWJ and (_is_emoji(before) or before == "\ufe0f") and _is_emoji(after):
+    emoji = [
+        bool(each) and unicodedata.category(each) in ("So", "Sk") and ord(each) > 0x2000
+        for each in (before, after)
+    ]
+    if joiner == _ZWJ and (emoji[0] or before == "\ufe0f") and emoji[1]:
         return True
-    return _takes_joiners(before) and _takes_joiners(after)
-
-
-def _is_emoji(character: str) -> bool:
-    return bool(character) and unicodedata.category(character) in ("So", "Sk") and ord(character) > 0x2000
-
-
-def _takes_joiners(character: str) -> bool:
-    """Arabic, Syriac and the scripts of South and South-East Asia write with joiners."""
-    return bool(character) and (
-        0x0600 <= ord(character) <= 0x08FF or 0x0900 <= ord(character) <= 0x0DFF or 0x1780 <= ord(character) <= 0x18AF
-    )  # fmt: skip
+    return bool(_WRITTEN_WITH_JOINERS.match(before) and _WRITTEN_WITH_JOINERS.match(after))

@@ -17,10 +17,10 @@ import re
 import sys
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text, latinised
@@ -91,21 +91,20 @@ class _Rule:
 def _rules() -> tuple[tuple[_Rule, ...], Needles, re.Pattern[str]]:
     """Return the rules, the words that they need, and the expression for spaced-out letters."""
     data = tomllib.loads(resources.files(__package__).joinpath("screening.toml").read_text(encoding="utf-8"))
-    rules = tuple(_rule(entry, data["words"]) for entry in data["rule"])
+
+    def expression(source: str) -> re.Pattern[str]:
+        # Its {names} are filled in; a word may be made of others.
+        while (filled := re.sub(r"\{([a-z_]+)\}", lambda m: f"(?:{data['words'][m[1]]})", source)) != source:
+            source = filled
+        return re.compile(source)
+
+    rules = []
+    for entry in data["rule"]:
+        unless = expression(entry["unless"]) if "unless" in entry else None
+        find = [expression(source) for source in entry["find"]]
+        rules.append(_Rule(**{**entry, "unless": unless, "find": find}))
     needs = Needles({needed for rule in rules for needed in rule.needs})
-    return rules, needs, re.compile("|".join(data["squeezed"]["phrases"]))
-
-
-def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> _Rule:
-    unless = {"unless": _expression(entry["unless"], words)} if "unless" in entry else {}
-    return _Rule(**{**entry, **unless, "find": [_expression(source, words) for source in entry["find"]]})
-
-
-def _expression(source: str, words: Mapping[str, str]) -> re.Pattern[str]:
-    """Compile an expression with its ``{names}`` filled in; a word may be made of others."""
-    while (filled := re.sub(r"\{([a-z_]+)\}", lambda m: f"(?:{words[m[1]]})", source)) != source:
-        source = filled
-    return re.compile(source)
+    return tuple(rules), needs, re.compile("|".join(data["squeezed"]["phrases"]))
 
 
 def _search(read: str) -> Finding | None:
@@ -146,19 +145,12 @@ def _is_meant(rule: _Rule, match: re.Match[str]) -> bool:
         return False
     if rule.quotable and before.endswith("`") and after.startswith("`"):
         return False
-    if rule.kind in _REPORTABLE and _is_reported(before, after):
-        return False
+    if rule.kind in _REPORTABLE:
+        # The sentence may warn of certain words, and quote them.
+        opened = _SAYING.search(before)
+        if opened and _WARY.search(before[: opened.start()]) and _CLOSING.match(after):
+            return False
     return rule.unless is None or not rule.unless.search(before + match[0] + after)
-
-
-def _is_reported(before: str, after: str) -> bool:
-    """Whether the sentence warns of certain words and the match is within the quotation that follows."""
-    opened = _SAYING.search(before)
-    return (
-        opened is not None
-        and bool(_WARY.search(before[: opened.start()]))
-        and _CLOSING.match(after) is not None
-    )
 
 
 # -- ways to read a text -----------------------------------------------------------------------------------------
@@ -209,14 +201,22 @@ def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _from_bytes(text: str) -> Iterator[tuple[str, str]]:
+    found = list[tuple[str, bytes]]()
     for match in _BASE64.finditer(text):
         data = match[0].rstrip("=").translate(str.maketrans("-_", "+/"))
         if len(data) % 4 == 1:
             data = data[:-1]  # no base64 has this length: one letter too many must not hide the rest
-        yield from _readable("base64", base64.b64decode(data + "=" * (-len(data) % 4)))
+        found.append(("base64", base64.b64decode(data + "=" * (-len(data) % 4))))
     for match in _HEX.finditer(text):
         digits = re.sub(r"0x|[^0-9a-fA-F]", "", match[0])
-        yield from _readable("hexadecimal", bytes.fromhex(digits[: len(digits) // 2 * 2]))
+        found.append(("hexadecimal", bytes.fromhex(digits[: len(digits) // 2 * 2])))
+    for way, decoded in found:
+        for encoding in ("utf-8", "utf-16-le"):
+            read = decoded.decode(encoding, errors="replace")
+            plain = sum(character.isalpha() or character in " .,:/'-" for character in read)
+            if read and plain >= 0.8 * len(read):
+                yield way, read
+                break
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -228,15 +228,6 @@ def _unleet(match: re.Match[str]) -> str:
     word = match[0]
     digits = sum(not character.isalpha() for character in word)
     return _LEET_LL.sub("ll", word).translate(_LEET) if 0 < digits <= len(word) // 2 + 1 else word
-
-
-def _readable(way: str, data: bytes) -> Iterator[tuple[str, str]]:
-    for encoding in ("utf-8", "utf-16-le"):
-        decoded = data.decode(encoding, errors="replace")
-        plain = sum(character.isalpha() or character in " .,:/'-" for character in decoded)
-        if decoded and plain >= 0.8 * len(decoded):
-            yield way, decoded
-            return
 
 
 def _excerpt(text: str) -> str:

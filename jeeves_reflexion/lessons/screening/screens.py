@@ -45,17 +45,15 @@ async def screened(text: str, by: Screen | None = None, *, said: str | None = No
     try:
         judged = await run(by, lambda: by(text))
     except Exception as error:  # noqa: BLE001 - whatever it is, the text stays out and its finding says why
-        return _unscreened(f"{type(error).__name__}: {error}")
-    if judged is None:
-        return None
-    if isinstance(judged, Finding):
-        parts = (judged.kind, judged.why, judged.excerpt)
-        if all(isinstance(part, str) for part in parts):
-            return Finding(*(abridge(redact(part), _SHOWN) for part in parts))
-    return _unscreened(f"the screen returned {judged!r} instead of a Finding or None")
-
-
-def _unscreened(why: str) -> Finding:
+        why = f"{type(error).__name__}: {error}"
+    else:
+        if judged is None:
+            return None
+        if isinstance(judged, Finding):
+            parts = (judged.kind, judged.why, judged.excerpt)
+            if all(isinstance(part, str) for part in parts):
+                return Finding(*(abridge(redact(part), _SHOWN) for part in parts))
+        why = f"the screen returned {judged!r} instead of a Finding or None"
     return Finding("unscreened", f"could not be screened: {abridge(redact(why), _SHOWN)}", "")
 
 

@@ -153,7 +153,7 @@ async def test_lessons_that_say_the_same_by_themselves_are_left_alone(make):
         assert await lessons.forget(gone.id)
         for lesson in (same, task, edited):
             assert await lessons.get(lesson.id) == lesson
-            assert "[forgotten]" not in str(await lessons.repository.entries(lesson.id))
+            assert "[forgotten]" not in str(await lessons.repository.history(lesson.id))
         assert {each.lesson.id for each in (await lessons.recall(TEAPOT, k=5)).offered} <= {same.id, task.id}
 
 

@@ -56,7 +56,7 @@ async def whole(lessons):
         each: (
             lesson,
             set((await lessons.repository.read(each)).tasks),
-            len(await lessons.repository.entries(each)),
+            len(await lessons.repository.history(each)),
         )
         for each, lesson in found.items()
     }

@@ -132,7 +132,7 @@ async def test_an_entry_of_a_history_is_named_and_can_be_forgotten(make):
         await store.records.delete_records(HISTORY, [key])
         await store.records.append_once(HISTORY, key, {"number": "one", "after": []})
         with pytest.raises(LessonStoreError, match=key):
-            await store.repository.entries(good.id)
+            await store.repository.history(good.id)
         assert await store.forget(good.id)
         assert await store.records.get(HISTORY, key) is None
 

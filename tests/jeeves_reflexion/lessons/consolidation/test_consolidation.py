@@ -192,7 +192,7 @@ async def test_a_lesson_that_is_forgotten_while_it_is_merged_stays_forgotten(mak
         assert why == f"lesson {second.id!r} was forgotten while it was changed"
         left = await everything(lessons)
         assert list(left) == [first.id]
-        assert HOLD not in repr(left) + repr(await lessons.repository.entries(first.id))
+        assert HOLD not in repr(left) + repr(await lessons.repository.history(first.id))
 
 
 async def test_a_store_that_fails_is_an_error_of_lessons(make):
