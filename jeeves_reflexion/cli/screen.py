@@ -123,7 +123,7 @@ class Screen:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """End the block at Ctrl-C. An event loop would only cancel its task, which is noticed at the next ``await``."""
     handler = signal.getsignal(signal.SIGINT)
     # Only the main thread may set it, and a signal that is ignored stays so.
@@ -179,7 +179,7 @@ class Answers:
             return
         if details:
             self.screen.details(*details)
-        with _interruptible():
+        with interruptible():
             for row in rows:
                 self.screen.entry(row)
         if said:
@@ -203,7 +203,7 @@ class Answers:
                 raise click.UsageError("--json can't ask: add --yes")
             for row in rows:  # part of the question, so on stderr
                 self.screen.note("  ".join(row.values()))
-            with _interruptible():
+            with interruptible():
                 click.confirm(question, abort=True, err=True)
         return not self.dry_run
 

@@ -8,6 +8,7 @@ import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library, brief, change_of, over_lessons
+from jeeves_reflexion.cli.screen import interruptible
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
@@ -81,6 +82,7 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.E
         return await plan(groups, LLMConsolidator(ProvenModel(asked), known=known))
 
 
+@interruptible()
 def _show(library: Library, found: Plan) -> None:
     for step in found.steps:
         operation, reason = step.operation, step.operation.reason

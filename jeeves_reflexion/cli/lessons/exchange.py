@@ -16,6 +16,7 @@ import click
 
 from jeeves_reflexion.cli import options
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, over_lessons, task_excerpt
+from jeeves_reflexion.cli.screen import interruptible
 from jeeves_reflexion.lessons.agents_file import MOST_CHARACTERS, block_of, ranked, update_file
 from jeeves_reflexion.lessons.exchange import (
     ImportPlan,
@@ -80,8 +81,9 @@ async def export(
         found = await with_tasks(store)
     said = f"exported {counted(len(found), 'lesson')}"
     if target == "-":
-        for lesson, tasks in found:
-            click.echo(to_line(lesson, tasks))
+        with interruptible():
+            for lesson, tasks in found:
+                click.echo(to_line(lesson, tasks))
         library.screen.note(said)
     else:
         export_file(path, found)
@@ -108,6 +110,7 @@ class _Transfer:
         ids: dict[str, object] = {name: [line.lesson.id for line in getattr(plan, name)] for name in names}
         return {**ids, "refused": [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]}
 
+    @interruptible()
     def show(self) -> None:
         """Print the lessons."""
         plan, library = self.plan, self.target

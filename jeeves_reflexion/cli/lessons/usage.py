@@ -18,6 +18,7 @@ from jeeves_reflexion.cli.lessons.library import (
     over_lessons,
     task_excerpt,
 )
+from jeeves_reflexion.cli.screen import interruptible
 from jeeves_reflexion.cli.stores import credit_of
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
@@ -149,17 +150,18 @@ async def why(
         return
     if not recall.offered:
         screen.note(f"nothing would be recalled {library.where}", "bold")
-    for what, where, items in (
-        ("recalled, best first", "in", recall.offered),
-        ("not recalled", "out", recall.left_out),
-    ):
-        if items:
-            screen.note(f"{what}: {counted(len(items), 'lesson')}", "bold")
-        for item in items:
-            known = item.lift is not None and item.lift.value is not None
-            lift = lift_words(item.lift) if known else "-"
-            said = {"similarity": f"{item.similarity:.2f}", "lift": lift, "reason": item.reason}
-            screen.entry(brief(item.lesson, where=where, **said, task=task_excerpt(item.lesson)))
+    with interruptible():
+        for what, where, items in (
+            ("recalled, best first", "in", recall.offered),
+            ("not recalled", "out", recall.left_out),
+        ):
+            if items:
+                screen.note(f"{what}: {counted(len(items), 'lesson')}", "bold")
+            for item in items:
+                known = item.lift is not None and item.lift.value is not None
+                lift = lift_words(item.lift) if known else "-"
+                said = {"similarity": f"{item.similarity:.2f}", "lift": lift, "reason": item.reason}
+                screen.entry(brief(item.lesson, where=where, **said, task=task_excerpt(item.lesson)))
 
 
 @click.command(short_help="Estimate the score of recalling fewer lessons.")

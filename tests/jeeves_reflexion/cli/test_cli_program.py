@@ -159,22 +159,31 @@ def test_an_interrupt_at_a_question_is_one_and_a_no_is_none(fill, process, cli):
 
 
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe can't be set")
-def test_an_interrupt_ends_a_list_that_is_being_written(fill, process):
+@pytest.mark.parametrize("words", [["list", "--all"], ["export", "-"]])
+def test_an_interrupt_ends_a_list_that_is_being_written(words, fill, process):
     fill([(f"Boil egg {n}.", f"Prick egg {n} with the needle of drawer {n} first.") for n in range(60)])
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-    listing = process("lessons", "list", "--all", stdout=writer)
+    listing = process("lessons", *words, stdout=writer)
     os.close(writer)
     with os.fdopen(reader) as read:
         deadline = time.monotonic() + 60
-        while struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, b"\0" * 4))[0] < 3900:
+        while struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, b"\0" * 4))[0] < 2000:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         listing.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        while _waits(listing.pid, signal.SIGINT):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         lines = read.readlines()
     assert listing.wait(60) == 130
     assert 0 < len(lines) < 60
+
+
+def _waits(process: int, number: int) -> bool:
+    """Whether a signal has not reached the process yet."""
+    pending = re.search(r"^ShdPnd:\s*(\w+)", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)
+    return bool(pending and int(pending[1], 16) >> (number - 1) & 1)
 
 
 def _on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> tuple[int, str]:
