@@ -14,6 +14,7 @@ import math
 import os
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,13 @@ from types import MappingProxyType
 from typing import TypeAlias, TypeVar, get_args
 
 import anyio
+import anyio.to_thread
 
 from jeeves_reflexion import telemetry
+from jeeves_reflexion.callables import LONG
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, hopeless
 from jeeves_reflexion.events import Event
+from jeeves_reflexion.redaction import redact, redact_record
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Role, Usage
 from jeeves_reflexion.values import is_number, plain_number
 
@@ -301,8 +305,35 @@ async def relay(session: Session, event: Event) -> None:
         waiting = session.listener(event)
         if inspect.isawaitable(waiting):
             await waiting
-    except Exception:
-        logger.exception("a listener failed on %s of run %s", event.kind, session.id)
+    except Exception as error:  # noqa: BLE001 - a listener of the user's own
+        log_failure(error, "a listener failed on %s of run %s", event.kind, session.id)
+
+
+def log_failure(error: Exception, message: str, *values: object) -> None:
+    """Log an error of the user's own code with its traceback, in which secrets are redacted."""
+    logger.error(f"{message}\n%s", *values, redact("".join(traceback.format_exception(error)).rstrip()))
+
+
+def redacting(session: Session) -> Session:
+    """Return the session with a listener that hears no secrets; the same session if it has one already."""
+    if session.listener is None or isinstance(session.listener, _Redacting):
+        return session
+    return session.listening(_Redacting(session.listener))
+
+
+class _Redacting:
+    """Redacts each event before the listener hears it; a long one in a worker thread."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def __call__(self, event: Event) -> Awaitable[None] | None:
+        async def hear() -> None:
+            waiting = self._listener(await anyio.to_thread.run_sync(redact_record, event))
+            if waiting is not None:
+                await waiting
+
+        return hear() if len(repr(event)) > LONG else self._listener(redact_record(event))
 
 
 def is_cancelled() -> bool:

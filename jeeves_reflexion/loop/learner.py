@@ -19,8 +19,7 @@ from jeeves_reflexion.loop.factory import (
     checked_task,
 )
 from jeeves_reflexion.loop.reflexion import Reflexion
-from jeeves_reflexion.redaction import redacting
-from jeeves_reflexion.session import Session
+from jeeves_reflexion.session import Session, redacting
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import render_blocks
 from jeeves_reflexion.types import Attempt, Evaluation, Recall, Task, Trial

@@ -34,10 +34,10 @@ from jeeves_reflexion.loop.presets import preset_of
 from jeeves_reflexion.loop.stream import EventStream, run_streaming
 from jeeves_reflexion.loop.trace import traced
 from jeeves_reflexion.protocols import Evaluator, Memory
-from jeeves_reflexion.redaction import redact, redacting
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflections.policy import required_form
-from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend
+from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend, redacting
 from jeeves_reflexion.types import (
     Attempt,
     Evaluation,

@@ -1,18 +1,13 @@
-"""Redaction of values that hold text: JSON values, dataclass instances, and the events that a listener hears."""
+"""Redaction of values that hold text: JSON values and dataclass instances."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-import anyio.to_thread
-
-from jeeves_reflexion.callables import LONG
-from jeeves_reflexion.events import Event
 from jeeves_reflexion.redaction.scan import redact
-from jeeves_reflexion.session import Listener, Session
 from jeeves_reflexion.types import JSON
 
 T = TypeVar("T")
@@ -63,25 +58,3 @@ def redact_record(record: T) -> T:
         new = {name: cleaned for name, part in old.items() if (cleaned := redact_record(part)) != part}
         value = replace(value, **new) if new else value
     return cast("T", value)
-
-
-def redacting(session: Session) -> Session:
-    """Return the session with a listener that hears no secrets; the same session if it has one already."""
-    if session.listener is None or isinstance(session.listener, _Redacting):
-        return session
-    return session.listening(_Redacting(session.listener))
-
-
-class _Redacting:
-    """Redacts each event before the listener hears it; a long one in a worker thread."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def __call__(self, event: Event) -> Awaitable[None] | None:
-        async def hear() -> None:
-            waiting = self._listener(await anyio.to_thread.run_sync(redact_record, event))
-            if waiting is not None:
-                await waiting
-
-        return hear() if len(repr(event)) > LONG else self._listener(redact_record(event))

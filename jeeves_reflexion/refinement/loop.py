@@ -21,7 +21,7 @@ from jeeves_reflexion.protocols import Agent, Evaluator, Reviser
 from jeeves_reflexion.refinement.convergence import judge_flags, rank, select
 from jeeves_reflexion.refinement.critics import Coach
 from jeeves_reflexion.refinement.options import ComparesWithPrior, Decision, RefinementOptions
-from jeeves_reflexion.session import Session, Spend, current_scope, logger
+from jeeves_reflexion.session import Session, Spend, current_scope, log_failure
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task, Usage
 from jeeves_reflexion.values import check_share, check_whole
@@ -295,7 +295,7 @@ class _Run:
             with anyio.fail_after(self.loop.options.timeout):
                 return await call()
         except Exception as error:  # noqa: BLE001 - it is logged, and reported in the result
-            logger.exception("a callback failed in run %s", self.session.id)
+            log_failure(error, "a callback failed in run %s", self.session.id)
             problem = f"a callback failed: {described(error)}"
             self.problems.append(problem)
             await self.session.tell(Warned, message=problem)

@@ -16,8 +16,7 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
-from jeeves_reflexion.redaction import redacting
-from jeeves_reflexion.session import Listener, Session, logger, relay
+from jeeves_reflexion.session import Listener, Session, logger, redacting, relay
 from jeeves_reflexion.tasknotes.execution import Stopped, TaskRun, failing
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore

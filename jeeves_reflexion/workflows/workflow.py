@@ -11,9 +11,8 @@ from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError, SandboxError, SandboxUnavailableError
 from jeeves_reflexion.events import AgentEvent
 from jeeves_reflexion.protocols import ChatModel
-from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.sandbox import Sandbox
-from jeeves_reflexion.session import Listener, Session
+from jeeves_reflexion.session import Listener, Session, redacting
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import actions
 from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml

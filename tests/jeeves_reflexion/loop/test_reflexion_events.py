@@ -207,6 +207,25 @@ async def test_no_secret_is_heard_of_an_agents_own_events():
     assert KEY not in json.dumps([as_json(event) for event in ear.events])
 
 
+async def test_the_traceback_of_a_listener_shows_no_secret(caplog):
+    class UnreadableError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("password=hunter2hunter2")
+
+    async def slow(event):
+        raise UnreadableError
+
+    def listener(event):
+        raise RuntimeError("refused: password=hunter2hunter2")
+
+    for each in (listener, slow):
+        caplog.clear()
+        reflexion = loop()
+        assert (await reflexion.run("x", session=reflexion.session(listener=each))).passed
+        assert f", in {each.__name__}" in caplog.text
+        assert "hunter2" not in caplog.text
+
+
 async def test_a_stream_hands_out_what_a_listener_hears():
     ear = Ear()
     reflexion = loop()
