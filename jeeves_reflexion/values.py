@@ -182,10 +182,12 @@ NO_USAGE = Usage()
 UNKNOWN_USAGE = Usage(calls=1, cost_usd=None, unreported=1)
 
 
-def check_share(label: str, value: object) -> None:
-    """Raise :class:`ConfigurationError` unless a value is a number from 0 to 1."""
+def check_share(label: str, given: object) -> float:
+    """Return a number from 0 to 1, of numpy too, as a Python number; raise :class:`ConfigurationError` for others."""
+    value = plain_number(given)
     if not is_number(value) or not 0.0 <= value <= 1.0:
-        raise ConfigurationError(f"{label} must lie in [0, 1], not {value!r}")
+        raise ConfigurationError(f"{label} must lie in [0, 1], not {given!r}")
+    return value
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -195,10 +197,12 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int) or (isinstance(value, float) and not math.isnan(value))
 
 
-def check_whole(label: str, value: object, least: int = 1) -> None:
-    """Raise :class:`ConfigurationError` unless a value is a whole number of at least ``least``."""
+def check_whole(label: str, given: object, least: int = 1) -> int:
+    """Return a whole number of at least ``least``, of numpy too, as an int; raise :class:`ConfigurationError`."""
+    value = plain_number(given)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"{label} must be a whole number of at least {least}, not {value!r}")
+        raise ConfigurationError(f"{label} must be a whole number of at least {least}, not {given!r}")
+    return value
 
 
 def check_choice(label: str, value: object, kind: object) -> None:

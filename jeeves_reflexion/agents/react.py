@@ -20,7 +20,7 @@ from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling,
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.text import fence, prompt_of, read_prompt, render_blocks
 from jeeves_reflexion.types import NO_USAGE, Attempt, Step, Task, Usage
-from jeeves_reflexion.values import check_whole, plain_number
+from jeeves_reflexion.values import check_whole
 
 _PACKAGE = "jeeves_reflexion.agents"
 _STOP = "\nObservation:"
@@ -111,13 +111,10 @@ class ReAct:
         system_prompt: str | Path | None = None,
         sampling: Sampling | None = None,
     ) -> None:
-        check_whole("max_turns", plain_number(max_turns))
-        if max_repeats is not None:
-            check_whole("max_repeats", plain_number(max_repeats), least=0)
-        self.max_repeats = max_repeats
+        self.max_turns = check_whole("max_turns", max_turns)
+        self.max_repeats = None if max_repeats is None else check_whole("max_repeats", max_repeats, least=0)
         self.model = model
         self.tools = tuple(as_tool(each) for each in tools)
-        self.max_turns = max_turns
         self._sampling = sampling
         self._by_name = {each.name: each for each in self.tools}
         self._alone = {each.name for each in self.tools if each.alone}

@@ -27,7 +27,7 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import is_cancelled
 from jeeves_reflexion.text import cut_middle
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.values import check_whole, plain_number
+from jeeves_reflexion.values import check_whole
 
 TOOL_TIMEOUT: Final = 300.0
 """Seconds that a tool may take unless it has a limit of its own."""
@@ -165,7 +165,7 @@ def as_tool(
         raise ConfigurationError(f"tool {name!r}: a name has 1 to 64 letters, digits, _ or -; pass name=")
     if timeout is not None and not timeout > 0:
         raise ConfigurationError(f"tool {name}: timeout must be above 0 seconds or None, not {timeout}")
-    check_whole(f"tool {name}: max_tokens", plain_number(max_tokens))
+    max_tokens = check_whole(f"tool {name}: max_tokens", max_tokens)
     signature = signature_of(function, f"tool {name}")
     documented = docstring_parser.parse(inspect.getdoc(innermost(function)) or "")
     descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in documented.params}

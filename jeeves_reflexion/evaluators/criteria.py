@@ -89,7 +89,7 @@ class QualityCriterion:
         label = f"criterion {self.name!r}"
         if not is_number(self.weight) or not 0 < self.weight <= sys.float_info.max:
             raise ConfigurationError(f"{label}: weight must be a finite number above 0, not {self.weight!r}")
-        check_share(f"{label}: threshold", self.threshold)
+        self.threshold = check_share(f"{label}: threshold", self.threshold)
         check_choice(f"{label}: evaluator", self.evaluator, Kind)
         if not isinstance(self.evaluator_config, dict):
             raise ConfigurationError(

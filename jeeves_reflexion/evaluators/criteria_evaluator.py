@@ -95,8 +95,8 @@ class CriteriaEvaluator:
     prior: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        check_share("threshold", self.threshold)
-        check_whole("the number of members of a panel", self.panel)
+        self.threshold = check_share("threshold", self.threshold)
+        self.panel = check_whole("the number of members of a panel", self.panel)
         self._external = None if self.external is None else FunctionCheck(self.external)
         self._instructions = Template(_prompt("criteria.md", self.prompt))
         if self.criteria is not None:

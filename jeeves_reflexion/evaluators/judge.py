@@ -14,7 +14,7 @@ from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.text import fence, fenced_attempt, read_prompt
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
-from jeeves_reflexion.values import check_whole, plain_number
+from jeeves_reflexion.values import check_whole
 
 TRAJECTORY_TOKENS = 3000
 OUTPUT_TOKENS = 12_000
@@ -79,10 +79,9 @@ class Judge:
     def __init__(
         self, model: ChatModel, *, prompt: str | Path | None = None, trajectory_tokens: int = 3000
     ) -> None:
-        check_whole("trajectory_tokens", plain_number(trajectory_tokens))
+        self._tokens = check_whole("trajectory_tokens", trajectory_tokens)
         self.model = model
         self._system = Message("system", read_prompt(prompt, "jeeves_reflexion.evaluators", "judge.md"))
-        self._tokens = trajectory_tokens
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the verdict on an attempt."""

@@ -55,7 +55,7 @@ class Plan:
         if len(set(self.arms)) != len(self.arms) or len(set(self.seeds)) != len(self.seeds) or not self.seeds:
             raise ConfigurationError("a plan names each arm and seed once, and needs at least one seed")
         for name in ("trials", "workers", "k"):
-            check_whole(name, getattr(self, name))
+            object.__setattr__(self, name, check_whole(name, getattr(self, name)))
         _check_share(self.holdout)
         for name, kind in (("judged_by", JudgedBy), ("cluster", Cluster)):
             if getattr(self, name) not in get_args(kind):

@@ -87,11 +87,11 @@ class Reflexion(Generic[T]):
         verbose: bool = False,
     ) -> None:
         self.preset = preset_of(preset)
-        self.max_attempts = self.preset.max_attempts if max_attempts is None else max_attempts
-        self.top_k_lessons = self.preset.top_k_lessons if top_k_lessons is None else top_k_lessons
-        check_whole("max_attempts", self.max_attempts)
-        check_whole("top_k_lessons", self.top_k_lessons)
-        check_share("threshold", threshold)
+        attempts = self.preset.max_attempts if max_attempts is None else max_attempts
+        lessons = self.preset.top_k_lessons if top_k_lessons is None else top_k_lessons
+        self.max_attempts = check_whole("max_attempts", attempts)
+        self.top_k_lessons = check_whole("top_k_lessons", lessons)
+        self.threshold = check_share("threshold", threshold)
         if not (isinstance(lessons_block_name, str) and lessons_block_name.strip()):
             problem = f"lessons_block_name must be a text with words, not {lessons_block_name!r}"
             raise errors.ConfigurationError(problem)
@@ -102,7 +102,6 @@ class Reflexion(Generic[T]):
         self.evaluator: Evaluator = factory.evaluator_of(evaluator, model, evaluator_prompt)
         self.reflector = factory.reflector_of(reflector, model, reflector_prompt, structured=structured)
         self.lessons, self.memory = factory.stores_of(lesson_store, memory)
-        self.threshold = threshold
         self.lessons_block_name = lessons_block_name
         self.options = options or factory.LoopOptions()
         self.verbose = verbose

@@ -59,7 +59,8 @@ class EndpointOptions:
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
-            check_whole(f"{type(self).__name__}.max_tokens", self.max_tokens)
+            most = check_whole(f"{type(self).__name__}.max_tokens", self.max_tokens)
+            object.__setattr__(self, "max_tokens", most)
 
 
 class EndpointModel(Closable):

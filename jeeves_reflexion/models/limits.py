@@ -45,14 +45,15 @@ class Limits:
         tokens_per_minute: int | None = None,
         concurrency: int | None = None,
     ) -> None:
-        self._bounds = {
+        bounds = {
             "requests_per_minute": requests_per_minute,
             "tokens_per_minute": tokens_per_minute,
             "concurrency": concurrency,
         }
-        for name, bound in self._bounds.items():
-            if bound is not None:
-                check_whole(f"Limits.{name}", bound)
+        self._bounds = {
+            name: None if bound is None else check_whole(f"Limits.{name}", bound)
+            for name, bound in bounds.items()
+        }
         self._lock = threading.Lock()
         self._waiting: list[_Call] = []
         self._under_way: set[_Call] = set()

@@ -54,13 +54,11 @@ class Refinement:
         threshold: float = 0.8,
         options: RefinementOptions | None = None,
     ) -> None:
-        check_whole("max_drafts", max_drafts)
-        check_share("threshold", threshold)
+        self.max_drafts = check_whole("max_drafts", max_drafts)
+        self.threshold = check_share("threshold", threshold)
         self.agent = agent
         self.evaluator = evaluator
         self.reviser = reviser
-        self.max_drafts = max_drafts
-        self.threshold = threshold
         self.options = options or RefinementOptions()
 
     async def __call__(self, task: Task, session: Session) -> Attempt:

@@ -93,9 +93,8 @@ class ReflectionJournal:
     """
 
     def __init__(self, folder: str | os.PathLike[str] = DEFAULT_FOLDER, *, keep: int = KEEP) -> None:
-        check_whole("keep", keep)
         self.folder = Path(folder)
-        self.keep = keep
+        self.keep = check_whole("keep", keep)
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Stored:
         """Write the reflection on a task to a new file, and archive all but the last ``keep``."""

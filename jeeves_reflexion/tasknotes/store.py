@@ -93,7 +93,7 @@ class VersionedReflectionStore:
 
     async def score(self, task_identity: str, version: int, score: float) -> None:
         """Store the score of a run under a version; 0 is a run without notes."""
-        check_share("score", score)
+        score = check_share("score", score)
         await self._change(task_identity, lambda history: with_score(history, version, score))
 
     async def rollback(

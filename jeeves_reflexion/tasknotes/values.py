@@ -76,7 +76,7 @@ class TaskReflection:
             raise ConfigurationError(
                 f"reflected_at must be a time with its time zone, not {self.reflected_at!r}"
             )
-        check_whole("run_count", self.run_count)
+        object.__setattr__(self, "run_count", check_whole("run_count", self.run_count))
         if self.failure is None:
             said = (text for text in self.observations if _FAILURE.match(text))
             object.__setattr__(self, "failure", next(said, None))

@@ -13,13 +13,16 @@ from jeeves_reflexion import (
     Attempt,
     Completion,
     Convergence,
+    CriteriaEvaluator,
     Evaluation,
     Message,
+    ReAct,
     RefinementOptions,
     Reflection,
     ReflectionPattern,
     Reflexion,
     Sampling,
+    ScriptedModel,
     Step,
     Task,
     ToolCall,
@@ -27,7 +30,8 @@ from jeeves_reflexion import (
 )
 from jeeves_reflexion.cli.screen import plain
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.models import Retry
+from jeeves_reflexion.experiments import Plan
+from jeeves_reflexion.models import OpenAIOptions, Retry
 
 WRONG = [
     (lambda: Attempt(output=3), r"Attempt\.output must be a text \(str\), not 3"),
@@ -97,6 +101,37 @@ def test_a_list_is_a_tuple_and_a_number_of_numpy_is_one_of_python():
     ]
     assert reflection.evidence == (1, 2)
     assert json.loads(json.dumps(verdict, default=plain))["passed"] is True
+
+
+def test_a_setting_may_be_a_number_of_numpy():
+    model = ScriptedModel([])
+    loop = Reflexion(
+        model=model, max_attempts=np.int64(4), top_k_lessons=np.int32(2), threshold=np.float32(0.5)
+    )
+    react, judge = (
+        ReAct(model, max_turns=np.int16(3), max_repeats=np.int64(0)),
+        CriteriaEvaluator(model=model, panel=np.int64(3)),
+    )
+    plan = Plan(("retry",), trials=np.int64(2))
+    pattern = ReflectionPattern(max_iterations=np.uint8(2), quality_threshold=np.float64(0.5))
+    numbers = [
+        *(
+            loop.max_attempts,
+            loop.top_k_lessons,
+            loop.threshold,
+            react.max_turns,
+            react.max_repeats,
+            judge.panel,
+        ),
+        *(plan.trials, pattern.max_iterations, pattern.quality_threshold),
+        OpenAIOptions(max_tokens=np.int64(9)).max_tokens,
+    ]
+    assert numbers == [4, 2, 0.5, 3, 0, 3, 2, 2, 0.5, 9]
+    assert {type(number) for number in numbers} == {int, float}
+    with pytest.raises(ConfigurationError, match=r"threshold must lie in \[0, 1\], not np.float32\(1.5\)"):
+        Reflexion(model=model, threshold=np.float32(1.5))
+    with pytest.raises(ConfigurationError, match="max_attempts must be a whole number"):
+        Reflexion(model=model, max_attempts=np.float64(2))
 
 
 @table("score", [float("nan"), 1.5, -0.1, np.float32("nan"), 2])

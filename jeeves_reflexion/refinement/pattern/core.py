@@ -108,8 +108,8 @@ class ReflectionPattern:
 
     def __post_init__(self) -> None:
         # A wrong value is reported here, where it was written, and not in a run.
-        check_whole("max_iterations", self.max_iterations)
-        check_share("quality_threshold", self.quality_threshold)
+        self.max_iterations = check_whole("max_iterations", self.max_iterations)
+        self.quality_threshold = check_share("quality_threshold", self.quality_threshold)
         check_choice("revision_strategy", self.revision_strategy, Strategy)
         triggers = self.reflection_triggers
         if isinstance(triggers, str):
