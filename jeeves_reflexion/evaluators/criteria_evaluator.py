@@ -128,9 +128,9 @@ class CriteriaEvaluator:
         for of_group in results[len(checks) :]:
             verdicts |= of_group
         external = verdicts.pop(EXTERNAL, None) if self._external else None
-        # There may be no earlier text yet to compare with.
-        alone = [one for one in criteria if self.prior is None and one.evaluator == "compare"]
-        left_out = [one.name for one in alone if one.evaluator_config.get("against") == "prior"]
+        # A comparison with an earlier text does not count as long as there is none.
+        compared = [] if self.prior is not None else [one for one in criteria if one.evaluator == "compare"]
+        left_out = {one.name for one in compared if one.evaluator_config.get("against") == "prior"}
         scored = [Scored(one, verdicts[one.name], one.name not in left_out) for one in criteria]
         return conclude(scored, self.threshold, external)
 

@@ -56,8 +56,8 @@ class RegexCheck:
         """Return the verdict on an output."""
         found: bool | str = f"took longer than {self._timeout:g} s"
         # A frozen program is its own sys.executable, and would be started a second time.
-        alone = sys.executable and not getattr(sys, "frozen", False)
-        if not (alone and _BACKTRACKS.search(self._pattern.pattern)):
+        has_interpreter = sys.executable and not getattr(sys, "frozen", False)
+        if not (has_interpreter and _BACKTRACKS.search(self._pattern.pattern)):
             found = self._pattern.search(attempt.output) is not None
         else:
             material = json.dumps([self._pattern.pattern, attempt.output]).encode()

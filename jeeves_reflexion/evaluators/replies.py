@@ -101,8 +101,8 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
     for each in reading.objects:
         verdicts: dict[str, Evaluation] = {}
         # {"criteria": {name: ...}}, a list, or a flat object
-        keys_of_all = (key for key in ("criteria", "criteria_scores", "scores") if key in each.value)
-        inner = next((each.value[key] for key in keys_of_all), each.value)
+        wrappers = (key for key in ("criteria", "criteria_scores", "scores") if key in each.value)
+        inner = next((each.value[key] for key in wrappers), each.value)
         if isinstance(inner, list):
             named = (item for item in inner if isinstance(item, Mapping))
             inner = {field_text(item, "name", "criterion"): item for item in named}

@@ -43,8 +43,6 @@ ErrorName: TypeAlias = Literal[
     "ModelRequestError", "ModelResponseError", "ModelTimeoutError", "ModelConnectionError", "ModelError"
 ]
 """The most general one comes last: an error is recorded under the first name that fits."""
-# Made when first used, which takes a while.
-_reader: Final = functools.cache(pydantic.TypeAdapter[Any])
 _ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
     name: getattr(errors, name) for name in get_args(ErrorName)
 }
@@ -185,12 +183,17 @@ def from_line(line: bytes) -> Exchange:
     if version != FORMAT or version is True:
         raise ValueError(f"it has format {version!r}, and this version reads format {FORMAT}")
     try:
-        exchange: Exchange = _reader(Exchange).validate_python(data)
+        return _reader().validate_python(data)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"{where}: {first['msg']}") from error
-    return exchange
+
+
+@functools.cache
+def _reader() -> pydantic.TypeAdapter[Exchange]:
+    # Named at the top of the module, the class alone would load most of pydantic with it.
+    return pydantic.TypeAdapter(Exchange)
 
 
 class Cassette:

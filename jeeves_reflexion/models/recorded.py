@@ -134,6 +134,7 @@ class RecordedModel(WrappedModel):
         name = model.name if model else name
         if self.mode != "record":
             name = self._load(name)
+        # A recording that is only played needs no more of a model than its name: nothing asks it.
         super().__init__(ScriptedModel((), name=name or "") if model is None else model)
 
     @property

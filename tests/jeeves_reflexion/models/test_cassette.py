@@ -279,3 +279,11 @@ def test_an_exchange_that_the_disk_has_no_room_for_leaves_the_file_as_it_was(tmp
     assert "can't be written, and an answer is not recorded" in done.stdout
     assert texts(path) == ["small"]
     assert path.read_bytes().endswith(b"\n")
+
+
+def test_the_reader_of_lines_is_loaded_with_the_first_line():
+    code = (
+        "import sys; from jeeves_reflexion.models import Cassette, RecordedModel; "
+        "sys.exit('pydantic.type_adapter' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
