@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, replace
 
 from jeeves_reflexion.models.near_json import NotJSONError, json_or_none, read_value
-from jeeves_reflexion.models.replies import agreed, objects, unwrapped
+from jeeves_reflexion.models.replies import after_label, agreed, objects, unwrapped
 from jeeves_reflexion.models.thoughts import answer, fences
 
 FINISH = "finish"
@@ -20,6 +20,7 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _CALL = re.compile(r"[`'\"*]*(?P<name>[A-Za-z0-9_-]+)[`'\"*]*\s*", re.DOTALL)
+_EMPHASISED = re.compile(r"(?P<mark>\*{1,3}|`)(?P<text>[^*`]+)(?P=mark)")
 # No action, or the prompt's own form of one.
 _NO_CALL = re.compile(
     r"\W*(?:(?:none|null|n/a|nothing)\W*(?:\n|\Z)|tool\[argument\]|finish\[the answer\]|tool \{\"name\": value\})",
@@ -79,7 +80,7 @@ def parse_reply(text: str) -> Reply:
     starts = [label.start() for label in labels] + [len(own)]
     thought = own[: starts[0]].strip()
     sections = [
-        (label["label"].lower().replace("_", " "), own[label.end() : end].strip())
+        (label["label"].lower().replace("_", " "), after_label(label[0], own[label.end() : end]).strip())
         for label, end in zip(labels, starts[1:], strict=True)
     ]
     for place, (label, body) in enumerate(sections):
@@ -87,7 +88,7 @@ def parse_reply(text: str) -> Reply:
             case "thought":
                 thought = f"{thought}\n{body}".strip()
             case "final answer" if body:
-                return Reply(thought, "Finish", body)
+                return Reply(thought, "Finish", _plain(body))
             case "action":
                 if sections[place + 1 :] and sections[place + 1][0] == "action input":
                     body = f"{body} {_unfenced(sections[place + 1][1])}"  # noqa: PLW2901
@@ -155,7 +156,14 @@ def _action(thought: str, body: str) -> Reply:
             argument = only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
         elif isinstance(answered, str):
             argument = answered
+        argument = _plain(argument)
     return Reply(thought, name, argument)
+
+
+def _plain(text: str) -> str:
+    """Return an answer without emphasis around the whole of it; ``__init__`` is a name."""
+    whole = _EMPHASISED.fullmatch(text)
+    return whole["text"] if whole else text
 
 
 def _between(text: str, opening: str, closing: str) -> str:

@@ -6,7 +6,7 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from jeeves_reflexion.models.replies import objects, opened, unwrapped, values
+from jeeves_reflexion.models.replies import after_label, objects, opened, unwrapped, values
 from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON
 
@@ -17,13 +17,14 @@ _NAME: Final = (
     r"|\u30ec\u30c3\u30b9\u30f3|\uad50\ud6c8)"
 )
 _LABEL: Final = re.compile(
-    rf"^[^\w\n>]{{0,10}}(?:(?:the|my|one|key|main|new|final|most|important)[ \t]+){{0,3}}{_NAME}"
+    rf"^(?:[^\w\n>]|_){{0,10}}(?:(?:the|my|one|key|main|new|final|most|important)[ \t]+){{0,3}}{_NAME}"
     r"(?:[ \t]+(?:is|here|for\b[^:\n]{0,30}))?[*_`]*(?:[ \t]+\([^()\n]{0,30}\))?[ \t]*"
     r"(?:[:\uff1a]|[-\u2013\u2014][ \t]|$)[*_` \t]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _PREAMBLE: Final = re.compile(
-    r"^(?:[^.!?:\n]{1,60}[.!,;][ \t]+)?here(?:['\u2019]s| is| are)\b[^:\n]{0,120}:[*_` \t]*", re.IGNORECASE
+    r"^(?:[^.!?:\n]{1,60}[.!,;][ \t]+)?here(?:['\u2019]s| is| are)\b[^:\n]{0,120}:(?:[*_`]+(?=\s|$))?[ \t]*",
+    re.IGNORECASE,
 )
 _INTERJECTION: Final = re.compile(
     r"^(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|great|understood|got it|yes)(?:[.!,][ \t]+|\W*\Z)",
@@ -110,7 +111,7 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
     if one_sentence:
         text = unwrapped(_sentence(text))
     elif label := _LABEL.match(text):
-        text = text[label.end() :]
+        text = after_label(label[0], text[label.end() :])
     said_none = _NONE.fullmatch(text) or _NAMED_ALONE.fullmatch(text) or _REFUSAL.match(text)
     # Too short to be advice in any language: "N/A", "Nichts.", "\u65e0".
     words = _TOKEN.findall(text)
@@ -140,7 +141,7 @@ def _sentence(text: str) -> str:
     if len(labels) > 1:
         labels = [match for match in labels if "lesson" in match[0].lower()]
     if len(labels) == 1:
-        text = text[labels[0].end() :].strip()
+        text = after_label(labels[0][0], text[labels[0].end() :]).strip()
     text = _INTERJECTION.sub("", _PREAMBLE.sub("", text), count=1)
 
     # Headings, and talk before and after the advice, are left out.

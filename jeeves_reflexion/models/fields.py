@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from jeeves_reflexion.models.replies import Stated, agreed, opened, reading_of
+from jeeves_reflexion.models.replies import Stated, after_label, agreed, opened, reading_of
 from jeeves_reflexion.types import JSON
 
 _MARKS: Final = r"[\s>#*_`~\[\]|\"'\u201c\u201d<-]{0,30}+"  # possessive: no reply makes reading slow
@@ -68,7 +68,7 @@ def _headings(lines: Sequence[str], keys: Mapping[str, str]) -> dict[int, tuple[
         plain = match["name"].isupper() and not re.search(r"[ -]", match["name"])
         rank = (not match["bullet"], plain, not match["number"], not match["rest"])
         if key not in best or rank >= best[key][0]:
-            best[key] = (rank, number, match["rest"])
+            best[key] = (rank, number, after_label(line[: match.start("rest")], match["rest"]))
     return {number: (key, rest) for key, (_, number, rest) in best.items()}
 
 

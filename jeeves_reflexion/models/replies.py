@@ -55,6 +55,26 @@ def unwrapped(text: str) -> str:
     return text
 
 
+_OPENED: Final = re.compile(r"[^\w*_`]*([*_`]+)")
+_ADJACENT: Final = re.compile(r"([*_`]+)\Z")
+
+
+def after_label(label: str, text: str) -> str:
+    """Return the text behind a label that was matched with all marks of emphasis around it.
+
+    Marks directly before the text belong to it (``Lesson: **Never** ask``), unless they close the label's own
+    (``**Lesson:**``). Marks that open before the label and close at the end of the text (``**Lesson: Ask.**``) belong
+    to neither.
+    """
+    own, adjacent = _OPENED.match(label), _ADJACENT.search(label)
+    held = label[own.end() : adjacent.start() if adjacent else None].count(own[1]) if own else 1
+    if adjacent and (own is None or own[1] != adjacent[1] or held):
+        text = adjacent[1] + text
+    elif own and not adjacent and not held and text.count(own[1]) % 2:
+        text = text.rstrip().removesuffix(own[1])
+    return text
+
+
 _GONE: Final = "\ufffc"
 
 # -- 2. JSON and prose ---------------------------------------------------------------------------------------------

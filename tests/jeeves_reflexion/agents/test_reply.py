@@ -75,6 +75,14 @@ def test_calls(text, thought, tool, argument):
         ('Action: Finish["quoted"]', "quoted"),
         (f"Action: Finish[{'[' * 2000}", "[" * 2000),
         ("Thought: done\nFinal Answer: forty two", "forty two"),
+        ("Final Answer: **Paris**", "Paris"),
+        ("**Final Answer:** **Paris**", "Paris"),
+        ("**Final Answer: Paris**", "Paris"),
+        ("Final Answer: **Paris** is the capital.", "**Paris** is the capital."),
+        ("**Final Answer:** `ls` lists files.", "`ls` lists files."),
+        ("Final Answer: __init__", "__init__"),
+        ("**Final Answer:** *args", "*args"),
+        ("Thought: _hm_\n**Action:** `Finish[**Paris**]`", "Paris"),
     ],
 )
 def test_answers(text, answer):

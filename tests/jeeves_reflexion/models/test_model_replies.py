@@ -9,6 +9,7 @@ from tables import table
 from jeeves_reflexion import parse_score
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.models.advice import read_lesson
+from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.near_json import same
 from jeeves_reflexion.models.replies import json_value, objects, prose
 from jeeves_reflexion.models.thoughts import answer
@@ -140,6 +141,43 @@ SENTENCE = "Wash the mug before you put it on the desk."
 )
 def test_a_lesson_is_found_in_what_a_model_puts_around_it(reply):
     assert read_lesson(reply) == SENTENCE
+
+
+LABELS = [
+    "Lesson:",
+    "**Lesson:**",
+    "**Lesson**:",
+    "_Lesson:_",
+    "- **Lesson:**",
+    "### Lesson:",
+    "I failed.\n\n**Lesson:**",
+]
+
+
+@table("label", LABELS)
+@table(
+    "said",
+    [
+        "**Never** ask twice.", "_Never_ ask twice.", "`git add` goes before `git commit`.", "__init__ is called.",
+        "*args come before **kwargs.", "Never *ever* ask twice.", "Ask **once**.",
+    ],
+)  # fmt: skip
+def test_emphasis_behind_a_label_belongs_to_what_is_said(label, said):
+    assert read_lesson(f"{label} {said}") == said
+    assert read_lesson(f"{label} **{said}**" if "*" not in said else f"{label} {said}") == said
+    heading = label.replace("Lesson", "Cause").replace("### ", "").rsplit("\n", 1)[-1]
+    assert read_fields(f"{heading} {said}\nFix: {said}", {"cause": "cause", "fix": "fix"}) == {
+        "cause": said,
+        "fix": said,
+    }
+
+
+def test_emphasis_around_a_label_and_what_is_said_belongs_to_neither():
+    assert read_lesson("I failed.\n\n**Lesson: Ask once.**") == "Ask once."
+    assert read_fields("**Cause: A typo**\n*Fix: Ask*", {"cause": "cause", "fix": "fix"}) == {
+        "cause": "A typo",
+        "fix": "Ask",
+    }
 
 
 @table(
