@@ -25,7 +25,7 @@ import anyio
 import anyio.to_thread
 
 from jeeves_reflexion import telemetry
-from jeeves_reflexion.callables import LONG
+from jeeves_reflexion.callables import LONG, aside
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, hopeless
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.redaction import redact, redact_record
@@ -306,12 +306,13 @@ async def relay(session: Session, event: Event) -> None:
         if inspect.isawaitable(waiting):
             await waiting
     except Exception as error:  # noqa: BLE001 - a listener of the user's own
-        log_failure(error, "a listener failed on %s of run %s", event.kind, session.id)
+        await log_failure(error, "a listener failed on %s of run %s", event.kind, session.id)
 
 
-def log_failure(error: Exception, message: str, *values: object) -> None:
+async def log_failure(error: Exception, message: str, *values: object) -> None:
     """Log an error of the user's own code with its traceback, in which secrets are redacted."""
-    logger.error(f"{message}\n%s", *values, redact("".join(traceback.format_exception(error)).rstrip()))
+    trace = await aside(redact, "".join(traceback.format_exception(error)).rstrip())
+    logger.error(f"{message}\n%s", *values, trace)
 
 
 def redacting(session: Session) -> Session:

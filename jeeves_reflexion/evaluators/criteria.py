@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.values import check_choice, check_share, is_number
+from jeeves_reflexion.values import check_choice, check_share, is_number, plain_number
 
 Kind: TypeAlias = Literal["llm", "regex", "function", "compare"]
 
@@ -87,8 +87,10 @@ class QualityCriterion:
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigurationError(f"a criterion needs a name, not {self.name!r}")
         label = f"criterion {self.name!r}"
-        if not is_number(self.weight) or not 0 < self.weight <= sys.float_info.max:
+        weight = plain_number(self.weight)
+        if not is_number(weight) or not 0 < weight <= sys.float_info.max:
             raise ConfigurationError(f"{label}: weight must be a finite number above 0, not {self.weight!r}")
+        self.weight = weight
         self.threshold = check_share(f"{label}: threshold", self.threshold)
         check_choice(f"{label}: evaluator", self.evaluator, Kind)
         if not isinstance(self.evaluator_config, dict):

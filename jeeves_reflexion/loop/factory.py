@@ -65,7 +65,8 @@ class LoopOptions:
     one_sentence: bool = True
 
     def __post_init__(self) -> None:
-        check_whole("lesson_characters", self.lesson_characters)
+        characters = check_whole("lesson_characters", self.lesson_characters)
+        object.__setattr__(self, "lesson_characters", characters)
 
 
 def agent_of(base: AgentLike | None, model: ChatModel | None) -> Agent:

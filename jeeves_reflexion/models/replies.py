@@ -55,8 +55,8 @@ def unwrapped(text: str) -> str:
     return text
 
 
-_OPENED: Final = re.compile(r"[^\w*_`]*([*_`]+)")
-_ADJACENT: Final = re.compile(r"([*_`]+)\Z")
+# Behind a bullet and a number, which are no emphasis.
+_OPENED: Final = re.compile(r"(?:[^\w*_`]|\*(?=\s)|\d{1,3}[.)])*+([*_`]++)")
 
 
 def after_label(label: str, text: str) -> str:
@@ -66,12 +66,14 @@ def after_label(label: str, text: str) -> str:
     (``**Lesson:**``). Marks that open before the label and close at the end of the text (``**Lesson: Ask.**``) belong
     to neither.
     """
-    own, adjacent = _OPENED.match(label), _ADJACENT.search(label)
-    held = label[own.end() : adjacent.start() if adjacent else None].count(own[1]) if own else 1
-    if adjacent and (own is None or own[1] != adjacent[1] or held):
-        text = adjacent[1] + text
-    elif own and not adjacent and not held and text.count(own[1]) % 2:
-        text = text.rstrip().removesuffix(own[1])
+    bare, own = label.rstrip("*_`"), _OPENED.match(label)
+    adjacent = label[len(bare) :]
+    is_open = own is not None and bare.count(own[1], own.end()) % 2 == 0
+    if adjacent:
+        closes = own is not None and own[1] == adjacent and is_open
+        return text if closes or not text[:1].strip() else adjacent + text
+    if own is not None and is_open and text.count(own[1]) % 2:
+        return text.rstrip().removesuffix(own[1])
     return text
 
 

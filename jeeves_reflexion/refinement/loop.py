@@ -293,7 +293,7 @@ class _Run:
             with anyio.fail_after(self.loop.options.timeout):
                 return await call()
         except Exception as error:  # noqa: BLE001 - it is logged, and reported in the result
-            log_failure(error, "a callback failed in run %s", self.session.id)
+            await log_failure(error, "a callback failed in run %s", self.session.id)
             problem = f"a callback failed: {described(error)}"
             self.problems.append(problem)
             await self.session.tell(Warned, message=problem)

@@ -73,7 +73,7 @@ async def reflection_loop(
     :class:`ConfigurationError` for bad parameters, and errors that another attempt would not help: a spent budget, a
     missing key or package, a machine that can't isolate code.
     """
-    check_whole("max_iterations", max_iterations)
+    max_iterations = check_whole("max_iterations", max_iterations)
     if max_iterations > MOST_ITERATIONS:  # a template may yield any number
         raise ConfigurationError(f"max_iterations must be at most {MOST_ITERATIONS}, not {max_iterations}")
     if on_failure not in ON_FAILURE:

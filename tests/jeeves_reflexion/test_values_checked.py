@@ -15,17 +15,21 @@ from jeeves_reflexion import (
     Convergence,
     CriteriaEvaluator,
     Evaluation,
+    LoopOptions,
     Message,
+    QualityCriterion,
     ReAct,
     RefinementOptions,
     Reflection,
     ReflectionPattern,
     Reflexion,
     Sampling,
+    Sandbox,
     ScriptedModel,
     Step,
     Task,
     ToolCall,
+    Triggers,
     Usage,
 )
 from jeeves_reflexion.cli.screen import plain
@@ -132,6 +136,22 @@ def test_a_setting_may_be_a_number_of_numpy():
         Reflexion(model=model, threshold=np.float32(1.5))
     with pytest.raises(ConfigurationError, match="max_attempts must be a whole number"):
         Reflexion(model=model, max_attempts=np.float64(2))
+
+
+def test_a_setting_that_is_not_a_plain_field_may_be_a_number_of_numpy():
+    triggers = Triggers(step_interval=np.int64(2), quality_drop=np.float32(0.25))
+    criterion = QualityCriterion("clarity", weight=np.float32(2), threshold=np.float64(0.5))
+    numbers = [
+        *(triggers.step_interval, triggers.quality_drop, criterion.weight, criterion.threshold),
+        LoopOptions(lesson_characters=np.int32(300)).lesson_characters,
+    ]
+    assert numbers == [2, 0.25, 2.0, 0.5, 300]
+    assert {type(number) for number in numbers} == {int, float}
+    Sandbox(concurrency=np.int64(2))
+    with pytest.raises(
+        ConfigurationError, match=r"quality_drop must lie above 0 and up to 1, not np.float32\(2"
+    ):
+        Triggers(quality_drop=np.float32(2))
 
 
 @table("score", [float("nan"), 1.5, -0.1, np.float32("nan"), 2])

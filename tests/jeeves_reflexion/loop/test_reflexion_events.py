@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from types import MappingProxyType
 
@@ -41,6 +42,7 @@ from jeeves_reflexion.events import (
     as_json,
 )
 from jeeves_reflexion.protocols import Completion
+from jeeves_reflexion.redaction import redact
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
@@ -224,6 +226,23 @@ async def test_the_traceback_of_a_listener_shows_no_secret(caplog):
         assert (await reflexion.run("x", session=reflexion.session(listener=each))).passed
         assert f", in {each.__name__}" in caplog.text
         assert "hunter2" not in caplog.text
+
+
+async def test_a_long_error_of_a_listener_does_not_hold_up_the_event_loop(monkeypatch):
+    def listener(event):
+        raise RuntimeError("long " * 15_000)
+
+    threads = set()
+
+    def noted(text: str) -> str:
+        threads.add(threading.current_thread())
+        return redact(text)
+
+    monkeypatch.setattr("jeeves_reflexion.session.redact", noted)
+    reflexion = loop()
+    await reflexion.run("x", session=reflexion.session(listener=listener))
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_a_stream_hands_out_what_a_listener_hears():

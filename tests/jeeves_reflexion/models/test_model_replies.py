@@ -1,6 +1,7 @@
 """JSON is found wherever a model puts it, and nothing else is taken for it."""
 
 import json
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -170,6 +171,25 @@ def test_emphasis_behind_a_label_belongs_to_what_is_said(label, said):
         "cause": said,
         "fix": said,
     }
+
+
+@table("head", ["1. **Cause:**", "(1) **Cause:**", "**1.** **Cause:**", "2. `Cause:`", "* __Cause:__"])
+@table("between", ["\n", " ", ""])
+def test_emphasis_around_a_numbered_label_is_its_own(head, between):
+    read = read_fields(f"{head}{between}A typo.\nFix: Ask.", {"cause": "cause", "fix": "fix"})
+    assert read == {"cause": "A typo.", "fix": "Ask."}
+
+
+def test_a_bullet_before_a_label_is_no_emphasis():
+    reply = "I failed.\n\n* Lesson: Never delete files with rm -rf *"
+    assert read_lesson(reply) == "Never delete files with rm -rf *"
+    assert read_fields("Two.\n* Fix: SELECT *", {"fix": "fix"}) == {"fix": "SELECT *"}
+
+
+def test_a_long_run_of_marks_behind_a_label_is_read_fast():
+    started = time.monotonic()
+    read_lesson(f"Lesson: {'*' * 50_000} Never ask twice.")
+    assert time.monotonic() - started < 2
 
 
 def test_emphasis_around_a_label_and_what_is_said_belongs_to_neither():
