@@ -178,6 +178,13 @@ async def test_lua(sandbox: Sandbox) -> None:
         await sandbox.run("local x = \n1 +* 2", language="lua")
 
 
+async def test_a_large_lua_value_has_the_memory_of_its_runtime(sandbox):
+    pytest.importorskip("lupa")
+    limits = SandboxLimits(memory_mb=96, output_bytes=30_000_000)
+    ran = await sandbox.run("return string.rep('x', 24000000)", language="lua", limits=limits)
+    assert ran.value == "x" * 24_000_000
+
+
 async def test_prolog(sandbox: Sandbox) -> None:
     _needs_prolog()
     code = (
