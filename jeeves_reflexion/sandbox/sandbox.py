@@ -47,7 +47,7 @@ class Sandbox:
         concurrency: int | None = None,
     ) -> None:
         if concurrency is not None:
-            check_whole("Sandbox: concurrency", concurrency)
+            concurrency = check_whole("Sandbox: concurrency", concurrency)
         self._limits = limits or SandboxLimits()
         self._allow_weaker = allow_weaker
         self._turns = anyio.Semaphore(concurrency or os.cpu_count() or 1)

@@ -91,7 +91,7 @@ class Ensemble:
         them was not accepted. A phase begins when everything before it has ended. ``inputs`` fills placeholders. Errors
         that another run would meet too (a missing key, a bad configuration, an exhausted budget) are raised.
         """
-        check_whole("workers", workers)
+        workers = check_whole("workers", workers)
         started = time.monotonic()
         session = self._listening(session or Session())
         phases: list[Phase] = []

@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import anyio
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -289,7 +290,7 @@ async def test_the_loop_goes_on_meanwhile(sandbox: Sandbox) -> None:
 
 @both_loops
 async def test_only_so_many_at_once(sandbox: Sandbox, host: Host) -> None:
-    single = Sandbox(concurrency=1)
+    single = Sandbox(concurrency=np.int64(1))
     spans: list[tuple[float, float]] = []
 
     async def run() -> None:
