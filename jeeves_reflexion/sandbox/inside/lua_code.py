@@ -55,30 +55,7 @@ def prepare(folder: str) -> None:
 def run(request: dict[str, Any], result: int) -> NoReturn:
     """Run the code of a request, write its value or error to ``result``, and end the process."""
     try:
-        lua = _module.LuaRuntime(
-            unpack_returned_tuples=False,
-            register_eval=False,
-            register_builtins=False,
-            attribute_filter=_refuse,
-        )
-        # weak keys, so that a mark does not keep its table in memory
-        weak = lua.eval("function() return setmetatable({}, {__mode = 'k'}) end")
-        null = lua.eval("setmetatable({}, {__tostring = function() return 'null' end})")
-        arrays, objects = weak(), weak()
-        convert = _Conversion(lua, null, arrays, objects)
-        names = lua.globals()
-        load = lua.execute(_PREPARE, null, arrays, objects)
-        for name, value in request["inputs"].items():
-            names[name] = None if value is None else convert.to_lua(value)
-        loaded = load(request["code"])
-        if isinstance(loaded, tuple):  # nil and the message
-            raise _module.LuaSyntaxError(loaded[1])
-        returned = loaded()
-        if isinstance(returned, tuple):
-            returned = returned[0]
-        if returned is None:
-            returned = names[messages.RESULT]
-        answer = b'{"value": ' + messages.encode(convert.to_json(returned, 0), messages.RESULT) + b"}"
+        answer = b'{"value": ' + messages.encode(_evaluate(request), messages.RESULT) + b"}"
     except ValueError as error:
         answer = _error("value", "ValueError", str(error))
     except (MemoryError, _module.LuaMemoryError):
@@ -101,6 +78,34 @@ def _error(kind: str, name: str, message: str) -> bytes:
 
 def _refuse(_object: object, _name: object, _setting: bool) -> str:  # noqa: FBT001
     raise AttributeError("Lua code can't reach Python objects")
+
+
+def _evaluate(request: dict[str, Any]) -> object:
+    """Return the code's value. Lua's memory is free again afterwards: encoding a large value may need it."""
+    lua = _module.LuaRuntime(
+        unpack_returned_tuples=False,
+        register_eval=False,
+        register_builtins=False,
+        attribute_filter=_refuse,
+    )
+    # weak keys, so that a mark does not keep its table in memory
+    weak = lua.eval("function() return setmetatable({}, {__mode = 'k'}) end")
+    null = lua.eval("setmetatable({}, {__tostring = function() return 'null' end})")
+    arrays, objects = weak(), weak()
+    convert = _Conversion(lua, null, arrays, objects)
+    names = lua.globals()
+    load = lua.execute(_PREPARE, null, arrays, objects)
+    for name, value in request["inputs"].items():
+        names[name] = None if value is None else convert.to_lua(value)
+    loaded = load(request["code"])
+    if isinstance(loaded, tuple):  # nil and the message
+        raise _module.LuaSyntaxError(loaded[1])
+    returned = loaded()
+    if isinstance(returned, tuple):
+        returned = returned[0]
+    if returned is None:
+        returned = names[messages.RESULT]
+    return convert.to_json(returned, 0)
 
 
 class _Conversion:

@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import anyio
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -178,6 +179,13 @@ async def test_lua(sandbox: Sandbox) -> None:
         await sandbox.run("local x = \n1 +* 2", language="lua")
 
 
+async def test_a_large_lua_value_has_the_memory_of_its_runtime(sandbox):
+    pytest.importorskip("lupa")
+    limits = SandboxLimits(memory_mb=96, output_bytes=30_000_000)
+    ran = await sandbox.run("return string.rep('x', 24000000)", language="lua", limits=limits)
+    assert ran.value == "x" * 24_000_000
+
+
 async def test_prolog(sandbox: Sandbox) -> None:
     _needs_prolog()
     code = (
@@ -282,7 +290,7 @@ async def test_the_loop_goes_on_meanwhile(sandbox: Sandbox) -> None:
 
 @both_loops
 async def test_only_so_many_at_once(sandbox: Sandbox, host: Host) -> None:
-    single = Sandbox(concurrency=1)
+    single = Sandbox(concurrency=np.int64(1))
     spans: list[tuple[float, float]] = []
 
     async def run() -> None:

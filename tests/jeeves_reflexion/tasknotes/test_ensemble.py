@@ -1,6 +1,7 @@
 """Runs of an ensemble where the event loop can make a difference: side by side, in time, cancelled."""
 
 import anyio
+import numpy as np
 import pytest
 from noting import REPLY, Counting, Heard
 
@@ -151,7 +152,7 @@ async def test_tasks_run_side_by_side_and_lose_no_count():
     assert (await store.retrieve(tasks[0].identity)).run_count == 8
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [1, 3, np.int64(3)])
 async def test_outputs_reach_the_tasks_that_name_them(workers):
     seen = []
 
