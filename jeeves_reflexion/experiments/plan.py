@@ -13,7 +13,7 @@ from jeeves_reflexion.experiments.arms import ArmName, arm_of
 from jeeves_reflexion.models.prices import Prices
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Task
-from jeeves_reflexion.values import check_whole
+from jeeves_reflexion.values import check_whole, plain_number
 
 JudgedBy: TypeAlias = Literal["oracle", "self"]
 """Who decides that an attempt passed: an oracle that knows the gold answer, or the agent's own side without it."""
@@ -56,6 +56,8 @@ class Plan:
             raise ConfigurationError("a plan names each arm and seed once, and needs at least one seed")
         for name in ("trials", "workers", "k"):
             object.__setattr__(self, name, check_whole(name, getattr(self, name)))
+        object.__setattr__(self, "seeds", tuple(map(plain_number, self.seeds)))
+        object.__setattr__(self, "holdout", plain_number(self.holdout))
         _check_share(self.holdout)
         for name, kind in (("judged_by", JudgedBy), ("cluster", Cluster)):
             if getattr(self, name) not in get_args(kind):

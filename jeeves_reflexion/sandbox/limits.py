@@ -11,7 +11,7 @@ from typing import Literal, NoReturn, cast
 from jeeves_reflexion.errors import CodeError, CodeLimitError, ConfigurationError, SandboxError
 from jeeves_reflexion.sandbox.inside import messages
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.values import is_number
+from jeeves_reflexion.values import is_number, plain_number
 
 Language = Literal["python", "lua", "prolog"]
 _LEAST = {"seconds": 0, "memory_mb": 64, "output_bytes": 1, "file_bytes": 0}
@@ -42,9 +42,10 @@ class SandboxLimits:
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
-            value = getattr(self, name)
+            value = plain_number(getattr(self, name))
             if not is_number(value) or not least <= value < math.inf:
                 raise ConfigurationError(f"SandboxLimits: {name} must be at least {least}, not {value!r}")
+            object.__setattr__(self, name, value)
 
     def resources(self) -> dict[str, float]:
         """Return the limits in the units of the process that enforces them."""

@@ -25,6 +25,7 @@ from jeeves_reflexion import (
     Reflexion,
     Sampling,
     Sandbox,
+    SandboxLimits,
     ScriptedModel,
     Step,
     Task,
@@ -116,7 +117,8 @@ def test_a_setting_may_be_a_number_of_numpy():
         ReAct(model, max_turns=np.int16(3), max_repeats=np.int64(0)),
         CriteriaEvaluator(model=model, panel=np.int64(3)),
     )
-    plan = Plan(("retry",), trials=np.int64(2))
+    plan = Plan(("retry",), trials=np.int64(2), seeds=(np.int64(0), np.int64(1)), holdout=np.float32(0.5))
+    limits = SandboxLimits(memory_mb=np.int64(256), seconds=np.float32(2))
     pattern = ReflectionPattern(max_iterations=np.uint8(2), quality_threshold=np.float64(0.5))
     numbers = [
         *(
@@ -127,10 +129,11 @@ def test_a_setting_may_be_a_number_of_numpy():
             react.max_repeats,
             judge.panel,
         ),
+        *(*plan.seeds, plan.holdout, limits.memory_mb, limits.seconds),
         *(plan.trials, pattern.max_iterations, pattern.quality_threshold),
         OpenAIOptions(max_tokens=np.int64(9)).max_tokens,
     ]
-    assert numbers == [4, 2, 0.5, 3, 0, 3, 2, 2, 0.5, 9]
+    assert numbers == [4, 2, 0.5, 3, 0, 3, 0, 1, 0.5, 256, 2.0, 2, 2, 0.5, 9]
     assert {type(number) for number in numbers} == {int, float}
     with pytest.raises(ConfigurationError, match=r"threshold must lie in \[0, 1\], not np.float32\(1.5\)"):
         Reflexion(model=model, threshold=np.float32(1.5))
