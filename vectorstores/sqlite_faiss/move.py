@@ -48,12 +48,13 @@ async def move_folder(
         if about["embedder"] != target.embedder_id:
             done = 0
             sql = "SELECT row, coalesce(embed_text, content) FROM chunks ORDER BY row"
-            cursor = await do(partial(connection.execute, sql))
-            while rows := await do(partial(cursor.fetchmany, batch)):
-                vectors = await embed_checked(target, [text for _, text in rows])
-                await do(partial(_keep, connection, [row for row, _ in rows], vectors))
-                done += len(rows)
-                report(Reembedding(done, total))
+            # A cursor that is still open, as one that a traceback holds, would keep the closed connection's locks.
+            with closing(await do(partial(connection.execute, sql))) as cursor:
+                while rows := await do(partial(cursor.fetchmany, batch)):
+                    vectors = await embed_checked(target, [text for _, text in rows])
+                    await do(partial(_keep, connection, [row for row, _ in rows], vectors))
+                    done += len(rows)
+                    report(Reembedding(done, total))
             await do(partial(_finish, connection, folder, target))
         return Reembedding(total, total)
     finally:
