@@ -281,6 +281,13 @@ def test_spans_without_messages_or_with_half_of_them_are_an_error_that_says_so(r
         read(record)
 
 
+@pytest.mark.parametrize("given", ["abc", 7])
+def test_attributes_that_are_none_are_named(tmp_path, given):
+    (tmp_path / "spans").write_text(json.dumps({"context": {"trace_id": "a"}, "attributes": given}))
+    with pytest.raises(ConfigurationError, match="attributes: Input should be a valid dictionary"):
+        list(read_transcripts([str(tmp_path / "spans")]))
+
+
 @pytest.mark.parametrize(
     "text",
     [
