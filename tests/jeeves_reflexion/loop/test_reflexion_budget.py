@@ -199,6 +199,14 @@ async def test_the_deadline_cancels_a_call_that_hangs(place, before, clock):
         assert await loop.memory.read(BLOCK) == ""
 
 
+async def test_the_clock_of_a_stream_starts_with_its_block(clock):
+    stream = limited(Budget(max_seconds=5), grader=Grader(1.0)).stream("x")
+    clock.now += 6
+    async with stream as events:
+        assert [event.kind async for event in events]
+    assert events.result.passed
+
+
 async def test_an_attempt_cut_by_the_deadline_is_neither_judged_nor_learned_from(clock):
     grader, writer = Grader(1.0), Writer()
     loop = limited(Budget(max_seconds=60), hang_for_ever, grader, reflector=writer)
