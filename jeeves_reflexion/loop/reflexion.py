@@ -13,10 +13,10 @@ Only the caller's cancellation and an exhausted budget end a run without a lesso
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic
@@ -148,9 +148,10 @@ class Reflexion(Generic[T]):
         """Do :meth:`run` outside of an event loop; this is the only synchronous method."""
         return run_alone(lambda: self.run(task, session=session), "reflexion.run(task)")
 
-    def stream(
+    @contextlib.asynccontextmanager
+    async def stream(
         self, task: Task | str, *, session: Session | None = None
-    ) -> AbstractAsyncContextManager[EventStream[T]]:
+    ) -> AsyncIterator[EventStream[T]]:
         """Run the task and yield its events as they happen; leaving the block early cancels the run.
 
         ::
@@ -160,7 +161,9 @@ class Reflexion(Generic[T]):
                     print(event.kind)
             print(events.result.output)
         """
-        return run_streaming(lambda listening: self.run(task, session=listening), session or self.session())
+        session = session or self.session()  # made when the block is entered: its clock starts
+        async with run_streaming(lambda listening: self.run(task, session=listening), session) as stream:
+            yield stream
 
     async def __call__(self, task: Task, session: Session) -> Attempt[T]:
         """Act as the agent of an outer loop: one run of this loop, on the outer budget, is one attempt there.

@@ -264,6 +264,23 @@ async def test_a_move_of_a_folder_that_was_stopped_leaves_it_as_it_was(tmp_path,
     assert len(await found_by_own_key(tmp_path, NEW)) == 31
 
 
+async def test_whoever_handles_the_error_of_a_failed_move_can_write_to_the_folder(tmp_path, monkeypatch):
+    """What the error's traceback keeps alive must not keep the folder locked."""
+    monkeypatch.setattr("vectorstores.sqlite_faiss.database.BUSY_TIMEOUT", 0.05)
+    await filled(tmp_path)
+
+    async def fail_at_second(seen):
+        if seen > 8:
+            raise ConnectionError("gone")
+
+    with pytest.raises(EmbeddingError, match="gone") as caught:
+        await reembed(tmp_path, embedder=Slow(128, fail_at_second), batch=8)
+    async with open_store(tmp_path, embedder=OLD, namespace="a") as store:
+        await store.add([Chunk("more")])
+        assert await store.count() == 31
+    assert caught.tb is not None
+
+
 async def test_the_old_vectors_leave_the_disk(tmp_path):
     await filled(tmp_path)
     vector = (await OLD.embed(["text key 5"]))[0].tobytes()

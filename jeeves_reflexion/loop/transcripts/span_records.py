@@ -50,7 +50,8 @@ class Event(Given):
             attributes = _value({"kvlistValue": {"values": attributes}})
         attributes = attributes or {}
         names = [given.get(key) for key in ("name", "eventName", "event_name")]
-        names.append(str(attributes.get("event.name") or ""))  # as SDKs wrote it before 1.30
+        if isinstance(attributes, Mapping):  # else its own check names the field
+            names.append(str(attributes.get("event.name") or ""))  # as SDKs wrote it before 1.30
         return {
             **given,
             "name": next(filter(None, names), ""),
