@@ -130,6 +130,7 @@ class Repository:
         """Return the texts of the tasks that these lessons are found by, as a dict by lesson id.
 
         Unknown ids are left out. A lesson that is found by its own text has no tasks.
+        Raises :class:`UnreadableLessonError` for a row that is not a lesson.
         """
         found: dict[str, tuple[str, ...]] = {}
         for start in range(0, len(lesson_ids), _AT_ONCE):
@@ -245,7 +246,7 @@ class Repository:
             chunks, records, made = list[Chunk](), list[RecordWrite](), list[str]()
             for each in revisions:
                 if each.after != each.stored.lesson or not set(each.stored.tasks).isdisjoint(each.without):
-                    self._write(each, chunks, records)
+                    self._add_writes(each, chunks, records)
                     made.append(each.after.id)
             if not made:
                 return result
@@ -263,8 +264,11 @@ class Repository:
             return result
         raise LessonStoreError(f"{what} could not be changed: other writers kept changing it; try again")
 
-    def _write(self, revision: Revision, chunks: list[Chunk], records: list[RecordWrite]) -> None:
-        """Add all chunks of the lesson, its history entry and, if its words changed, its record in ``EQUAL``."""
+    def _add_writes(self, revision: Revision, chunks: list[Chunk], records: list[RecordWrite]) -> None:
+        """Add to ``chunks`` and ``records`` what a revision writes, which is left to :meth:`transact`.
+
+        This is all chunks of the lesson, its history entry and, if its words changed, its record in ``EQUAL``.
+        """
         stored, change = revision.stored, revision.change
         before, number = stored.lesson, stored.changes + 1
         # Words that a rollback brings back keep the writer that they had.
