@@ -126,8 +126,7 @@ class VectorLessonStore:
         cleaned = await clean(lesson, tasks, screen=self.settings.screen)
         cleaned = replace(cleaned, lesson=self.repository.reader.signed(cleaned.lesson))
         async with store_errors("store the lesson"):
-            finding = cleaned.finding
-            if finding is not None:
+            if (finding := cleaned.finding) is not None:
                 await self.quarantine.hold(cleaned, finding)
                 message = f"the lesson was put into quarantine ({finding.kind}): {finding.why}"
                 raise LessonRefusedError(message, cleaned.lesson.id)
