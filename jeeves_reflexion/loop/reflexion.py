@@ -93,8 +93,7 @@ class Reflexion(Generic[T]):
         self.top_k_lessons = check_whole("top_k_lessons", lessons)
         self.threshold = check_share("threshold", threshold)
         if not (isinstance(lessons_block_name, str) and lessons_block_name.strip()):
-            problem = f"lessons_block_name must be a text with words, not {lessons_block_name!r}"
-            raise errors.ConfigurationError(problem)
+            raise errors.ConfigurationError(f"lessons_block_name must have words, not {lessons_block_name!r}")
         model = factory.model_of(model)
         structured = self.preset.structured or isinstance(lesson_store, ReflectionLibrary)
         self.agent = factory.agent_of(base, model)
