@@ -27,6 +27,12 @@ _SHOWN: Final = 160
 Known = Callable[[Lesson], Lift]
 
 
+# A lambda as the default would keep the consolidators from being pickled for another process.
+def nothing_known(_: Lesson) -> Lift:
+    """Return an empty lift: nothing is known of any lesson's effect."""
+    return Lift()
+
+
 class RuleConsolidator:
     """Proposes what needs no judgement of language; the same lessons get the same proposals.
 
@@ -35,7 +41,7 @@ class RuleConsolidator:
     zero.
     """
 
-    def __init__(self, *, known: Known = lambda _: Lift()) -> None:
+    def __init__(self, *, known: Known = nothing_known) -> None:
         self._known = known
 
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
@@ -78,7 +84,7 @@ class LLMConsolidator:
     """
 
     def __init__(
-        self, model: ChatModel, *, known: Known = lambda _: Lift(), prompt: str | Path | None = None
+        self, model: ChatModel, *, known: Known = nothing_known, prompt: str | Path | None = None
     ) -> None:
         self.model = model
         self._known = known

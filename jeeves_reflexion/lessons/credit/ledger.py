@@ -236,6 +236,8 @@ class Ledger:
             raise ConfigurationError(f"score must lie in [0, 1], not {score}")
         run_id, task_id = redact_id(run_id), None if task_id is None else redact_id(task_id)
         async with store_errors("note feedback"):
+            # Here, though reading the run does it too: a failure to write must not be told as one to read.
+            await self.write_recalls()
             found = _pick(run_id, await self.run(run_id), attempt, task_id)
             recall = await self._recall(found.recall_id)
             at, by, reason = self._clock(), one_line(redact(by)), one_line(redact(reason))

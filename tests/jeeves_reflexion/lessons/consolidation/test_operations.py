@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -104,3 +105,8 @@ def test_whatever_a_model_answers_is_an_operation_or_refused_with_the_reason(ent
     assert len(read.operations) + len(read.refused) == len(entries)
     assert all(set(each.ids) <= {"sink", "twice"} for each in read.operations)
     assert all(each.why for each in read.refused)
+
+
+async def test_a_consolidator_can_be_pickled_for_another_process():
+    again = pickle.loads(pickle.dumps(RuleConsolidator()))
+    assert await again(GROUP) == await RuleConsolidator()(GROUP)

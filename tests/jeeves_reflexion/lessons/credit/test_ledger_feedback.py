@@ -7,7 +7,7 @@ from ledger_parts import DRAWN, figures, note, recall, verdicts
 
 from jeeves_reflexion import ConfigurationError, Evaluation, LessonStoreError
 from jeeves_reflexion.lessons.credit.ledger import Ledger
-from vectorstores import HashingEmbedder, InMemoryVectorStore
+from vectorstores import HashingEmbedder, InMemoryVectorStore, VectorStoreError
 
 pytestmark = pytest.mark.anyio
 
@@ -102,3 +102,16 @@ async def test_a_run_of_several_tasks_needs_the_task(ledger):
 async def test_a_score_that_is_none_is_refused(ledger, score):
     with pytest.raises(ConfigurationError, match="score must lie in"):
         await ledger.note_feedback("run", score, by="user")
+
+
+async def test_feedback_that_can_not_be_written_is_not_called_a_run_that_can_not_be_read(monkeypatch):
+    async def refuse(*_, **__):
+        raise VectorStoreError("the disk is full")
+
+    async with InMemoryVectorStore(embedder=HashingEmbedder(), namespace="lessons") as records:
+        ledger = Ledger(records)
+        await ledger.note_recall(recall("r1", offered=("a",)), run_id="run", attempt=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(records, "add", refuse)
+            with pytest.raises(LessonStoreError, match="could not note feedback: the disk is full"):
+                await ledger.note_feedback("run", 0.0, by="ann")
