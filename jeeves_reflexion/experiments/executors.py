@@ -162,9 +162,8 @@ async def make_try(job: Job, loop: Reflexion, scorer: Evaluator | None, spend: R
     events: list[Event] = []
     for trial in job.history:
         for role, usage in trial.usage.items():
-            Spend.charge(
-                spend, role, usage
-            )  # for the task alone: the experiment has counted earlier tries already
+            # For the task alone, not RunSpend.charge: the experiment has counted earlier tries already.
+            Spend.charge(spend, role, usage)
     session = Session(id=job.session_id, spend=spend, listener=events.append)
     with recording_at(str(job.position)):
         trial = await loop.trial(job.task, job.history, session, commit=False)

@@ -177,7 +177,9 @@ async def import_(ctx: click.Context, /, library: Library, source: Path, *, appr
     agents see them as data.
     """
     states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
-    transfer = await _planned(source.name, import_file(source), library, states)
+    with interruptible():  # the file may be a pipe, or on a slow disk
+        lines = import_file(source)
+    transfer = await _planned(source.name, lines, library, states)
     await _carry(library, "import", [transfer], transfer.answer, approve=approve)
     if transfer.plan.refused and not transfer.number and not transfer.plan.same:
         ctx.exit(1)

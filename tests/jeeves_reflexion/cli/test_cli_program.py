@@ -180,6 +180,17 @@ def test_an_interrupt_ends_a_list_that_is_being_written(words, fill, process):
     assert 0 < len(lines) < 60
 
 
+def test_an_interrupt_ends_an_import_that_waits_for_its_file(process, tmp_path):
+    pipe = tmp_path / "lessons.jsonl"
+    os.mkfifo(pipe)
+    waiting = process("lessons", "import", "--create", str(pipe))
+    with pipe.open("wb"):  # it is open once the command reads it; nothing is ever written
+        waiting.send_signal(signal.SIGINT)
+        _, said = waiting.communicate(timeout=20)
+    assert waiting.returncode == 130, said
+    assert "interrupted: the command was stopped" in said
+
+
 def _waits(process: int, number: int) -> bool:
     """Whether a signal has not reached the process yet."""
     pending = re.search(r"^ShdPnd:\s*(\w+)", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)
