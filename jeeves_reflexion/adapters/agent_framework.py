@@ -23,6 +23,10 @@ class AgentFrameworkAgent(OptionsAdapter):
     framework = "agent-framework"
     refused: ClassVar = {"session": OWN, "stream": "the adapter listens by middleware"}
 
+    def __init__(self, agent: Any, **options: Any) -> None:  # noqa: ANN401 - whatever the framework has
+        # An iterator of middleware would be used up by the first attempt.
+        super().__init__(agent, **options | {"middleware": tuple(options.get("middleware") or ())})
+
     async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
         """Run the agent with the lessons in the instructions of each model call."""
 
@@ -53,7 +57,7 @@ class AgentFrameworkAgent(OptionsAdapter):
                 result = joined(*(part.text or part.uri for part in result))
             await trace.tool(name, arguments, result, thought=thought)
 
-        middleware = [*(self.options.get("middleware") or ()), model_call, tool_call]
+        middleware = [*self.options["middleware"], model_call, tool_call]
         options = {**self.options, "middleware": middleware, "session": self.agent.create_session()}
         response = await self.agent.run(prompt, **options)
         if response.user_input_requests:
