@@ -21,6 +21,7 @@ from vectorstores import (
     PostgresOptions,
     PostgresVectorStore,
     RecordWrite,
+    StoreCorruptError,
     StoreUnavailableError,
     open_store,
     origin_of,
@@ -361,6 +362,15 @@ def test_a_program_that_does_not_close_its_store_ends(postgres_database):
     )
     assert done.stdout == "end\n"
     assert "Traceback" not in done.stderr
+
+
+async def test_a_damaged_record_is_reported_and_not_overwritten(postgres_database):
+    async with store_at(postgres_database) as store:
+        await store.append_once("notes", "1", "text")
+        run_sql(postgres_database, "UPDATE vectorstores.records SET value = repeat('9', 5000)::json")
+        for version in (None, 1):
+            with pytest.raises(StoreCorruptError, match="the record notes/1 is damaged"):
+                await store.compare_and_swap("notes", "1", "new", version=version)
 
 
 async def test_what_an_index_cannot_hold_is_refused_by_name(postgres_database):

@@ -146,10 +146,10 @@ class PostgresEngine(Database, Engine):
         async def work(connection: Connection) -> int:
             if version is None and await _append(connection, namespace, [record]):
                 return 1
-            found = await rows_of(
-                connection, b"SELECT version FROM records" + _RECORD + b" FOR UPDATE", place
-            )
-            now: int | None = found[0][0] if found else None
+            statement = b"SELECT key, value, version FROM records" + _RECORD + b" FOR UPDATE"
+            found = await rows_of(connection, statement, place)
+            # The value is read too: what another program damaged must be reported and not overwritten.
+            now = _record(record.collection, *found[0]).version if found else None
             if version is None or now != version:
                 raise ConflictError(conflict_message(record, version, now))
             statement = b"UPDATE records SET value = %b::text::json, version = version + 1" + _RECORD

@@ -67,13 +67,10 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
     elif isinstance(error, pg.InsufficientPrivilege):
         told = f"{said}; {_advice(error, said, place)}"
     elif isinstance(error, pg.QueryCanceled):
+        late = f"a statement took too long ({said}); see PostgresOptions"
+        cancelled = f"a statement was cancelled at the server ({said})"
         # The time limit and pg_cancel_backend() share a code; only an English message tells them apart.
-        limit = "statement timeout" in said
-        told = (
-            f"a statement took too long ({said}); see PostgresOptions"
-            if limit
-            else (f"a statement was cancelled at the server ({said})")
-        )
+        told = late if "statement timeout" in said else cancelled
     elif isinstance(error, pg.LockNotAvailable):
         told = (
             f"another transaction, such as a backup or the build of an index, uses the tables ({said}); try again when"

@@ -28,6 +28,7 @@ from vectorstores.postgres.schema import (
     add_index,
     check_owner,
     describe,
+    index_name,
     read_meta,
     require_vector,
 )
@@ -182,7 +183,7 @@ class _Move:
             return False
 
         async def build(other: Connection) -> None:
-            name = f"chunks_by_{column_name(self._generation)}"
+            name = index_name(self._generation)
             cursor = await other.execute(
                 "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
             )

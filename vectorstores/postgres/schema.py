@@ -238,11 +238,13 @@ def add_index(generation: int, dim: int, *, concurrently: bool = False) -> sql.C
     over = sql.SQL("{} vector_ip_ops").format(column)
     if dim > MAX_INDEXED_DIM:
         over = sql.SQL("({}::halfvec({})) halfvec_ip_ops").format(column, sql.Literal(dim))
-    how, name = (
-        sql.SQL("CONCURRENTLY" if concurrently else ""),
-        sql.Identifier(f"chunks_by_{column_name(generation)}"),
-    )
+    how, name = sql.SQL("CONCURRENTLY" if concurrently else ""), sql.Identifier(index_name(generation))
     return sql.SQL("CREATE INDEX {} {} ON chunks USING hnsw ({})").format(how, name, over)
+
+
+def index_name(generation: int) -> str:
+    """Return the name of the index of a column of vectors."""
+    return f"chunks_by_{column_name(generation)}"
 
 
 def require_vector(generation: int) -> sql.Composed:
