@@ -108,7 +108,7 @@ class Ensemble:
         if self._warning and any(each.reflection is not None for each in runs.values()):
             message, self._warning = self._warning, ""
             logger.warning(message)
-            await session.emit(Warned(run_id=session.id, message=message))
+            await session.tell(Warned, message=message)
         for phase in phases:
             await _run_phase(phase, [runs[id(task)] for task in phase.tasks], workers, session.id)
         outcomes = tuple(each.outcome for each in runs.values())

@@ -261,7 +261,9 @@ class PlainStore(VersionedReflectionStore):
     async def _change(self, identity: str, change: Change) -> NoteHistory:
         old = await self._read(identity) or NoteHistory(identity)
         new = change(old)
-        if new != old and new.reflection is not None and new.reflection.complete:
+        if new.reflection is None or not new.reflection.complete:
+            return old
+        if new != old:
             store: Callable[..., Any] = self._store.store
             await run(store, partial(store, identity, new.reflection))
         return new
