@@ -106,6 +106,9 @@ class SqliteReflectionStore(VersionedReflectionStore):
                 connection.execute(_WRITE, (self._namespace, COLLECTION, identity, text, 1))
             return new
 
+        nothing = NoteHistory(identity)
+        if await self._read(identity) is None and change(nothing) == nothing:
+            return nothing  # without making a file
         return await run_sync(self._transact, write)
 
     def _found(self, connection: sqlite3.Connection, collection: str, key: str) -> str | None:
