@@ -69,21 +69,16 @@ def _compile(node: Node, columns: Mapping[str, str]) -> Compiled:
             return f"({joined})", [each for _, parameters in compiled for each in parameters]
         case Not(part):
             expression, parameters = _compile(part, columns)
-            negated = True
+            return f"(NOT {expression})", parameters
         case OneOf():
-            expression, parameters = _one_of(node, columns.get(node.key))
-            negated = node.negated
+            return _one_of(node, columns.get(node.key))
         case Ordered():
             return _ordered(node, columns.get(node.key))
         case Exists():
-            negated, column = not node.present, columns.get(node.key)
+            column = columns.get(node.key)
             if "\0" in node.key:
-                expression, parameters = "false", []
-            elif column is None:
-                expression, parameters = "(facts ? %b::text)", [node.key]
-            else:
-                expression, parameters = f"({column} IS NOT NULL)", []
-    return (f"(NOT {expression})" if negated else expression), parameters
+                return "false", []
+            return ("(facts ? %b::text)", [node.key]) if column is None else (f"({column} IS NOT NULL)", [])
 
 
 def _one_of(node: OneOf, column: str | None) -> Compiled:
