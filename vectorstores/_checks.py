@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -51,6 +52,16 @@ class RecordRow:
     key: str
     value: str
     expected: int | None = None
+
+
+def check_whole(name: str, value: int, least: int = 1) -> int:
+    """Return a whole number of any type as an ``int``; raise for anything else, and for less than ``least``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {value!r}")
+    return number
 
 
 def check_namespace(namespace: object) -> str:

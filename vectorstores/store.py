@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
@@ -19,6 +18,7 @@ from vectorstores._checks import (
     check_ids,
     check_namespace,
     check_records,
+    check_whole,
     record_row,
     unit_vector,
 )
@@ -131,7 +131,7 @@ class Store:
         :class:`~vectorstores.InvalidChunkError` for a vector of another shape or without a direction.
         """
         where = await _parsed(filter)
-        k = _whole("k", k)
+        k = min(check_whole("k", k), _MANY)
         if not -1.0 <= min_score <= 1.0:
             raise ValueError(f"min_score must be between -1.0 and 1.0, got {min_score!r}")
         opened = await self._open()
@@ -162,7 +162,7 @@ class Store:
         A page may be empty and still have a ``next``, when the filter admits none of many chunks.
         """
         where = await _parsed(filter)
-        cursor, limit = _cursor(after), _whole("limit", limit)
+        cursor, limit = _cursor(after), min(check_whole("limit", limit), _MANY)
         await self._open()
         return await self._engine.scan(self._namespace, where, cursor, limit)
 
@@ -187,7 +187,7 @@ class Store:
 
         Raises :class:`~vectorstores.ConflictError` otherwise; nothing is written then.
         """
-        expected = 0 if version is None else _whole("version", version)
+        expected = 0 if version is None else check_whole("version", version)
         row = await _checked(partial(record_row, collection, key, value, expected), value)
         await self._open()
         await self._engine.write(self._namespace, Write(records=[row]))
@@ -198,7 +198,7 @@ class Store:
     ) -> RecordPage:
         """Return a page of the records of a collection, in the order of their first write."""
         check_ids([collection], "collection")
-        cursor, limit = _cursor(after), _whole("limit", limit)
+        cursor, limit = _cursor(after), min(check_whole("limit", limit), _MANY)
         await self._open()
         return await self._engine.scan_records(self._namespace, collection, cursor, limit)
 
@@ -264,19 +264,6 @@ async def _checked(work: Callable[[], R], *items: object, light: int = _LIGHT) -
 async def _parsed(filter: Filter | None) -> Node | None:
     """Parse a filter, which may have thousands of values."""
     return None if filter is None else await _checked(partial(parse, filter), filter, light=_LIGHT_LIST)
-
-
-def _whole(name: str, value: int) -> int:
-    """Return a positive whole number, capped at what every backend accepts."""
-    if _index(name, value) < 1:
-        raise ValueError(f"{name} must be at least 1, got {value!r}")
-    return min(_index(name, value), _MANY)
-
-
-def _index(name: str, value: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    return operator.index(value)
 
 
 def _cursor(after: str | None) -> int:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from vectorstores.base import SearchHit
     from vectorstores.filters import Node
 
-_MAX: Final = 2**31 - 1
 # Rows in one statement: few, so that a large load stays within the time limit of a statement.
 _SLICE: Final = 500
 # More rows than these are prepared, or checked, in a thread, since they would block the event loop.
@@ -100,7 +99,6 @@ class PostgresEngine(Database, Engine):
         return await self.pool.read(lambda connection: count_chunks(connection, namespace, admitted))
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
-        limit = min(limit, _MAX)
         admitted = compile_filter(where, self.known.about.columns)
         statement = (
             f"SELECT {FIELDS} FROM chunks WHERE namespace = %b AND number > %b::bigint"  # noqa: S608
@@ -123,7 +121,6 @@ class PostgresEngine(Database, Engine):
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         if "\0" in collection:
             return RecordPage((), None)
-        limit = min(limit, _MAX)
         statement = (
             b"SELECT number, key, value, version FROM records"
             b" WHERE namespace = %b AND collection = %b AND number > %b::bigint ORDER BY number LIMIT %b::bigint"

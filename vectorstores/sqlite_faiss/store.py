@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
 
-from vectorstores._checks import cache_key, check_indexed
+from vectorstores._checks import cache_key, check_indexed, check_whole
 from vectorstores._engine import Opened, Query, Write, polled
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
@@ -85,12 +85,12 @@ class FaissVectorStore(Store):
         indexed: Sequence[str] = DEFAULT_INDEXED,
         memory: int = MEMORY,
     ) -> None:
-        if isinstance(memory, bool) or not isinstance(memory, int):
-            raise TypeError(f"memory must be a whole number of bytes, got {memory!r}")
-        if memory < 0:
-            raise ValueError(f"memory must not be negative, got {memory!r}")
         engine = _FaissEngine(
-            Path(path), embedder, create=create, indexed=check_indexed(indexed), memory=memory
+            Path(path),
+            embedder,
+            create=create,
+            indexed=check_indexed(indexed),
+            memory=check_whole("memory", memory, least=0),
         )
         super().__init__(engine, namespace)
 
