@@ -105,7 +105,6 @@ class OwnMetadata(pydantic.BaseModel):
     wordings: Texts = ()
     tasks: Texts = ()
     merged_into: str = ""
-    support_elsewhere: Count = 0
     votes: Annotated[int, pydantic.Field(gt=-(2**63), lt=2**63)] = 0
     drawn_from: Texts = ()
 
