@@ -97,7 +97,7 @@ class Curator:
         change, reader = Change(decision, reason, self._by), self._repository.reader
         (to, among), why = _DECISIONS[decision], redact(reason)
 
-        async def revise() -> tuple[list[Revision], list[Lesson]]:
+        async def revise() -> list[Revision]:
             revisions = []
             for lesson_id in dict.fromkeys(lesson_ids):
                 stored = await self._repository.known(lesson_id)
@@ -115,7 +115,7 @@ class Curator:
                 if to == "active":
                     after = reader.approved(after)
                 revisions.append(Revision(stored, after, change))
-            return revisions, [each.after for each in revisions]
+            return revisions
 
         async with store_errors(f"{decision} lessons"):
             return await self._repository.transact(revise, f"the lessons to {decision}")
@@ -146,12 +146,12 @@ class Curator:
         words = None if text is None else await clean_words(into, text, screen=self._repository.screen)
         change = Change("merge", reason, self._by)
 
-        async def revise() -> tuple[list[Revision], Lesson]:
-            revisions = await merge_revisions(self._repository, into, ids, words, change)
-            return revisions, revisions[0].after
+        async def revise() -> list[Revision]:
+            return await merge_revisions(self._repository, into, ids, words, change)
 
         async with store_errors("merge lessons"):
-            return await self._repository.transact(revise, f"the lessons to be merged into {into!r}")
+            what = f"the lessons to be merged into {into!r}"
+            return (await self._repository.transact(revise, what))[0]
 
     async def check_merge(self, into: str, others: Sequence[str]) -> None:
         """Raise the :class:`LessonStoreError` that :meth:`merge` would raise, but change nothing."""
@@ -175,7 +175,7 @@ class Curator:
         if the lesson would be recalled by too many tasks.
         """
 
-        async def revise() -> tuple[list[Revision], Lesson]:
+        async def revise() -> list[Revision]:
             # Before its history, which may be newer: then the write conflicts, and both are read again.
             stored = await self._repository.known(lesson_id)
             back = await self.preview(lesson_id, to=to)
@@ -188,10 +188,10 @@ class Curator:
                     state, why = _state_before(await self._repository.history(each), lesson_id)
                     alone = replace(unmerged(other.lesson), state=state, state_reason=why)
                     revisions.append(Revision(other, alone, change))
-            return revisions, back.lesson
+            return revisions
 
         async with store_errors("roll a lesson back"):
-            return await self._repository.transact(revise, f"lesson {lesson_id!r}")
+            return (await self._repository.transact(revise, f"lesson {lesson_id!r}"))[0]
 
     async def preview(self, lesson_id: str, *, to: int) -> Rollback:
         """Return what :meth:`rollback` would do, with the same errors, but change nothing."""

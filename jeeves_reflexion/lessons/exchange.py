@@ -138,12 +138,12 @@ def read_lines(lines: Iterable[str]) -> list[Line]:
 # -- files
 
 
-def export_file(path: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> None:
+def export_file(path: Path, lines: Iterable[Line]) -> None:
     """Write lessons with the texts of their tasks to a file, which is replaced as a whole. Blocks.
 
     Raises :class:`LessonStoreError` if the file can't be written; it stays as it was then.
     """
-    text = "".join(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
+    text = "".join(f"{to_line(line.lesson, line.tasks)}\n" for line in lines)
     try:
         replace_file(path, text)
     except OSError as error:
@@ -166,16 +166,13 @@ def import_file(path: Path) -> list[Line]:
 
 
 async def lines_of(store: VectorLessonStore) -> list[Line]:
-    """Return every lesson of a store as a line for an import, oldest first."""
-    return [Line(number, *each) for number, each in enumerate(await with_tasks(store), 1)]
-
-
-async def with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
-    """Return every lesson of a store with the texts of its tasks, oldest first."""
-    lessons = [lesson async for lesson in store.repository.each()]
-    tasks = await store.repository.tasks_of([lesson.id for lesson in lessons])
-    # A lesson that is recalled by its own text keeps only an excerpt of its task.
-    return [(lesson, tasks.get(lesson.id) or (lesson.task_excerpt,)) for lesson in lessons]
+    """Return every lesson of a store as a line for a file or an import, oldest first."""
+    stored = await store.repository.read_all([lesson.id async for lesson in store.repository.each()])
+    return [
+        # A lesson that is recalled by its own text keeps only an excerpt of its task.
+        Line(number, each.lesson, each.tasks or (each.lesson.task_excerpt,))
+        for number, each in enumerate(stored.values(), 1)
+    ]
 
 
 # -- imports
@@ -197,11 +194,11 @@ async def plan_import(
     added, same, refused = list[Line](), list[Line](), list[Line]()
     reason = f"from {source}" if source else ""
     lines = list(lines)
-    present = {} if store is None else await store.repository.get_all([line.lesson.id for line in lines])
+    present = {} if store is None else await store.repository.read_all([line.lesson.id for line in lines])
     for line in lines:
         read, problem = await _cleaned(line, None if store is None else store.settings.screen)
         lesson = replace(unsigned(read.lesson), trust="imported", support=1)  # whatever its file claims
-        known = present.get(lesson.id)
+        known = present[lesson.id].lesson if lesson.id in present else None
         if lesson.state != "retired":
             state: LessonState = "active" if lesson.state in approve else "proposed"
             lesson = replace(lesson, state=state, state_reason=reason)
@@ -218,9 +215,7 @@ async def plan_import(
 
 
 async def _is_stored(store: VectorLessonStore, known: Lesson | None, lesson: Lesson, *, new: bool) -> bool:
-    """Whether a store has a lesson: ``known`` by its id, now or before it was changed, or, if it is ``new``, an equal
-    one that the same attempt taught.
-    """
+    """Whether a store has a lesson: as ``known`` is or was, or, for a ``new`` one, in an equal one of its attempt."""
     repository = store.repository
     if known is not None:
         return _content(known) == _content(lesson) or _content(lesson) in [

@@ -27,7 +27,6 @@ from jeeves_reflexion.lessons.exchange import (
     make_import,
     plan_import,
     to_line,
-    with_tasks,
 )
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.summary import counted
@@ -78,12 +77,12 @@ async def export(
     if target != "-" and not overwrite and await anyio.Path(path).exists():
         raise click.UsageError(f"{path} exists already: add --overwrite to replace it")
     async with library.open() as store:
-        found = await with_tasks(store)
+        found = await lines_of(store)
     said = f"exported {counted(len(found), 'lesson')}"
     if target == "-":
         with interruptible():
-            for lesson, tasks in found:
-                click.echo(to_line(lesson, tasks))
+            for line in found:
+                click.echo(to_line(line.lesson, line.tasks))
         library.screen.note(said)
     else:
         export_file(path, found)

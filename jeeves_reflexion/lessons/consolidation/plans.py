@@ -223,7 +223,7 @@ async def _make(step: Step, repository: Repository, change: Change) -> None:
     """Make one step; raises :class:`LessonStoreError` if that is impossible."""
     operation, ids = step.operation, step.operation.ids
 
-    async def revise() -> tuple[list[Revision], None]:
+    async def revise() -> list[Revision]:
         stored = []
         for lesson_id, delta in zip(ids, step.deltas, strict=True):
             read = await repository.read(lesson_id)
@@ -237,8 +237,8 @@ async def _make(step: Step, repository: Repository, change: Change) -> None:
                 raise LessonStoreError(f"lesson {lesson_id} was changed since the plan was made")
             stored.append(read)
         if operation.kind == "merge":
-            return await merge_revisions(repository, ids[0], ids[1:], None, change), None
-        return [Revision(a, delta.after, change) for a, delta in zip(stored, step.deltas, strict=True)], None
+            return await merge_revisions(repository, ids[0], ids[1:], None, change)
+        return [Revision(a, delta.after, change) for a, delta in zip(stored, step.deltas, strict=True)]
 
     await repository.transact(revise, "its lessons")
 

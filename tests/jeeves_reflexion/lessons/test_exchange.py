@@ -230,8 +230,8 @@ async def test_a_screen_of_the_store_is_asked_too():
 
 def test_a_file_comes_back_and_is_replaced_whole(tmp_path):
     path = tmp_path / "lessons.jsonl"
-    export_file(path, [(TWO, ["b"]), (ONE, ["a\u2028\r\n\ud800"])])
-    export_file(path, [(ONE, ["a\u2028\r\n\ud800"])])
+    export_file(path, [Line(1, TWO, ("b",)), Line(2, ONE, ("a\u2028\r\n\ud800",))])
+    export_file(path, [Line(1, ONE, ("a\u2028\r\n\ud800",))])
     (line,) = import_file(path)
     assert (line.lesson, line.tasks) == (ONE, ("a\u2028\r\n\ud800",))
     assert list(tmp_path.iterdir()) == [path]
@@ -239,10 +239,11 @@ def test_a_file_comes_back_and_is_replaced_whole(tmp_path):
 
 def test_nothing_is_written_when_one_lesson_cannot_be(tmp_path):
     path = tmp_path / "lessons.jsonl"
-    export_file(path, [(ONE, "a")])
+    export_file(path, [Line(1, ONE, ("a",))])
     before = path.read_bytes()
+    endless = replace(ONE, metadata={"x": float("inf")})
     with pytest.raises(ConfigurationError):
-        export_file(path, [(TWO, "b"), (replace(ONE, metadata={"x": float("inf")}), "a")])
+        export_file(path, [Line(1, TWO, ("b",)), Line(2, endless, ("a",))])
     assert path.read_bytes() == before
 
 
@@ -250,7 +251,7 @@ def test_files_that_cannot_be_read_or_written_are_named(tmp_path):
     with pytest.raises(ConfigurationError, match=r"none\.jsonl can't be read: No such file"):
         import_file(tmp_path / "none.jsonl")
     with pytest.raises(LessonStoreError, match="can't be written; it is as it was"):
-        export_file(tmp_path / "no" / "folder.jsonl", [(ONE, "a")])
+        export_file(tmp_path / "no" / "folder.jsonl", [Line(1, ONE, ("a",))])
 
 
 async def test_bytes_that_are_no_text_are_the_error_of_their_line(tmp_path):
