@@ -167,8 +167,7 @@ class Curator:
         """Return a lesson to its state after change number ``to``; the rollback is itself a change, in one write.
 
         What attempts taught since then stays: support and contradictions. Lessons that were merged into it since then
-        come back, and it is no longer recalled for their tasks. ``to=0`` retires a text that was released from
-        quarantine.
+        come back, and it is no longer recalled for their tasks.
 
         Raises :class:`LessonStoreError` if there is no such change, if its words were those of a lesson that was
         forgotten since, if the lesson is merged into another one now, if a merge of that time was taken back since, or

@@ -35,8 +35,6 @@ SUPPORT: Final = "support"
 """The operation by which an attempt that teaches a lesson again adds to its support."""
 LET_IN: Final = "approve"
 """The first operation in the history of a text that was released from quarantine."""
-# Rolling back to before one of these first changes retires the lesson. Consolidations of earlier versions wrote "add".
-_RETIRED_BY_ROLLBACK: Final = (LET_IN, "add")
 # Rollbacks keep what these operations added. Earlier versions called support "copy".
 _LEARNED: Final = (SUPPORT, "copy", "contradicted", "contradict")
 # These replace the lessons that are merged in. An earlier version put texts back into quarantine.
@@ -135,24 +133,12 @@ def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
     return merged
 
 
-def has_before(entry: Entry) -> bool:
-    """Return whether this is a first change that can be rolled back, which retires the lesson."""
-    return entry.number == 1 and entry.operation in _RETIRED_BY_ROLLBACK
-
-
 def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
-    """Return the result of a rollback to change number ``to``; None if the history has no such change.
-
-    A rollback to 0 retires a text that was released from quarantine.
-    """
+    """Return the result of a rollback to change number ``to``; None if the history has no such change."""
     number = next((at for at, entry in enumerate(entries, 1) if entry.number == to), 0)
-    if number:
-        lesson = entries[number - 1].after
-    elif to == 0 and entries and has_before(entries[0]):
-        lesson, number = entries[0].after, 1
-        lesson = replace(lesson, state="retired", state_reason="it was taken back")
-    else:
+    if not number:
         return None
+    lesson = entries[number - 1].after
     tasks, taught = dict[str, bool](), set[str]()
     for entry in entries[number:]:
         if entry.operation in _LEARNED and entry.before is not None:
