@@ -120,7 +120,7 @@ async def test_each_operation_is_taken_back_by_the_number_before_it(lessons, mon
 
         planned = await plan([[mug, potato]], consolidator)
         assert len((await apply(planned, lessons.repository)).done) == 1
-        changed = planned.steps[0].deltas[0].after
+        changed = planned.steps[0].after[0]
         curator = Curator(lessons.repository)
         made = await curator.history(changed.id)
         assert (made[-1].operation, made[-1].reason) == (kind, "so it is")

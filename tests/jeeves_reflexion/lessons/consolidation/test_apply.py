@@ -204,8 +204,7 @@ async def test_what_is_cancelled_half_way_has_made_whole_steps_alone(lessons, mo
         monkeypatch.undo()
         now = await everything(lessons)
         for step in planned.steps:
-            wanted = [delta.before for delta in step.deltas], [delta.after for delta in step.deltas]
-            assert [now[delta.after.id] for delta in step.deltas] in wanted
+            assert tuple(now[each.id] for each in step.lessons) in (step.lessons, step.after)
         await apply(planned, lessons.repository)
         assert (
             sorted(each.support for each in (await everything(lessons)).values() if each.state == "active")
