@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -21,7 +21,7 @@ from jeeves_reflexion.lessons import gate
 from jeeves_reflexion.lessons.duplicates import EQUAL, attempt_of, claim_key, is_equal, known_attempts
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.principals import unsigned
-from jeeves_reflexion.lessons.records import MOST_TASKS, Texts, checked, checked_lesson
+from jeeves_reflexion.lessons.records import MOST_TASKS, Texts, checked, checked_lesson, fields_of
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.redaction import redact_record
@@ -74,7 +74,7 @@ class _Tasks(pydantic.BaseModel):
 
 def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
     """Write a lesson and its tasks as one line of ASCII; raises :class:`ConfigurationError` if JSON can't hold them."""
-    value = {"format": FORMAT, "version": VERSION, "tasks": list(tasks), **_fields(lesson)}
+    value = {"format": FORMAT, "version": VERSION, "tasks": list(tasks), **fields_of(lesson)}
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
@@ -271,7 +271,7 @@ async def _add(store: VectorLessonStore, lines: Sequence[Line], change: Change, 
 async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
     """Return a line that is safe to store and show, and why its lesson can't be stored; empty if it can."""
     # Hidden characters go first, since they may break up a secret. The text keeps them for the gate, which judges them.
-    plain = checked_lesson({**_uncovered(_fields(line.lesson)), "text": line.lesson.text})
+    plain = checked_lesson({**_uncovered(fields_of(line.lesson)), "text": line.lesson.text})
     tasks = tuple(map(gate.clean_prompt, line.tasks))
     shown = redact_record(replace(plain, text=gate.clean_lesson(plain.text)))
     refused = replace(line, lesson=shown, tasks=tasks)
@@ -287,11 +287,6 @@ async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
         return refused, str(error)
     problem = f"it gives orders ({cleaned.finding.kind}): {cleaned.finding.why}" if cleaned.finding else ""
     return replace(line, lesson=cleaned.lesson, tasks=cleaned.tasks), problem
-
-
-def _fields(lesson: Lesson) -> dict[str, Any]:
-    value = {field.name: getattr(lesson, field.name) for field in fields(lesson)}
-    return value | {"provenance": asdict(lesson.provenance), "metadata": dict(lesson.metadata)}
 
 
 def _uncovered(value: Any) -> Any:  # noqa: ANN401 - of whatever field

@@ -223,31 +223,19 @@ class StoredLesson:
         )
 
 
+def fields_of(lesson: Lesson) -> dict[str, Any]:
+    """Return a lesson as JSON, which :func:`checked_lesson` reads."""
+    fields = {name: getattr(lesson, name) for name in _NAMES}
+    lists = {name: list(value) for name, value in fields.items() if isinstance(value, tuple)}
+    source = {name: getattr(lesson.provenance, name) for name in _SOURCE_NAMES}
+    return {**fields, **lists, "provenance": source, "metadata": dict(lesson.metadata)}
+
+
 def whole(lesson: Lesson) -> dict[str, JSON]:
-    """Return a lesson as JSON."""
-    source = lesson.provenance
-    return {
-        "text": lesson.text,
-        "lesson_id": lesson.id,
-        "task_id": lesson.task_id,
-        "task_kind": lesson.task_kind,
-        "task_excerpt": lesson.task_excerpt,
-        "tools": list(lesson.tools),
-        "outcome": lesson.outcome,
-        "run_id": source.run_id,
-        "attempt": source.attempt,
-        "score": source.score,
-        "model": source.model,
-        "agent": source.agent,
-        "created_at": source.created_at,
-        "extra": dict(lesson.metadata),
-        "state": lesson.state,
-        "state_reason": lesson.state_reason,
-        "trust": lesson.trust,
-        "support": lesson.support,
-        "contradicts": list(lesson.contradicts),
-        "evidence": list(lesson.evidence),
-    }
+    """Return a lesson as JSON without nesting, as stores keep it."""
+    fields = fields_of(lesson)
+    renamed = {"lesson_id": fields.pop("id"), "extra": fields.pop("metadata")}
+    return {**fields.pop("provenance"), **fields, **renamed}
 
 
 def from_whole(data: JSON | Lesson) -> Lesson:
