@@ -16,7 +16,6 @@ import pydantic.dataclasses
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.records import (
     COPIES,
-    COPIES_TOTAL,
     TASKS,
     Count,
     Moment,
@@ -166,9 +165,6 @@ def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
         new = [item for item in listed(after, key) if item not in known and item not in old]
         if new:
             metadata[key] = [*old, *new]
-    total = copies_total(after) - copies_total(before)
-    if total:
-        metadata[COPIES_TOTAL] = copies_total(lesson) + total
     tools = dict.fromkeys((*lesson.tools, *(each for each in after.tools if each not in before.tools)))
     against = (*lesson.contradicts, *(each for each in after.contradicts if each not in before.contradicts))
     return replace(
@@ -183,8 +179,3 @@ def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
 def listed(lesson: Lesson, key: str) -> Sequence[JSON]:
     """Return a list from a lesson's metadata; empty if the key is missing."""
     return cast("Sequence[JSON]", lesson.metadata.get(key, ()))
-
-
-def copies_total(lesson: Lesson) -> int:
-    """Return how many copies a lesson took in, including those that it no longer keeps a note of."""
-    return cast("int", lesson.metadata.get(COPIES_TOTAL, 0))

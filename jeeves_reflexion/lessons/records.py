@@ -55,15 +55,12 @@ _Said: TypeAlias = Annotated[str, pydantic.Field(pattern=r"\S")]
 # Keys of a lesson's metadata that this package writes.
 COPIES: Final = "copies"
 """Notes, each a JSON object, on the last attempts that taught the lesson again and on lessons merged into it."""
-COPIES_TOTAL: Final = "copies_total"
 WORDINGS: Final = "wordings"
 """Other wordings, from copies that an earlier version merged; read but no longer written."""
 TASKS: Final = "tasks"
 """Ids of the tasks that it is found by, apart from its own."""
 MERGED_INTO: Final = "merged_into"
 """In a retired lesson: the id of the lesson that it was merged into."""
-VOTES: Final = "votes"
-"""Upvotes minus downvotes of consolidations by earlier versions; read but no longer written."""
 DRAWN_FROM: Final = "drawn_from"
 """Ids of the lessons from which a consolidation made it."""
 _STRICT: Final = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -101,11 +98,9 @@ class OwnMetadata(pydantic.BaseModel):
     model_config = _OPEN
 
     copies: Annotated[tuple[Note, ...], pydantic.Strict(strict=False)] = ()
-    copies_total: Count = 0
     wordings: Texts = ()
     tasks: Texts = ()
     merged_into: str = ""
-    votes: Annotated[int, pydantic.Field(gt=-(2**63), lt=2**63)] = 0
     drawn_from: Texts = ()
 
 

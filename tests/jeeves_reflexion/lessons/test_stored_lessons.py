@@ -32,9 +32,7 @@ BAD_METADATA = {
     "tasks": 5,
     "wordings": [1],
     "copies": [{"text": "No run is named."}],
-    "copies_total": "many",
     "merged_into": ["one"],
-    "votes": 0.5,
     "drawn_from": "one",
 }
 BAD_DATES = [1e300, -1e300, 10**400, 253_402_300_800.0]
