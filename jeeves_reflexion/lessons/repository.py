@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,7 +46,6 @@ TRIES: Final = 30
 _AT_ONCE: Final = 200
 _PAGE: Final = 100  # few enough to be looked through in a few milliseconds of the event loop's time
 _LONGEST_WAIT: Final = 0.5
-_NOTHING: Final[Mapping[str, JSON]] = {}
 
 
 @contextlib.asynccontextmanager
@@ -158,26 +157,14 @@ class Repository:
 
     # -- writing
 
-    async def put(
-        self,
-        clean: CleanLesson,
-        change: Change,
-        *,
-        more: Mapping[str, JSON] = _NOTHING,
-        must_be_new: bool = False,
-    ) -> Lesson:
+    async def put(self, clean: CleanLesson, change: Change, *, must_be_new: bool = False) -> Lesson:
         """Store a new lesson as :meth:`put_all` does, and return it as it was stored."""
-        return (await self.put_all([clean], change, more=more, must_be_new=must_be_new))[0]
+        return (await self.put_all([clean], change, must_be_new=must_be_new))[0]
 
     async def put_all(
-        self,
-        cleans: Sequence[CleanLesson],
-        change: Change,
-        *,
-        more: Mapping[str, JSON] = _NOTHING,
-        must_be_new: bool = False,
+        self, cleans: Sequence[CleanLesson], change: Change, *, must_be_new: bool = False
     ) -> list[Lesson]:
-        """Store new lessons in one write; ``more`` is added to the first entry of each history.
+        """Store new lessons in one write.
 
         Raises :class:`ConflictError`, and stores none of them, if an id is taken or, with ``must_be_new``, if an equal
         lesson of the same scope is stored.
@@ -187,7 +174,7 @@ class Repository:
             lesson = self.reader.signed(clean.lesson)
             lessons.append(lesson)
             chunks += chunks_of(lesson, clean.tasks, self.key, changes=1)
-            records += [entry_of(1, None, lesson, change, more), claim_of(lesson, must_be_new=must_be_new)]
+            records += [entry_of(1, None, lesson, change, {}), claim_of(lesson, must_be_new=must_be_new)]
         await self.store.add(chunks, records=records)
         return lessons
 

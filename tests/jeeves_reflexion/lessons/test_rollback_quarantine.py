@@ -75,6 +75,8 @@ async def test_a_proposed_text_that_was_held_is_recalled_once_it_is_let_in(make)
         curator = Curator(lessons.repository)
         approved = await curator.approve(await hold(lessons))
         assert approved.state == "active"
+        (entry,) = await curator.history(approved.id)
+        assert entry.reason.startswith("it was held (override): ")
         assert await offered(lessons) == (BAD,)
         assert (await curator.waiting()).proposed == ()
 
