@@ -22,7 +22,7 @@ def summary(finished: Finished, setting: Setting) -> str:
     """Return as plain text the learning curves, three lessons, the story of one task, and where the files are."""
     results = finished.results
     parts = [
-        f"{_played(finished, setting)}; solved so far, by trial (95 % Wilson interval{clusters_note(results)}):",
+        f"{_played(finished, setting)}; solved so far, by trial (95 % Wilson interval, {clusters_note(results)}):",
         "",
         results.table(),
     ]

@@ -137,16 +137,11 @@ def recall_settings(
     min_similarity: float,
     *,
     withhold: float = 0.0,
-    early: float | None = None,
     key: Key = "task",
     order: Order = "similarity",
 ) -> LessonSettings:
-    """Return the settings of a lesson store. With a share to withhold, recalls measure the effect of lessons.
-
-    ``early`` is the share for lessons whose effect is still unknown. Raises :class:`ConfigurationError` if it changes
-    nothing.
-    """
-    credit = Credit(Withholding(withhold, early=early)) if withhold or early is not None else None
+    """Return the settings of a lesson store. With a share to withhold, recalls measure the effect of lessons."""
+    credit = Credit(Withholding(withhold)) if withhold else None
     return LessonSettings(key=key, min_similarity=min_similarity, credit=credit, order=order)
 
 

@@ -14,7 +14,7 @@ import anyio
 from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
 from jeeves_reflexion.experiments.arms import Arm, beneath, first_written
 from jeeves_reflexion.experiments.executors import Executor, Job, RunBudget
-from jeeves_reflexion.experiments.journal import Entry, Line, Position, stored_line, try_line, void_line
+from jeeves_reflexion.experiments.journal import Line, Position, stored_line, try_line, void_line
 from jeeves_reflexion.experiments.past import Past
 from jeeves_reflexion.experiments.plan import Split, digest_of, name_of
 from jeeves_reflexion.experiments.progress import Watcher
@@ -23,7 +23,7 @@ from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.redaction import redact_id
-from jeeves_reflexion.types import Lesson, Task, Trial
+from jeeves_reflexion.types import Task
 
 
 class SpendingLimitError(ExperimentError):
@@ -49,15 +49,14 @@ class Run:
     workers: int
     executor: Executor
     scorer: Evaluator | None
-    lessons: dict[tuple[str, str], Lesson] = field(default_factory=dict)
-    """The lessons recalled in the current arm and seed by id and text, shared by its tries."""
 
 
 @dataclass(slots=True)
 class Batch:
     """One trial of one arm and seed: ``todo`` has its tasks in order.
 
-    ``done`` has the finished tries by task id, with their texts, and ``rows`` what the results keep of them.
+    ``histories`` has the earlier tries and ``rows`` the finished ones, by task id. Their texts are in the journal
+    alone, so a loop sees of earlier trials what it would see in a resumed run.
     """
 
     run: Run
@@ -66,9 +65,8 @@ class Batch:
     number: int
     loop: Reflexion
     todo: Sequence[Task]
-    histories: Mapping[str, Sequence[Trial]]
+    histories: Mapping[str, Sequence[Tried]]
     split: Split = "learning"
-    done: dict[str, Entry] = field(default_factory=dict)
     rows: dict[str, Tried] = field(default_factory=dict)
 
     async def play(self) -> None:
@@ -82,13 +80,11 @@ class Batch:
                 for task in self.todo:
                     if (row := run.past.tries.pop(self._position(task), None)) is not None:
                         row.task, self.rows[task.id] = task, row
-                        entry = await anyio.to_thread.run_sync(row.read)
-                        self.done[task.id] = entry.held(run.lessons)
                         run.watcher.tried(row)
                 await self._try_all()
                 await self._store()
             finally:  # if the batch is cut short, its lessons wait, and its cost counts
-                run.results.rows += [self.rows[task.id] for task in self.todo if task.id in self.done]
+                run.results.rows += [self.rows[task.id] for task in self.todo if task.id in self.rows]
         except BaseException as error:
             first = error
             while isinstance(first, BaseExceptionGroup):
@@ -108,7 +104,7 @@ class Batch:
         If no task of the batch could be begun, the run stops, since further tries would cost money for no result. The
         tries are then voided in the journal, so that a resumed run makes them again.
         """
-        left = iter([task for task in self.todo if task.id not in self.done])
+        left = iter([task for task in self.todo if task.id not in self.rows])
 
         async def work() -> None:
             for task in left:
@@ -119,17 +115,21 @@ class Batch:
         async with anyio.create_task_group() as group:
             for _ in range(self.run.workers):
                 group.start_soon(work)
-        if len(self.done) < len(self.todo):
+        rows = [self.rows[task.id] for task in self.todo if task.id in self.rows]
+        if len(rows) < len(self.todo):
             raise SpendingLimitError(str(self.run.budget))
-        attempts = [entry.trial.attempt for entry in self.done.values()]
-        if attempts and all(attempt.error and not attempt.steps for attempt in attempts):
-            await self.run.log.keep(void_line([self._position(task) for task in self.todo]))
-            raise ExperimentError(
-                f"no task could be begun in trial {self.number} of arm {self.arm.name}: {attempts[0].error}"
-            )
+        if rows and all(row.error for row in rows):
+            trials = await anyio.to_thread.run_sync(lambda: [row.trial for row in rows])
+            if not any(trial.attempt.steps for trial in trials):
+                await self.run.log.keep(void_line([self._position(task) for task in self.todo]))
+                raise ExperimentError(
+                    f"no task could be begun in trial {self.number} of arm {self.arm.name}:"
+                    f" {trials[0].attempt.error}"
+                )
 
     async def _try(self, task: Task) -> None:
-        run, position, history = self.run, self._position(task), self.histories[task.id]
+        run, position, earlier = self.run, self._position(task), self.histories[task.id]
+        history = await anyio.to_thread.run_sync(lambda: [row.trial for row in earlier]) if earlier else []
         if block := self.arm.shown(history):  # a loop without a store shows the block of the last trial again
             history = [*history[:-1], replace(history[-1], block=block, reflection=None)]
         job = Job(position, task, history, self._session_id(task))
@@ -149,8 +149,8 @@ class Batch:
             line = await run.log.keep(
                 try_line(position, made.entry), [{**event, **where} for event in made.events]
             )
-            self.done[task.id] = entry = made.entry.held(run.lessons)  # the journal has all of it
-            row = Tried(self.arm.name, self.seed, task, entry.trial, self.split, entry.scored, line=line)
+            trial, scored = made.entry.trial, made.entry.scored
+            row = Tried(self.arm.name, self.seed, task, trial, self.split, scored, line=line)
             self.rows[task.id] = row
         run.watcher.tried(row)
 
@@ -165,19 +165,19 @@ class Batch:
         failure: LessonStoreError | None = None
         with anyio.CancelScope(shield=True):
             for task in self.todo:
-                entry = self.done[task.id]
                 try:
-                    self.done[task.id] = replace(entry, trial=await self._stored(task, entry.trial))
+                    await self._store_lesson(task, self.rows[task.id])
                 except LessonStoreError as error:
                     failure = failure or error
         if failure is not None:
             raise failure
 
-    async def _stored(self, task: Task, trial: Trial) -> Trial:
+    async def _store_lesson(self, task: Task, row: Tried) -> None:
         """Store the lesson of a try unless it is stored already, and note it in the journal."""
-        if not trial.pending:
-            return trial
+        if not isinstance(line := row.source, Line) or not row.pending or line.stored is not None:
+            return
         log, store, session_id = self.run.log, beneath(self.loop.lessons), self._session_id(task)
+        trial = await anyio.to_thread.run_sync(lambda: row.trial)
         lesson, refused = None, ""
         if store is not None and log.resumed:
             # A killed run may have stored the lesson without noting it in the journal.
@@ -191,14 +191,11 @@ class Batch:
                 refused = str(error)
         # Not synced: if a crash loses this line, the resumed run finds the lesson in the store.
         stored = await log.keep(stored_line(self._position(task), lesson, refused), sync=False)
-        if isinstance(line := self.rows[task.id].source, Line):
-            line.stored = stored.start
-        problems = (*trial.problems, refused) if refused else trial.problems
-        return replace(trial, lesson=lesson, pending=False, problems=problems)
+        line.stored = stored.start
 
     async def _note_stop(self, error: BaseException) -> None:
         split = " (held-out tasks)" if self.split == "held-out" else ""
-        tried = f"{len(self.done)} of {len(self.todo)} tasks tried"
+        tried = f"{len(self.rows)} of {len(self.todo)} tasks tried"
         where = f"arm {self.arm.name}, seed {self.seed}, trial {self.number}{split}: {tried}"
         why = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else "cancelled"
         limited = isinstance(error, SpendingLimitError)

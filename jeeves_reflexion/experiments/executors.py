@@ -20,7 +20,7 @@ from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.recorded import recording_at
 from jeeves_reflexion.protocols import ChatModel, Evaluator
 from jeeves_reflexion.session import Budget, Session, Spend
-from jeeves_reflexion.types import JSON, NO_USAGE, Role, Task, Trial, Usage
+from jeeves_reflexion.types import JSON, Role, Task, Trial, Usage
 
 LoopFactory: TypeAlias = Callable[[ArmName, int], Reflexion]
 """Makes the loop of an arm and a seed: ``(arm, seed) -> Reflexion``."""
@@ -59,8 +59,6 @@ class RunSpend(Spend):
     def __init__(self, budget: Budget, run: RunBudget) -> None:
         super().__init__(budget)
         self._run = run
-        self.own = NO_USAGE
-        """The usage of this try, without earlier tries of the task."""
         self.stopped = False
         """Whether the experiment's limit refused a call: such a try does not count."""
 
@@ -68,7 +66,6 @@ class RunSpend(Spend):
         """Add the usage of a call to the task and to the experiment."""
         with self.lock:
             super().charge(role, usage)
-            self.own += usage
             self._run.spent += usage
 
     def check(self) -> None:

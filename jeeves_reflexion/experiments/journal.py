@@ -61,25 +61,6 @@ class Entry:
         scored = None if data["scored"] is None else rebuilt(Evaluation, data["scored"])
         return cls(rebuilt(Trial, data["result"]), scored)
 
-    def held(self, lessons: dict[tuple[str, str], Lesson]) -> Entry:
-        """Return the try as it is held in memory: without the candidates left out, and with ``lessons`` shared, which
-        are by id and text.
-
-        An experiment holds the tries of the current arm and seed, and these make up most of a try.
-        """
-        recall = self.trial.recall
-        if recall is None:
-            return self
-        offered, withheld = (
-            tuple(
-                replace(item, lesson=lessons.setdefault((item.lesson.id, item.lesson.text), item.lesson))
-                for item in items
-            )
-            for items in (recall.offered, recall.withheld)
-        )
-        slim = replace(recall, offered=offered, withheld=withheld, left_out=())
-        return replace(self, trial=replace(self.trial, recall=slim))
-
 
 @dataclass(slots=True)
 class Line:

@@ -117,10 +117,9 @@ class RunLocation:
 
 def run_location(options: Mapping[str, Any]) -> RunLocation:
     """Return the location that the command's ``executor_options`` describe."""
-    if options["executor"] != "ray":
-        return RunLocation(None, options["lessons"])
-    load_ray()
-    return RunLocation(RayOptions(options["ray_address"], options["ray_working_dir"]), options["lessons"])
+    far = options["executor"] == "ray"
+    ray = RayOptions(options["ray_address"], options["ray_working_dir"]) if far else None
+    return RunLocation(ray, options["lessons"])
 
 
 def embedder_factory(embedder: Embedder) -> Callable[[], Embedder]:

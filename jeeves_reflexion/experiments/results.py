@@ -21,8 +21,9 @@ class Tried:
     """One try of one task, by an arm with a seed: what tables need of it.
 
     ``split`` says whether lessons were learned from the task, ``right`` whether a scorer passed the try (None without
-    a scorer), ``recalled`` how many lessons were offered. ``lesson`` is the text that was written, ``usage`` the sum
-    over all roles. If the try has a ``line`` in a journal, its trial is not held in memory but read from there.
+    a scorer), ``recalled`` how many lessons were offered. ``lesson`` is the text that was written, ``pending`` whether
+    the batch has to store it at its end, ``usage`` the sum over all roles. If the try has a ``line`` in a journal, its
+    trial is not held in memory but read from there.
     """
 
     arm: ArmName
@@ -36,6 +37,7 @@ class Tried:
     error: bool
     recalled: int
     lesson: str | None
+    pending: bool
     seconds: float
     usage: Usage
     source: Entry | Line = field(repr=False)
@@ -58,6 +60,7 @@ class Tried:
         self.error = trial.attempt.error is not None
         self.recalled = len(trial.recall.offered) if trial.recall else 0
         self.lesson = trial.reflection.lesson if trial.reflection else None
+        self.pending = trial.pending
         self.usage = sum(trial.usage.values(), NO_USAGE)
         self.source = line or Entry(trial, scored)
 
@@ -141,15 +144,6 @@ class Cost:
     seconds: float
     tries: int
     solved: int
-
-    def __add__(self, other: Cost) -> Cost:
-        """Return the sum of two costs."""
-        return Cost(
-            self.usage + other.usage,
-            self.seconds + other.seconds,
-            self.tries + other.tries,
-            self.solved + other.solved,
-        )
 
     @property
     def known(self) -> Usage | None:

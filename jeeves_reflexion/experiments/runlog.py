@@ -173,25 +173,19 @@ class RunLog:
             self._write_config()
 
     def _resume(self, asked: Mapping[str, Any]) -> None:
-        found: Any = None
-        lacks = "holds no run that can be resumed:"
-        problem = ""
         try:
             found = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            problem = f"{lacks} {error}"
-        else:
-            kinds = {"started": int | float, "design": dict | None}
-            if not isinstance(found, dict) or "format" not in found:
-                problem = f"{lacks} config.json was not written by a run"
-            elif (form := found["format"]) != FORMAT:
-                problem = f"holds a run of format {form}, and only runs of format {FORMAT} can be resumed: name another"
-                problem += " folder"
-            elif gone := [name for name, kind in kinds.items() if not isinstance(found.get(name), kind)]:
-                problem = f"{lacks} config.json has no {gone[0]}"
-        if problem:
+            if found["format"] != FORMAT:
+                raise ValueError(f"it is of format {found['format']}, not {FORMAT}")
+            if not isinstance(found["started"], int | float) or not isinstance(
+                found.get("design"), dict | None
+            ):
+                raise TypeError("its start or its design is no such value")
+        except (OSError, *journal.UNREADABLE) as error:
             self.close()
-            raise ConfigurationError(f"{self.folder} {problem}")
+            raise ConfigurationError(
+                f"{self.folder} holds no run that can be resumed (config.json: {error!r}): name another folder"
+            ) from error
         self.config = found
         self._check_same({name: value for name, value in found.items() if name not in _OURS}, asked)
         self.resumed = True

@@ -17,12 +17,12 @@ from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, f
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory, RunBudget
 from jeeves_reflexion.experiments.plan import Plan, design_of, split
 from jeeves_reflexion.experiments.progress import Watcher
-from jeeves_reflexion.experiments.results import Results, total
+from jeeves_reflexion.experiments.results import Results, Tried, total
 from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.experiments.summary import figures
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
-from jeeves_reflexion.types import Task, Trial
+from jeeves_reflexion.types import Task
 
 
 async def run_experiment(
@@ -125,23 +125,22 @@ async def _play_all(plan: Plan, run: Run, make_loop: LoopFactory) -> None:
 async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
     """Play one arm with one seed, from its first trial to its held-out tasks."""
     results, watcher = run.results, run.watcher
-    run.lessons.clear()
     await forget_lost(run, loop, arm, seed)
     todo: Sequence[Task] = results.tasks
-    histories: dict[str, tuple[Trial, ...]] = {task.id: () for task in todo}
+    histories: dict[str, tuple[Tried, ...]] = {task.id: () for task in todo}
     for number in range(1, arm.trials(results.trials) + 1):
         watcher.batch_started(arm.name, seed, number, len(todo))
         batch = Batch(run, arm, seed, number, loop, todo, histories)
         await batch.play()
         watcher.batch_finished(arm.name, seed, number, results)
-        todo = [task for task in todo if not batch.done[task.id].trial.passed]
-        histories = {task.id: (*histories[task.id], batch.done[task.id].trial) for task in todo}
+        todo = [task for task in todo if not batch.rows[task.id].passed]
+        histories = {task.id: (*histories[task.id], batch.rows[task.id]) for task in todo}
     if results.held_out:
         tasks = results.held_out
         batch = Batch(
             run, arm, seed, 1, reading_only(loop), tasks, {task.id: () for task in tasks}, "held-out"
         )
         await batch.play()
-        solved = sum(entry.trial.passed for entry in batch.done.values())
+        solved = sum(row.passed for row in batch.rows.values())
         held_out = f"held out: {solved} of {len(tasks)} solved at the first try"
         watcher.said(f"{arm.name:<12} seed {seed}  {held_out}")

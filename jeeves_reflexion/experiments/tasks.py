@@ -86,12 +86,4 @@ def _task(line: bytes) -> Task:
         json.dumps([given.reference, given.metadata], allow_nan=False)
     except ValueError as error:  # pydantic accepts NaN, and reads 1e999 as infinity
         raise ValueError(f"it is not JSON: {error}") from None
-    return Task(
-        given.prompt,
-        id=given.id or "",
-        kind=given.kind,
-        tools=tuple(given.tools),
-        expected_output=given.expected_output,
-        reference=given.reference,
-        metadata=given.metadata,
-    )
+    return Task(**given.model_dump() | {"id": given.id or "", "tools": tuple(given.tools)})

@@ -28,7 +28,7 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
-from jeeves_reflexion.experiments.journal import Entry, read_back, trial_json
+from jeeves_reflexion.experiments.journal import Entry, read_back
 from jeeves_reflexion.experiments.ray.connection import RayOptions, connected, load_ray
 from jeeves_reflexion.experiments.ray.worker import Asked, Failed, Finished, Reply, Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
@@ -150,8 +150,7 @@ class RayExecutor:
         self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
     ) -> Output | None:
         """Make a try, and make it again if its process dies."""
-        history = list(map(trial_json, job.history))
-        data = self._packed((job.position, job.task, history, job.session_id), f"task {job.task.id!r}")
+        data = self._packed(job, f"task {job.task.id!r}")
         answers, last = Answers(str(job.position), self._models, budget), ""
         for _ in range(MOST_DEATHS):
             process = min(self._processes, key=lambda each: each.busy)

@@ -1,7 +1,6 @@
 """The worker process of an experiment on Ray: it opens a setup and makes the tries that it is sent.
 
-Messages are pickled. Trials are sent as the journal's JSON, so that a try made here is what a resumed run would read.
-The experiment's own process asks the models.
+Messages are pickled; a finished try is sent as its line of the journal. The experiment's own process asks the models.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from jeeves_reflexion import errors
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ExperimentError, ReflexionError
 from jeeves_reflexion.experiments.arms import arm_of, as_arm, reading_only
 from jeeves_reflexion.experiments.executors import Job, RunBudget, RunSpend, WorkerSetup, make_try
-from jeeves_reflexion.experiments.journal import rebuilt
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.models.cassette import RecordedError
@@ -31,7 +29,7 @@ from jeeves_reflexion.models.recorded import UnknownRequestError
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Budget
-from jeeves_reflexion.types import JSON, NO_USAGE, Trial
+from jeeves_reflexion.types import JSON, NO_USAGE
 
 _ERRORS: Final = {
     each.__name__: each
@@ -226,13 +224,12 @@ class Worker:
         """Make a try and send its outcome, which may be an error."""
         _talk.set(talk)
         try:
-            position, task, history, session_id = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
-            job = Job(position, task, [rebuilt(Trial, each) for each in history], session_id)
-            arm, seed = arm_of(position.arm), position.seed
+            job: Job = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
+            arm, seed = arm_of(job.position.arm), job.position.seed
             if (arm.name, seed) not in self._loops:
                 self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
             loop = self._loops[arm.name, seed]
-            if position.split == "held-out":
+            if job.position.split == "held-out":
                 loop = reading_only(loop)
             talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
             made = await make_try(job, loop, self._tools.scorer, talk.spend)

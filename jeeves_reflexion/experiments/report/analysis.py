@@ -19,7 +19,7 @@ from jeeves_reflexion.experiments.plan import JudgedBy, Split
 from jeeves_reflexion.experiments.results import NOT_FINISHED, Cost, Curve, Results
 from jeeves_reflexion.experiments.summary import COST_HEADS, cost_note, cost_rows, markdown_table
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.summary import counted
+from jeeves_reflexion.summary import counted, lift_words
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import Lift
 
@@ -69,15 +69,6 @@ class LessonUse:
     text: str
     offered: int
     lift: Lift | None
-
-    @property
-    def lift_text(self) -> str:
-        """The lift in score with its 95 % interval, as the page shows it."""
-        lift = self.lift
-        if lift is None or lift.value is None:
-            return "unknown"
-        bounds = "" if lift.low is None or lift.high is None else f" ({lift.low:+.2f} to {lift.high:+.2f})"
-        return f"{lift.value:+.2f}{bounds}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +241,7 @@ def tables(part: Part, report: Report) -> Iterator[Table]:
     for curve in part.success:
         cells = [str(point.share) for point in curve.points] or [NOT_FINISHED] * part.trials
         rows.append((curve.arm, str(curve.seeds), *cells))
-    pooled = report.results.cluster != "task" or any(each.seeds > 1 for each in part.success)
-    note = f"95 % Wilson intervals{clusters_note(report.results, part.split) if pooled else ''}."
+    note = f"95 % Wilson intervals, {clusters_note(report.results, part.split)}."
     yield Table("Tasks solved so far", ("arm", "seeds", *heads), tuple(rows), note)
     if part.compared:
         yield _comparison_table(part, report)
@@ -263,13 +253,12 @@ def tables(part: Part, report: Report) -> Iterator[Table]:
 def clusters_note(results: Results, split: Split = "learning") -> str:
     """Say what the unit of the intervals is."""
     if results.cluster == "task":
-        return ", clustered by task: its seeds are not independent"
+        return "clustered by task: its seeds are not independent"
     tasks = results.tasks_of(split)
-    return f", clustered by opening: the {len(tasks)} tasks have {len(set(map(results.cluster_of, tasks)))}"
+    return f"clustered by opening: the {len(tasks)} tasks have {len(set(map(results.cluster_of, tasks)))}"
 
 
 def _comparison_table(part: Part, report: Report) -> Table:
-    seeds = any(each.seeds > 1 for each in part.compared)
     return Table(
         f"Compared with {report.baseline}",
         ("arm", "trial", "what it shows", "tasks", "arm better", "baseline better", "sign-flip p", "Holm p"),
@@ -285,10 +274,9 @@ def _comparison_table(part: Part, report: Report) -> Table:
             )
             for each in part.compared
         ),
-        f"Pairs of the same tasks{', each counted once by the mean of its seeds' if seeds else ''}"
-        f"{clusters_note(report.results, part.split) if report.results.cluster != 'task' else ''}"
-        f": the sign-flip test over tasks, with the 95 % interval of the differences that it does not reject"
-        " (Bonett and Price 2012 where that is wider); Holm p is adjusted for the"
+        "Pairs of the same tasks, each counted once by the mean of its seeds,"
+        f" {clusters_note(report.results, part.split)}. The sign-flip test over tasks, with the 95 % interval of the"
+        " differences that it does not reject (Bonett and Price 2012 where that is wider); Holm p is adjusted for the"
         f" {len(part.compared)} comparisons of this table.",
     )
 
@@ -305,6 +293,6 @@ def lesson_table(report: Report) -> Table | None:
     return Table(
         "Lessons that were offered",
         ("lesson", "arm", "offered", "lift (95 % interval)"),
-        tuple((use.text[:500], use.arm, str(use.offered), use.lift_text) for use in shown),
+        tuple((use.text[:500], use.arm, str(use.offered), lift_words(use.lift)) for use in shown),
         note,
     )

@@ -44,7 +44,6 @@ SHOWN: Final = 800
 
 SHOWN_PROMPT: Final = 4_000
 
-_JUDGES: Final = {"oracle": "judged by an oracle", "self": "judged by the agent's own side"}
 _COLOURS: Final = ("#2b83ba", "#d7711d", "#1a9b77", "#c05a9c", "#808894", "#a3841a", "#7b6bd0", "#cf4a42")
 _DASHES: Final = ("", "7 4", "2 3")
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 330, 60, 500, 12, 282
@@ -86,7 +85,6 @@ def page(report: Report) -> str:
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     parts = [
         {
-            "name": f"{'Learning' if part.split == 'learning' else 'Held-out'} tasks, {_JUDGES[part.judge]}",
             "heading": heading(part),
             "trials": part.trials,
             "findings": [each for each in part.compared if each.trial == part.trials],

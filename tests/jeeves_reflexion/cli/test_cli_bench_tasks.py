@@ -372,7 +372,7 @@ def test_withheld_lessons_have_a_lift_in_the_report(cli, here):
     held_out = [row for row in tries if row["split"] != "learning" and row["arm"] == "selective@1"]
     assert held_out, "tasks are held out"
     assert all(row["recalled"] for row in held_out)
-    assert re.search(r"<td>[+-]\d\.\d\d", Path("out/report/report.html").read_text()), "a lift is known"
+    assert re.search(r">[+-]\d+ points \(", Path("out/report/report.html").read_text()), "a lift is known"
     refused = cli(*arguments(here, *more[:-1], "0.2", "--evaluator", f"{here}:never", "--resume"))
     assert refused.exit_code != 0
     assert "withhold" in refused.stdout + refused.stderr

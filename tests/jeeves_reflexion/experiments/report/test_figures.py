@@ -183,7 +183,7 @@ def test_lessons_tell_how_often_they_were_offered_and_their_lift_where_known():
     uses = make_report(results(6, ("selective",), lift=True)).lessons
     rows = [row for row in results(6, ("selective",), lift=True).rows if row.trial.recall]
     assert sum(use.offered for use in uses) == 3 * len(rows)
-    assert all(use.lift_text.endswith(" (-0.10 to +0.40)") for use in uses)
+    assert all(use.lift is not None and (use.lift.low, use.lift.high) == (-0.1, 0.4) for use in uses)
     assert {use.lift for use in make_report(results(6, ("selective",))).lessons} == {None}
 
 

@@ -192,7 +192,7 @@ def test_curves_are_there_where_there_is_something_to_draw():
     full = written(results(6, ("retry", "selective"), (0,), 3, 3, lift=True))
     for title in ("Learning curves", "First tries"):
         assert f"<title>{title}</title>" in full
-    assert "+0.15 (-0.10 to +0.40)" in full, "the lift of a lesson with its interval"
+    assert "+15 points (-10 to +40; " in full, "the lift of a lesson with its interval"
     empty = Results((a_task(0),), ("retry",), (0,), 2)
     assert "<svg" not in written(empty)
 
