@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import LessonStoreError
@@ -69,12 +69,6 @@ class Verdict:
                 f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written "
                 "by a newer version of this package, or by another program"
             ) from error
-
-
-def in_force(verdict: Verdict, before: float | None) -> Verdict:
-    """Return the verdict with the score that counts after it: feedback replaces ``before``, an evaluator doesn't."""
-    replaces = before is None or verdict.kind == "feedback"
-    return replace(verdict, before=before, counts=verdict.score if replaces else before)
 
 
 def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
