@@ -25,7 +25,7 @@ from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.lessons.settings import checked_k
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.forms import FORMS, rule_of
+from jeeves_reflexion.reflections.forms import FORMS, PRINCIPLE
 from jeeves_reflexion.reflections.journal import Listing, Malformed, ReflectionJournal, Stored, read_file
 from jeeves_reflexion.reflections.markdown import agent_slug, entry_of, plain_id
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
@@ -242,7 +242,7 @@ class ReflectionLibrary:
                 provenance=Provenance("", 0, None, agent=item.agent),
                 task_kind=item.task_kind,
                 tools=item.tools,
-                outcome="failed" if rule_of(item.text) else "success",
+                outcome="failed" if item.text.startswith(PRINCIPLE) else "success",
                 state_reason=item.reason,
             )
             why = flaw(item.text)
