@@ -229,14 +229,12 @@ def lift(cells: Cells, *, least: int = MIN_EACH) -> Lift:
     return Lift(gain.value, gain.low, gain.high, n_with, n_without)
 
 
-def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICAL_LIFT) -> Judgement:
+def judge(cells: Cells) -> Judgement:
     """Say whether to retire a lesson: whether an interval that holds at every look lies below zero.
 
-    A lesson of lift zero is ever retired with probability at most ``error``, and a helpful one less often. The same
-    holds for calling a lesson helpful. ``typical`` is the size of lift that is found soonest.
+    A lesson of lift zero is ever retired with probability at most :data:`RETIRE_ERROR`, and a helpful one less often.
+    The same holds for calling a lesson helpful.
     """
-    if not (0.0 < error < 0.5 and typical > 0.0):
-        raise ValueError(f"error must lie in (0, 0.5) and typical above 0, not {error} and {typical}")
     n_with, n_without = _counts(cells)
     of = f"{n_with} scored attempts with it, {n_without} without"
     means = _means(cells)
@@ -244,9 +242,9 @@ def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICA
         return Judgement("unknown", f"not enough data: {of}; {MIN_EACH} of each are needed")
     once = difference_of_means(*means)
     # How many standard errors a one-sided bound needs in order to hold at all times at once: Robbins' normal mixture
-    # N(0, typical²) over the effect. A two-sided bound at twice the error is nearly a one-sided bound at the error.
-    ratio = (typical / ((once.high - once.low) / (2 * Z95))) ** 2
-    z = math.sqrt((1 + 1 / ratio) * (2 * math.log(1 / (2 * ERROR_PART * error)) + math.log1p(ratio)))
+    # with spread _TYPICAL_LIFT over the effect. A two-sided bound at twice the error is nearly a one-sided bound at it.
+    ratio = (_TYPICAL_LIFT / ((once.high - once.low) / (2 * Z95))) ** 2
+    z = math.sqrt((1 + 1 / ratio) * (2 * math.log(1 / (2 * ERROR_PART * RETIRE_ERROR)) + math.log1p(ratio)))
     ever = difference_of_means(*means, z=z)
     # No interval for one look is given: after selection it would be too narrow.
     points, low, high = (f"{100 * each:+.0f} points" for each in (once.value, ever.low, ever.high))
