@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record
@@ -23,33 +23,26 @@ from vectorstores.base import RecordStore
 LEAST_EFFECTIVE: Final = 30.0
 """The least effective number of attempts that an estimate needs."""
 
-PolicyOrder: TypeAlias = Literal["nearest", "newest", "oldest"]
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which of the lessons that were recalled are kept: the first ``k`` in an order, none below the ``floor``.
+    """Which of the lessons that were recalled are kept: the ``k`` nearest, none below the ``floor``.
 
     Withholding stays as logged. None leaves a setting as it was.
     """
 
     k: int | None = None
     floor: float | None = None
-    order: PolicyOrder = "nearest"
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedLesson:
-    """A lesson that a recall found: its similarity, its share in the draw, and whether it was withheld.
-
-    ``created_at`` is None if the lesson is no longer in the store.
-    """
+    """A lesson that a recall found: its similarity, its share in the draw, and whether it was withheld."""
 
     id: str
     similarity: float
     share: float
     withheld: bool
-    created_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +118,8 @@ def policy_value(log: Sequence[LoggedRecall], policy: Policy) -> PolicyValue:
     )
 
 
-async def read_log(records: RecordStore, created_at: Mapping[str, float]) -> list[LoggedRecall]:
-    """Read a ledger's recalls with a scored attempt; ``created_at`` has the times of the lessons, by id."""
+async def read_log(records: RecordStore) -> list[LoggedRecall]:
+    """Read a ledger's recalls with a scored attempt."""
     async with store_errors("read the ledger"):
         counts: dict[str, float] = {}
         async for record in each_record(records, OUTCOMES):
@@ -146,7 +139,6 @@ async def read_log(records: RecordStore, created_at: Mapping[str, float]) -> lis
                         item["similarity"],
                         0.0 if item["lesson_id"] in draw.exempt else draw.share_of(item["lesson_id"]),
                         withheld,
-                        created_at.get(item["lesson_id"]),
                     )
                     for part, withheld in (("offered", False), ("withheld", True))
                     for item in entry[part]
@@ -175,19 +167,7 @@ def _check_reach(log: Sequence[LoggedRecall], policy: Policy) -> None:
 
 def _dropped(recall: LoggedRecall, policy: Policy) -> list[LoggedLesson]:
     """Return the lessons of a recall that the policy would have left out."""
-
-    def place(lesson: LoggedLesson) -> tuple[float, str]:
-        # Ties are broken by id: the log's own order, offered before withheld, depends on the draw.
-        if policy.order == "nearest":
-            return -lesson.similarity, lesson.id
-        if lesson.created_at is None:
-            raise LessonStoreError(
-                f"it can't be said: the lesson {lesson.id} is not in the store any more, so its age is not known"
-            )
-        return lesson.created_at if policy.order == "oldest" else -lesson.created_at, lesson.id
-
-    if policy.k is None and policy.floor is None:
-        return []
-    near = [each for each in recall.found if policy.floor is None or each.similarity >= policy.floor]
-    kept = {each.id for each in (near if policy.k is None else sorted(near, key=place)[: policy.k])}
-    return [each for each in recall.found if each.id not in kept]
+    # Ties are broken by id: the log's own order, offered before withheld, depends on the draw.
+    nearest = sorted(recall.found, key=lambda each: (-each.similarity, each.id))
+    kept = [each for each in nearest if policy.floor is None or each.similarity >= policy.floor][: policy.k]
+    return [each for each in recall.found if each not in kept]
