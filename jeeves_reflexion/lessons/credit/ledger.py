@@ -253,7 +253,7 @@ class Ledger:
         async with store_errors("strike a lesson from the ledger"):
             await self.write_recalls()
             struck = await self._strike(lesson_id)
-            self._reader.tallies.drop(lesson_id)
+            self._reader.drop(lesson_id)
         self._credits = None
         return struck
 

@@ -64,7 +64,6 @@ async def test_what_no_draw_decided_is_no_part_of_the_comparison(ledger):
     await ledger.note_outcome("r1", Evaluation(1.0))
     known = await ledger.credits(max_age=0)
     assert figures(known, "a") == (0, 0, 0, 0)
-    assert known.tally("a").offered == 1
     assert known.lift("a").value is None
     assert "b" not in known.tallies
 
@@ -191,7 +190,6 @@ async def test_what_is_exempt_is_no_part_of_its_own_comparison(ledger):
     await ledger.note_outcome("r1", Evaluation(1.0))
     known = await ledger.credits()
     assert figures(known, "a") == (0, 0, 0, 0)
-    assert known.tally("a").offered == 1
     assert figures(known, "b") == (1, 1.0, 0, 0)
     assert known.library_lift().n_with == 1
     assert list(known.library.cells) == [(0.2, 0.04, 2, 1)]
@@ -368,11 +366,9 @@ async def test_errors_of_the_store_are_wrapped(records):
         await ledger.credits()
 
 
-async def test_a_lesson_that_was_not_recalled_for_long_is_idle(records):
+async def test_it_is_known_when_a_lesson_was_last_recalled_or_withheld(records):
     ledger = Ledger(records, lambda: 5000.0)
     await note(ledger, "r1", ["a"], ["b"])
     await ledger.note_outcome("r1", Evaluation(1.0))
     known = await ledger.credits()
-    assert known.idle("a", 6000.0) == 1000.0
-    assert known.idle("b", 6000.0) == 1000.0
-    assert known.idle("never", 6000.0) is None
+    assert [known.tally(each).last for each in ("a", "b", "never")] == [5000.0, 5000.0, 0.0]
