@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias
@@ -56,7 +56,6 @@ _PRIOR_FROM: Final = 10
 _PRIOR_STEPS: Final = 4
 _LEAST_SPREAD: Final = 0.02
 _DAY: Final = 86400.0
-_NOTHING_KNOWN: Final[Mapping[str, int]] = {}
 
 Stratum: TypeAlias = tuple[float, ...]
 """Attempts with the same draw and about the same expected score: for a lesson, its share withheld and
@@ -173,31 +172,18 @@ class Withholding:
         halvings = int(math.log2(1 + scored / EARLY_ATTEMPTS))
         return max(self.share, math.ldexp(self.early, -halvings))
 
-    def draw(
-        self,
-        key: str,
-        lesson_ids: Sequence[str],
-        *,
-        scored: Mapping[str, int] = _NOTHING_KNOWN,
-        helpful: Collection[str] = (),
-    ) -> Draw:
+    def draw(self, key: str, shares: Mapping[str, float]) -> Draw:
         """Draw for one recall, named by its ``key`` (see :func:`recall_key`), over the lessons that it would offer.
 
-        ``scored`` says how much is known of each lesson (see :meth:`share_for`); ``helpful`` are those that are shown
-        to help (see :attr:`floor`).
+        ``shares`` has the probability of each to be withheld: :meth:`share_for`, or :attr:`floor` for one that is shown
+        to help.
         """
-        if not self.on:
-            return NO_DRAW
         whole_share = _WHOLE_PART * self.share if self.whole_share is None else self.whole_share
         # A lesson's id is a string, so that this draw can't be that of a lesson.
         none = self._uniform(key, None) < whole_share
-        shares = {
-            each: self.floor if each in helpful else self.share_for(scored.get(each, 0))
-            for each in lesson_ids
-        }
         drawn = (each for each, share in shares.items() if self._uniform(key, each) < share)
         own = {each: share for each, share in shares.items() if share != self.share}
-        return Draw(self.share, whole_share, none, frozenset(lesson_ids if none else drawn), shares=own)
+        return Draw(self.share, whole_share, none, frozenset(shares if none else drawn), shares=own)
 
     def _uniform(self, key: str, lesson_id: str | None) -> float:
         digest = blake2b(json.dumps([self.seed, key, lesson_id]).encode(), digest_size=8).digest()

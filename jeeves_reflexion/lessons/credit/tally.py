@@ -111,9 +111,11 @@ class Credits:
         """Draw for one recall. Well-known lessons are withheld less, and those shown to help least."""
         if not drawing.on:
             return NO_DRAW
-        helpful = {each for each in lesson_ids if self.judge(each).kind == "helps"}
-        scored = {each: self.scored(each) for each in lesson_ids}
-        return drawing.draw(key, lesson_ids, scored=scored, helpful=helpful)
+        shares = {
+            each: drawing.floor if self.judge(each).kind == "helps" else drawing.share_for(self.scored(each))
+            for each in lesson_ids
+        }
+        return drawing.draw(key, shares)
 
     def utility(self, lesson_id: str, now: float) -> float:
         """Return the utility by which a lesson is ranked: its shrunken lift minus the library's mean.
