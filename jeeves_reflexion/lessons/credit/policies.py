@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict, draw_of
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.statistics import Z95, Difference
+from jeeves_reflexion.values import check_whole
 from vectorstores.base import RecordStore
 
 LEAST_EFFECTIVE: Final = 30.0
@@ -149,19 +150,13 @@ async def read_log(records: RecordStore) -> list[LoggedRecall]:
 
 def _check_reach(log: Sequence[LoggedRecall], policy: Policy) -> None:
     """Raise if a policy would have offered lessons that were not recalled."""
+    k = 0 if policy.k is None else check_whole("k", policy.k)
     most = max(len(recall.found) for recall in log)
-    if policy.k is not None and policy.k < 1:
-        raise ConfigurationError(f"k must be at least 1, not {policy.k}")
-    if policy.k is not None and policy.k > most:
+    least = min((each.similarity for recall in log for each in recall.found), default=1.0)
+    if k > most or (policy.floor is not None and policy.floor < least):
         raise LessonStoreError(
-            f"it can't be said: no recall in the log found more than {most} lessons, so what {policy.k} would have done"
-            " was never tried"
-        )
-    least = min((each.similarity for recall in log for each in recall.found), default=math.inf)
-    if policy.floor is not None and policy.floor < least:
-        raise LessonStoreError(
-            f"it can't be said: nothing in the log is below {least:.2f}, so what a floor of {policy.floor:.2f} would"
-            " have let in was never tried"
+            f"it can't be said: no recall in the log found more than {most} lessons or one below {least:.2f}, so what"
+            " more would have done was never tried"
         )
 
 
