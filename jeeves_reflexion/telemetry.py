@@ -73,25 +73,50 @@ def _exported(tracer: Tracer, operation: str, name: str, attributes: Mapping[str
             raise
 
 
-def workflow(function: Run[P, R]) -> Run[P, R]:
-    """Make each run of the loop a span; the first argument is the loop."""
+Operation: TypeAlias = Literal["invoke_workflow", "search_memory", "upsert_memory"]
 
-    @functools.wraps(function)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        name = str(getattr(args[0], "name", "reflexion"))
-        with _span("invoke_workflow", name, {}) as span:
-            result = await function(*args, **kwargs)
-            if span is not None and isinstance(result, RunResult):
-                told: dict[str, Value] = {
-                    "jeeves.run.id": result.run_id,
-                    "jeeves.attempts": len(result.trials),
-                    "jeeves.passed": result.passed,
-                    "jeeves.stop_reason": result.stop_reason,
-                }
-                span.set_attributes(told)
-            return result
 
-    return run
+def operation(kind: Operation) -> Callable[[Run[P, R]], Run[P, R]]:
+    """Make each call of a method a span: a run of the loop, or a recall or a record of a lesson store."""
+
+    def decorate(function: Run[P, R]) -> Run[P, R]:
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if kind == "invoke_workflow":
+                name, given = str(getattr(args[0], "name", "reflexion")), {}
+            else:
+                name = str(getattr(getattr(args[0], "store", None), "namespace", "default"))
+                given = {"gen_ai.memory.store.id": name}
+            with _span(kind, name, given) as span:
+                result = await function(*args, **kwargs)
+                if span is not None:
+                    span.set_attributes(_of_result(result))
+                return result
+
+        return call
+
+    return decorate
+
+
+def _of_result(result: object) -> dict[str, Value]:
+    """Return how a run ended; or how many lessons were recalled, their ids and known lifts; 1 for one recorded."""
+    if isinstance(result, RunResult):
+        return {
+            "jeeves.run.id": result.run_id,
+            "jeeves.attempts": len(result.trials),
+            "jeeves.passed": result.passed,
+            "jeeves.stop_reason": result.stop_reason,
+        }
+    if not isinstance(result, Recall):
+        return {"gen_ai.memory.record.count": 1}
+    lifts = {each.lesson.id: each.lift.value for each in (*result.offered, *result.withheld) if each.lift}
+    known = {id: lift for id, lift in lifts.items() if lift is not None}
+    return {
+        "gen_ai.memory.record.count": len(result.offered),
+        "jeeves.lesson.ids": [each.lesson.id for each in result.offered],
+        "jeeves.withheld.ids": [each.lesson.id for each in result.withheld],
+        **({"jeeves.lift": list(known.values()), "jeeves.lift.ids": list(known)} if known else {}),
+    }
 
 
 def acting(role: Role, attempt: int) -> AbstractContextManager[Span | None]:
@@ -137,38 +162,6 @@ def tool(name: str) -> Iterator[Callable[[str, str], None]]:
                 )
 
         yield add
-
-
-def memory(operation: Literal["search_memory", "upsert_memory"]) -> Callable[[Run[P, R]], Run[P, R]]:
-    """Make each call of a lesson store's method a span, with the number of lessons returned or stored."""
-
-    def decorate(function: Run[P, R]) -> Run[P, R]:
-        @functools.wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            store = str(getattr(getattr(args[0], "store", None), "namespace", "default"))
-            with _span(operation, store, {"gen_ai.memory.store.id": store}) as span:
-                result = await function(*args, **kwargs)
-                if span is not None:
-                    span.set_attributes(_of_result(result))
-                return result
-
-        return call
-
-    return decorate
-
-
-def _of_result(result: object) -> dict[str, Value]:
-    """Return how many lessons a recall offered, their ids, and known lifts with theirs; 1 for a lesson recorded."""
-    if not isinstance(result, Recall):
-        return {"gen_ai.memory.record.count": 1}
-    lifts = {each.lesson.id: each.lift.value for each in (*result.offered, *result.withheld) if each.lift}
-    known = {id: lift for id, lift in lifts.items() if lift is not None}
-    return {
-        "gen_ai.memory.record.count": len(result.offered),
-        "jeeves.lesson.ids": [each.lesson.id for each in result.offered],
-        "jeeves.withheld.ids": [each.lesson.id for each in result.withheld],
-        **({"jeeves.lift": list(known.values()), "jeeves.lift.ids": list(known)} if known else {}),
-    }
 
 
 def told(event: Event) -> None:

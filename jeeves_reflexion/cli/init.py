@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Final
@@ -29,14 +28,14 @@ def reflect(task, trials) -> str:
     """Say in one sentence what to do differently; called after a failed attempt."""
     return "Write dates in ISO 8601, year first."
 '''
-_DATES: Final = {
-    "3 May 2026": "2026-05-03",
-    "17 June 2025": "2025-06-17",
-    "9 October 2024": "2024-10-09",
-    "28 February 2023": "2023-02-28",
-    "1 August 2022": "2022-08-01",
-    "30 November 2021": "2021-11-30",
-}
+_TASKS: Final = """\
+{"prompt": "Write this date as the archive wants it: 3 May 2026.", "reference": "2026-05-03"}
+{"prompt": "Write this date as the archive wants it: 17 June 2025.", "reference": "2025-06-17"}
+{"prompt": "Write this date as the archive wants it: 9 October 2024.", "reference": "2024-10-09"}
+{"prompt": "Write this date as the archive wants it: 28 February 2023.", "reference": "2023-02-28"}
+{"prompt": "Write this date as the archive wants it: 1 August 2022.", "reference": "2022-08-01"}
+{"prompt": "Write this date as the archive wants it: 30 November 2021.", "reference": "2021-11-30"}
+"""
 _COMMAND: Final = "jeeves-reflexion bench tasks.jsonl --agent my_agent:answer --reflector my_agent:reflect"
 
 
@@ -48,14 +47,7 @@ def init(folder: Path) -> None:
 
     It runs as it is, without a model or a network. Existing files are never changed.
     """
-    tasks = [
-        {"prompt": f"Write this date as the archive wants it: {said}.", "reference": wanted}
-        for said, wanted in _DATES.items()
-    ]
-    files = {
-        folder / "my_agent.py": _AGENT,
-        folder / "tasks.jsonl": "".join(json.dumps(task) + "\n" for task in tasks),
-    }
+    files = {folder / "my_agent.py": _AGENT, folder / "tasks.jsonl": _TASKS}
     for path in files:
         if path.exists():
             raise ConfigurationError(f"{path} exists already: choose another folder, or remove it")

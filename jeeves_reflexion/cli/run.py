@@ -19,7 +19,6 @@ from jeeves_reflexion.cli.models import ProvenModel, model_at
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.stores import credit_of, open_or_make
 from jeeves_reflexion.cli.user_code import load, of_user
-from jeeves_reflexion.events import Event, RunFinished
 from jeeves_reflexion.lessons import LessonSettings, ModelCheck
 from jeeves_reflexion.loop.factory import LoopOptions
 from jeeves_reflexion.loop.lesson_address import default_place
@@ -30,30 +29,6 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Budget, logger
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import RunResult
-
-
-class Watch(Trace):
-    """Show the trace of a run; ``address`` is that of its lessons, None if they are not kept."""
-
-    def __init__(self, screen: Screen, address: str | None, *, verbose: bool = False) -> None:
-        super().__init__(screen.note, verbose=verbose)
-        self._address = address
-
-    def farewell(self) -> str:
-        """Return what to say after an interrupt."""
-        if self._address is None:
-            return "the run was stopped; it kept no lessons, as asked"
-        if not self.kept:
-            return "the run was stopped before it learned anything; earlier lessons are unchanged"
-        kept = f"{counted(self.kept, 'lesson')} in {self._address}"
-        return f"the run was stopped; what it learned is kept ({kept})"
-
-    def __call__(self, event: Event) -> None:
-        """Show an event."""
-        super().__call__(event)
-        if isinstance(event, RunFinished) and self._address is not None:
-            # "lessons outcome" takes this id, to correct the verdict later.
-            self.note(f"run: {event.run_id}", "dim")
 
 
 def result_document(result: RunResult, address: str | None, namespace: str) -> dict[str, object]:
@@ -177,19 +152,23 @@ def run(
     If TASK is "-", the task is read from stdin.
     """
     _check(given, endpoint.prices)
-    # The watch shows warnings already; the log would show them twice.
+    # The trace shows warnings already; the log would show them twice.
     logger.addHandler(logging.NullHandler())
     address = default_place() if given["address"] is None else given["address"]
     if given["no_lessons"]:
         address = None
     shown, screen = None if address is None else redact(address), Screen(quiet=given["quiet"])
-    watch = Watch(screen, shown, verbose=given["verbose"])
+    trace = Trace(screen.note, verbose=given["verbose"])
     try:
         with of_user(given["agent"]):
             agent = None if given["agent"] is None else load("--agent", given["agent"])
-            result = anyio.run(_run, given, endpoint, address, agent, watch)
+            result = anyio.run(_run, given, endpoint, address, agent, trace)
     except KeyboardInterrupt:
-        raise Interrupted(watch.farewell()) from None
+        kept = f"; what it learned is kept ({counted(trace.kept, 'lesson')} in {shown})" if shown else ""
+        raise Interrupted(f"the run was stopped{kept}") from None
+    if shown is not None:
+        # "lessons outcome" takes this id, to correct the verdict later.
+        screen.note(f"run: {result.run_id}", "dim")
     if given["as_json"]:
         screen.document(result_document(result, shown, given["namespace"]))
     else:
@@ -202,7 +181,7 @@ async def _run(
     endpoint: options.Endpoint,
     address: str | None,
     agent: Any,  # noqa: ANN401 - whatever a user wrote
-    watch: Watch,
+    trace: Trace,
 ) -> RunResult:
     async with AsyncExitStack() as opened:
 
@@ -220,7 +199,7 @@ async def _run(
                 open_or_make(address, given["namespace"], given["embedder"], settings)
             )
             # Counting finds an unusable store before any model call costs money.
-            watch.note(f"lessons: {redact(address)} ({await store.count()} so far)", "dim")
+            trace.note(f"lessons: {redact(address)} ({await store.count()} so far)", "dim")
         if given["mcp"]:
             tools = [await opened.enter_async_context(mcp_tools(server)) for server in given["mcp"]]
             agent = ReAct(model, list(chain.from_iterable(tools)))
@@ -235,4 +214,4 @@ async def _run(
             top_k_lessons=given["k"],
             options=LoopOptions(budget=budget),
         )
-        return await loop.run(given["task"].strip(), session=loop.session(listener=watch))
+        return await loop.run(given["task"].strip(), session=loop.session(listener=trace))

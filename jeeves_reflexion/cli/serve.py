@@ -101,8 +101,7 @@ async def _over_stdio(library: Library, settings: LessonSettings, *, review: boo
         raise MissingDependencyError("an MCP server", "mcp") from error
     from jeeves_reflexion.mcp.tokens import RIGHTS, Caller  # noqa: PLC0415
 
-    rights = frozenset(RIGHTS if review else RIGHTS[:2])
-    caller = Caller("mcp", (library.namespace,), rights)
+    caller = Caller("mcp", (library.namespace,), RIGHTS if review else RIGHTS[:2])
     async with library.open(create=library.create) as store:
         lessons = VectorLessonStore(store.store, settings=settings)
         await build_server(LessonTools(lessons, lambda: caller), review=review).run_stdio_async()

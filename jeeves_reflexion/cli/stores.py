@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,15 +84,8 @@ def origin_at(address: str) -> Origin | None:
     """Return the embedder that the store at an address was made with; None if a store can be created there."""
     if Path(address).is_file():
         raise ConfigurationError(f"{redact(address)} is a file, not the folder of a lesson store")
-    with lesson_store_errors():
-        return origin_of(address)
-
-
-@contextlib.contextmanager
-def lesson_store_errors() -> Iterator[None]:
-    """Raise errors of the store below as :class:`LessonStoreError`."""
     try:
-        yield
+        return origin_of(address)
     except VectorStoreError as error:
         raise LessonStoreError(str(error)) from error
 

@@ -21,9 +21,10 @@ def as_evaluator(function: Callable[..., object]) -> FunctionEvaluator:
 
     The output is what the agent returned, a text or another object. A callable that can be called either way gets task
     and attempt if its first parameter is called ``task`` or annotated so. It may return an :class:`Evaluation`, a bool,
-    a number in [0, 1], ``(bool, message)``, or ``None`` if it can't score the attempt. If it asks models of other
-    packages, it has to return an :class:`Evaluation` with their ``usage``. A sync callable runs in a worker thread,
-    which is left behind if the run is cancelled. Raises :class:`ConfigurationError` for other parameters.
+    a number in [0, 1], either of them with a message, as ``(False, "too long")``, or ``None`` if it can't score the
+    attempt. If it asks models of other packages, it has to return an :class:`Evaluation` with their ``usage``. A sync
+    callable runs in a worker thread, which is left behind if the run is cancelled. Raises :class:`ConfigurationError`
+    for other parameters.
     """
     return FunctionEvaluator(function)
 
@@ -51,20 +52,21 @@ class FunctionEvaluator:
         value = await run(self._function, call)
         if isinstance(value, Evaluation):
             return value
-        value = plain_number(value)
-        if value is None:
-            return Evaluation(None, rationale=f"{self.name} could not score the attempt")
-        if isinstance(value, bool):
-            return Evaluation(float(value), passed=value)
-        if isinstance(value, numbers.Real) and 0 <= value <= 1:  # type: ignore[operator] # mypy knows no Real
-            return Evaluation(float(value))
         match value:
-            case (verdict, str() as message) if isinstance(passed := plain_number(verdict), bool):
-                issues = () if passed or not message.strip() else (message,)
-                return Evaluation(float(passed), passed=passed, rationale=message, issues=issues)
+            case (verdict, str() as message):
+                verdict = plain_number(verdict)
+            case _:
+                verdict, message = plain_number(value), ""
+        if verdict is None:
+            return Evaluation(None, rationale=message or f"{self.name} could not score the attempt")
+        if isinstance(verdict, bool):
+            issues = () if verdict or not message.strip() else (message,)
+            return Evaluation(float(verdict), passed=verdict, rationale=message, issues=issues)
+        if isinstance(verdict, numbers.Real) and 0 <= verdict <= 1:  # type: ignore[operator] # mypy knows no Real
+            return Evaluation(float(verdict), rationale=message)
         raise ConfigurationError(
             f"evaluator {self.name} returned {value!r}: it must return an Evaluation, a bool, a number in [0, 1], "
-            "(bool, message) or None"
+            "(bool, message), (number, message) or None"
         )
 
 

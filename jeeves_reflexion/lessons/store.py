@@ -86,7 +86,7 @@ class VectorLessonStore:
 
     # -- in
 
-    @telemetry.memory("upsert_memory")
+    @telemetry.operation("upsert_memory")
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
         """Store the lesson of a reflection on ``task``; it is durable when this returns.
 
@@ -183,7 +183,7 @@ class VectorLessonStore:
 
     # -- out
 
-    @telemetry.memory("search_memory")
+    @telemetry.operation("search_memory")
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
     ) -> Recall:

@@ -114,7 +114,7 @@ class Reflexion(Generic[T]):
         """Return a fresh session with this loop's budget; its clock starts now."""
         return Session(spend=Spend(self.options.budget), listener=listener)
 
-    @telemetry.workflow
+    @telemetry.operation("invoke_workflow")
     async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult[T]:
         """Try the task until an attempt passes or another reason to stop arises, and return all trials.
 

@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Final, Literal, TypeAlias
 
 import pydantic
@@ -36,13 +36,18 @@ class RightError(ReflexionError):
     """A client lacks the right or the namespace that the message names."""
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
 class Caller:
-    """A client: its name for histories, its namespaces (the first is the default), and its rights."""
+    """A client: its name for histories, its namespaces (the first is the default), and its rights.
+
+    One with a token is stored, with the time in seconds since 1970 and a digest of the token's secret.
+    """
 
     name: str
-    namespaces: tuple[str, ...]
-    rights: frozenset[Right]
+    namespaces: _Names
+    rights: _Rights
+    created_at: float = 0.0
+    digest: str = field(default="", repr=False)
 
     def namespace(self, right: Right, wanted: str | None) -> str:
         """Return the namespace of a call; raises :class:`RightError` if the client lacks the right or namespace."""
@@ -55,17 +60,6 @@ class Caller:
                 f"{', '.join(map(repr, self.namespaces))}"
             )
         return self.namespaces[0] if wanted is None else wanted
-
-
-@pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
-class Token:
-    """A stored token; ``created_at`` is in seconds since 1970, ``digest`` is of its secret."""
-
-    name: str
-    namespaces: _Names
-    rights: _Rights
-    created_at: float
-    digest: str = field(repr=False)
 
 
 class Tokens:
@@ -110,8 +104,8 @@ class Tokens:
                 )
         return f"{_PREFIX}{name}.{secret}"
 
-    async def all(self) -> list[Token]:
-        """Return all tokens, oldest first."""
+    async def all(self) -> list[Caller]:
+        """Return the clients of all tokens, oldest first."""
         async with store_errors("list the tokens"):
             return [_read(record) async for record in each_record(self._records, _COLLECTION)]
 
@@ -130,9 +124,7 @@ class Tokens:
         if record is None:
             return None
         known = _read(record)
-        if not hmac.compare_digest(known.digest, _digest(secret)):
-            return None
-        return Caller(known.name, known.namespaces, frozenset(known.rights))
+        return known if hmac.compare_digest(known.digest, _digest(secret)) else None
 
 
 def _digest(secret: str) -> str:
@@ -140,8 +132,8 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _read(record: Record) -> Token:
+def _read(record: Record) -> Caller:
     try:
-        return checked(Token, record.value)
+        return checked(Caller, record.value)
     except ConfigurationError as error:
         raise LessonStoreError(f"the token {record.key!r} can't be read: {error}") from error

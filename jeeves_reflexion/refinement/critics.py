@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from string import Template
 from typing import Final, TypeAlias
@@ -18,7 +18,7 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Inbox, Session, logger, relay
 from jeeves_reflexion.text import fence, read_prompt, render_steps
 from jeeves_reflexion.types import Attempt, Step, Task
-from jeeves_reflexion.values import check_whole, is_number, plain_number
+from jeeves_reflexion.values import check_whole, checked_settings
 
 StepCritic: TypeAlias = Callable[[Task, Attempt, Trigger], Awaitable[str]]
 """Returns what is wrong with the steps so far, in a few sentences, or an empty text."""
@@ -29,6 +29,7 @@ _WORD: Final = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Triggers:
     """When to reflect, besides the end of each draft. All triggers are off unless set.
 
@@ -39,20 +40,14 @@ class Triggers:
 
     step_interval: int | None = None
     on_error: bool = False
-    on_tools: Collection[str] = ()
+    on_tools: tuple[str, ...] = ()
     quality_drop: float | None = None
 
     def __post_init__(self) -> None:
-        interval, drop = self.step_interval, plain_number(self.quality_drop)
-        if interval is not None:
-            object.__setattr__(self, "step_interval", check_whole("step_interval", interval))
-        if not isinstance(self.on_error, bool):
-            raise ConfigurationError(f"on_error must be true or false, not {self.on_error!r}")
-        if isinstance(self.on_tools, str) or not all(isinstance(name, str) for name in self.on_tools):
-            raise ConfigurationError(f"on_tools must be a list of tool names, not {self.on_tools!r}")
-        if drop is not None and not (is_number(drop) and 0 < drop <= 1):
+        if self.step_interval is not None:
+            check_whole("step_interval", self.step_interval)
+        if self.quality_drop is not None and not 0 < self.quality_drop <= 1:
             raise ConfigurationError(f"quality_drop must lie above 0 and up to 1, not {self.quality_drop!r}")
-        object.__setattr__(self, "quality_drop", drop)
 
     @property
     def any_step(self) -> bool:

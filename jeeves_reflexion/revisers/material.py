@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
 
 from jeeves_reflexion.drafts import Draft, RevisionRequest
 from jeeves_reflexion.revisers.scope import CRITERION_THRESHOLD, WORDS, issues_of
@@ -17,15 +16,6 @@ VERSIONS_TOKENS = 4000
 """The room for the judge's reasons, all earlier evaluations, and all other drafts; each is cut in the middle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What the prompt shows beside the draft: earlier versions and evaluations, and the task."""
-
-    versions: bool = False
-    evaluations: bool = True
-    task: bool = True
-
-
 def free_tag(text: str) -> str:
     """Return a tag that does not occur in a text, so that the text can be put between such tags unchanged."""
     used = {match.lower() for match in re.findall(r"<\s*/?\s*(draft(?:_\d+)?)(?!\w)", text, re.IGNORECASE)}
@@ -33,17 +23,22 @@ def free_tag(text: str) -> str:
     return next(tag for tag in tags if tag not in used)
 
 
-def material(task: Task, request: RevisionRequest, tag: str, shown: Shown) -> str:
-    """Return everything that a revision needs, each part fenced as data, and the whole draft between ``tag`` tags."""
+def material(
+    task: Task, request: RevisionRequest, tag: str, *, show_task: bool, versions: bool, evaluations: bool
+) -> str:
+    """Return everything that a revision needs, each part fenced as data, and the whole draft between ``tag`` tags.
+
+    ``versions`` shows the other drafts, ``evaluations`` the verdicts on them.
+    """
     feedback = request.feedback.public()
-    parts = [fence("task", task.prompt)] if shown.task else []
+    parts = [fence("task", task.prompt)] if show_task else []
     if task.expected_output:
         parts.append(fence("expected_output", task.expected_output))
     others = [draft for draft in request.history if draft.number != request.draft.number]
-    if shown.versions and others:
+    if versions and others:
         room = max(VERSIONS_TOKENS // len(others), 1)
         parts += [fence(f"version_{draft.number}", cut_middle(draft.output, room)) for draft in others]
-    if shown.evaluations and others:
+    if evaluations and others:
         earlier = "\n".join(map(_remembered, others))
         parts.append(fence("earlier_evaluations", cut_middle(earlier, HISTORY_TOKENS)))
     parts += [fence(tag, request.draft.output), fence("judgement", _judgement(feedback))]

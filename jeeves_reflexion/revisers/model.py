@@ -6,25 +6,24 @@ import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from string import Template
-from typing import get_args
+from typing import ClassVar
 
 import anyio.to_thread
 
 from jeeves_reflexion.drafts import Revision, RevisionRequest, Strategy
-from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models.ask import ask, ask_and_read, asked_again
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Agent, ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.revisers.edits import DIVIDER, REPLACE, SEARCH, apply_edits, holds_markers, parse_edits
-from jeeves_reflexion.revisers.material import Shown, free_tag, material
+from jeeves_reflexion.revisers.material import free_tag, material
 from jeeves_reflexion.revisers.scope import choose, issues_of
 from jeeves_reflexion.session import Session, current_scope
 from jeeves_reflexion.text import bullets, fence, read_prompt
 from jeeves_reflexion.types import NO_USAGE, Task
+from jeeves_reflexion.values import check_choice
 
-_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)")
 _CUT = frozenset({"length", "content_filter"})
 _ASK = (
@@ -33,6 +32,7 @@ _ASK = (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TextReviser(ABC):
     """Revises a draft by asking for text, in one of four ways (the refine step of Self-Refine, Madaan et al. 2023).
 
@@ -46,16 +46,17 @@ class TextReviser(ABC):
     ``request.max_tokens``, unless it holds complete edits. ``Revision.problems`` says what went wrong. A draft that has
     a line of an edit block itself is not edited, but revised as if no edit applied.
 
-    Raises :class:`ConfigurationError` for an unknown strategy.
+    With ``include_reflection_history`` the prompt shows the evaluations of the other drafts, with
+    ``include_prior_versions`` their texts. Raises :class:`ConfigurationError` for an unknown strategy.
     """
 
-    def __init__(self, strategy: Strategy, shown: Shown) -> None:
-        if strategy not in _STRATEGIES:
-            raise ConfigurationError(
-                f"{strategy!r} is not a revision strategy: use one of {', '.join(_STRATEGIES)}"
-            )
-        self.strategy: Strategy = strategy
-        self._shown = shown
+    strategy: Strategy = "hybrid"
+    include_prior_versions: bool = False
+    include_reflection_history: bool = True
+    shows_task: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_choice("strategy", self.strategy, Strategy)
 
     @abstractmethod
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
@@ -71,7 +72,16 @@ class TextReviser(ABC):
             way, why = instead, f"{why}; the text has lines like those of an edit, so another way was taken"
             hybrid = False
         tag = free_tag(old)
-        shown = [material(task, request, tag, self._shown)]
+        shown = [
+            material(
+                task,
+                request,
+                tag,
+                show_task=self.shows_task,
+                versions=self.include_prior_versions,
+                evaluations=self.include_reflection_history,
+            )
+        ]
         note = [Template(_prompt("hybrid")).substitute(why=why)] if hybrid else []
         addressed = issues_of(request.feedback.public())
         earlier: tuple[str, ...] = ()
@@ -131,48 +141,33 @@ class TextReviser(ABC):
         return revision, stands
 
 
+@dataclass(eq=False, repr=False)
 class ModelReviser(TextReviser):
-    """Asks a model to revise a draft; :class:`TextReviser` describes the strategies.
+    """Asks a model to revise a draft; :class:`TextReviser` describes the options.
 
-    The model sees the task, the whole draft and the verdict on it (never what quotes gold). With
-    ``include_reflection_history`` it sees the evaluations of the other drafts, with ``include_prior_versions`` their
-    texts. Raises ``ModelError`` if the model can't be reached.
+    The model sees the task, the whole draft and the verdict on it (never what quotes gold). Raises ``ModelError`` if
+    the model can't be reached.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        *,
-        strategy: Strategy = "hybrid",
-        include_prior_versions: bool = False,
-        include_reflection_history: bool = True,
-    ) -> None:
-        super().__init__(strategy, Shown(include_prior_versions, include_reflection_history))
-        self.model = model
-        self._system = Message("system", _prompt("system"))
+    model: ChatModel
 
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
         """Ask the model."""
-        return await ask(self.model, [self._system, *messages], sampling=Sampling(max_tokens=max_tokens))
+        system = Message("system", _prompt("system"))
+        return await ask(self.model, [system, *messages], sampling=Sampling(max_tokens=max_tokens))
 
 
+@dataclass(eq=False, repr=False)
 class AgentReviser(TextReviser):
     """Asks the agent to do the task again; the prompt has its draft, the verdict and how to revise it.
 
-    The strategies and options are those of :class:`ModelReviser`; the prompt names a limit of tokens. The agent may use
-    its tools again. Raises what the agent raises.
+    The options are those of :class:`TextReviser`; the prompt names a limit of tokens. The agent may use its tools
+    again. Raises what the agent raises.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        *,
-        strategy: Strategy = "full_rewrite",
-        include_prior_versions: bool = False,
-        include_reflection_history: bool = True,
-    ) -> None:
-        super().__init__(strategy, Shown(include_prior_versions, include_reflection_history, task=False))
-        self.agent = agent
+    agent: Agent
+    strategy: Strategy = field(default="full_rewrite", kw_only=True)
+    shows_task: ClassVar[bool] = False  # the agent is asked by the task itself
 
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
         """Ask the agent; the usage is what it reports."""

@@ -9,8 +9,8 @@ from jeeves_reflexion.tasknotes.reflector import Notes as Notes
 from jeeves_reflexion.tasknotes.reflector import TaskReflector as TaskReflector
 from jeeves_reflexion.tasknotes.reflector import notes_section as notes_section
 from jeeves_reflexion.tasknotes.reflector import prompt_with as prompt_with
+from jeeves_reflexion.tasknotes.sqlite import SqliteReflectionStore as SqliteReflectionStore
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore as InMemoryReflectionStore
-from jeeves_reflexion.tasknotes.store import SqliteReflectionStore as SqliteReflectionStore
 from jeeves_reflexion.tasknotes.store import VersionedReflectionStore as VersionedReflectionStore
 from jeeves_reflexion.tasknotes.strategy import DEFAULT_REFLECTION as DEFAULT_REFLECTION
 from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy as LlmReflectionStrategy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -11,7 +12,7 @@ import anyio
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
-from jeeves_reflexion.callables import run_alone
+from jeeves_reflexion.callables import run_alone, side_by_side
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
@@ -108,7 +109,7 @@ class Ensemble:
         if self._warning and any(each.reflection is not None for each in runs.values()):
             message, self._warning = self._warning, ""
             logger.warning(message)
-            await session.emit(Warned(run_id=session.id, message=message))
+            await session.tell(Warned, message=message)
         for phase in phases:
             await _run_phase(phase, [runs[id(task)] for task in phase.tasks], workers, session.id)
         outcomes = tuple(each.outcome for each in runs.values())
@@ -210,10 +211,4 @@ async def _run_all(runs: Sequence[TaskRun], workers: int, *, learn: bool) -> Non
         async with limiter:
             await run.execute(learn=learn)
 
-    try:
-        async with anyio.create_task_group() as group:
-            for run in runs:
-                group.start_soon(work, run)
-    except ExceptionGroup as errors:
-        first = errors.exceptions[0]  # without its group, as when tasks run one after the other
-        raise first from first.__cause__
+    await side_by_side([partial(work, run) for run in runs])

@@ -131,10 +131,8 @@ class TaskRun:
             with failing("the evaluator failed"):
                 verdict = await self.session.spending("evaluator", lambda: evaluator(self.core, attempt))
             self.outcome = replace(self.outcome, evaluation=verdict)
-            passed, number = verdict.meets(THRESHOLD), self.session.attempt
-            await self.session.emit(
-                Evaluated(run_id=self.session.id, attempt=number, score=verdict.score, passed=passed)
-            )
+            passed = verdict.meets(THRESHOLD)
+            await self.session.tell(Evaluated, score=verdict.score, passed=passed)
             if not passed:
                 reason = "it did not pass" if verdict.scored else "it could not be judged"
                 raise Stopped("rejected", f"evaluator: {reason}")
@@ -176,10 +174,9 @@ class TaskRun:
         return replace(task, prompt=prompt, template=None, expected_output=None, id=task.id)
 
     async def _attempt(self, task: Task) -> Attempt:
-        run_id, number = self.session.id, self.session.attempt
-        session = self.session.for_attempt(number, {})
+        session = self.session.for_attempt(self.session.attempt, {})
         session.spend.check()
-        await session.emit(AttemptStarted(run_id=run_id, attempt=number, max_attempts=1))
+        await session.tell(AttemptStarted, max_attempts=1)
         started = time.monotonic()
         try:
             attempt = await session.spending("agent", lambda: self.agent(task, session))
@@ -188,7 +185,7 @@ class TaskRun:
         except Exception as error:  # noqa: BLE001 - becomes the attempt's error
             problem = f"the agent failed: {described(error)}"
             attempt = Attempt(error=problem, seconds=time.monotonic() - started)
-        await session.emit(AttemptFinished.of(attempt, run_id=run_id, attempt=number))
+        await session.emit(AttemptFinished.of(attempt, run_id=session.id, attempt=session.attempt))
         return attempt
 
     async def _hear(self, event: Event) -> None:

@@ -54,7 +54,7 @@ _NOT_TAKEN: Final = "its text was rolled back before, or another reflection was 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """A task's notes for one run; ``version`` is 0 without notes, and None if the store keeps no versions."""
+    """A task's notes for one run; ``version`` is 0 without notes, and None if they could not be read."""
 
     identity: str
     reflection: TaskReflection | None = None
@@ -92,13 +92,11 @@ class TaskReflector:
             return Notes(identity)
         if refused:
             await _warn(session, _REFUSED, refused)
-        has_versions, version = not isinstance(store, PlainStore), 0
+        version = 0
         if reflection is not None and reflection.complete:
-            version = history.current if has_versions else 0
-            await session.emit(
-                NotesApplied(run_id=session.id, attempt=session.attempt, identity=identity, version=version)
-            )
-        return Notes(identity, reflection, version if has_versions else None)
+            version = history.current
+            await session.tell(NotesApplied, identity=identity, version=version)
+        return Notes(identity, reflection, version)
 
     async def score(self, notes: Notes, score: float, session: Session) -> None:
         """Store the score of a run with these notes."""
@@ -153,19 +151,16 @@ class TaskReflector:
         commit = partial(store.commit, task_identity(task), reflection, description=description)
         stored = (await _within(STORE_SECONDS, commit)).reflection
         if not reflection.complete:
-            kept = not isinstance(store, PlainStore) and stored is not None and not stored.complete
-            return stored if kept else None
+            return None if stored is None or stored.complete else stored
         if stored is None or stored.texts != reflection.texts:
             await _warn(session, "a reflection was counted but not used", _NOT_TAKEN)
             return None
-        event = TaskReflectedEvent(
-            run_id=session.id,
-            attempt=session.attempt,
+        await session.tell(
+            TaskReflectedEvent,
             task_description=description,
             reflection=stored,
             is_first_reflection=stored.run_count == 1,
         )
-        await session.emit(event)
         return stored
 
 
@@ -174,7 +169,7 @@ async def _warn(session: Session, what: str, error: BaseException | str) -> None
     why = described(error) if isinstance(error, BaseException) else error
     problem = redact(f"{what}: {why}")
     logger.warning(problem)
-    await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
+    await session.tell(Warned, message=problem)
 
 
 async def _within(seconds: float, call: Callable[[], Awaitable[T]], session: Session | None = None) -> T:

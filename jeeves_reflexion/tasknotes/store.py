@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -26,10 +24,11 @@ from jeeves_reflexion.tasknotes.evolution import (
     with_reflection,
     with_score,
 )
-from jeeves_reflexion.tasknotes.records import SqliteRecords
 from jeeves_reflexion.tasknotes.values import ReflectionStore, ReflectionStoreError, TaskReflection
 from jeeves_reflexion.values import check_share
 from vectorstores.base import ConflictError, RecordStore, VectorStoreError
+
+Change: TypeAlias = Callable[[NoteHistory], NoteHistory]
 
 COLLECTION: Final = "task_notes"
 TRIES: Final = 500
@@ -52,10 +51,6 @@ class VersionedReflectionStore:
             raise ConfigurationError(f"records must be a RecordStore, not {type(records).__name__}")
         self.records = records
 
-    async def _opened(self) -> RecordStore:
-        """Return the records; a subclass may open its store here, at the first call."""
-        return self.records
-
     async def store(self, task_identity: str, reflection: TaskReflection) -> None:
         """Store a reflection as the task's current version, with its own run count; :meth:`commit` counts.
 
@@ -63,7 +58,9 @@ class VersionedReflectionStore:
         """
         if not isinstance(reflection, TaskReflection):
             raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
-        await self._change(task_identity, lambda history: with_reflection(history, reflection, replaces=True))
+        await self._changed(
+            task_identity, lambda history: with_reflection(history, reflection, replaces=True)
+        )
 
     async def retrieve(self, task_identity: str) -> TaskReflection | None:
         """Return the reflection of the task's current version, else the last failed one, or None."""
@@ -74,8 +71,7 @@ class VersionedReflectionStore:
         """Return everything that is stored of a task's notes, or None."""
         _check_identity(task_identity)
         with _store_errors("read task notes"):
-            record = await (await self._opened()).get(COLLECTION, task_identity)
-        return None if record is None else history_of(task_identity, record.value)
+            return await self._read(task_identity)
 
     async def commit(
         self, task_identity: str, reflection: TaskReflection, *, description: str = ""
@@ -87,14 +83,14 @@ class VersionedReflectionStore:
         """
         if not isinstance(reflection, TaskReflection):
             raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
-        return await self._change(
+        return await self._changed(
             task_identity, lambda history: with_reflection(history, reflection, description=description)
         )
 
     async def score(self, task_identity: str, version: int, score: float) -> None:
         """Store the score of a run under a version; 0 is a run without notes."""
         score = check_share("score", score)
-        await self._change(task_identity, lambda history: with_score(history, version, score))
+        await self._changed(task_identity, lambda history: with_score(history, version, score))
 
     async def rollback(
         self, task_identity: str, *, to: int | None = None, reason: str = "by hand"
@@ -116,19 +112,18 @@ class VersionedReflectionStore:
                 )
             return history if target == history.current else rolled_back(history, target, reason)
 
-        return await self._change(task_identity, change)
+        return await self._changed(task_identity, change)
 
     async def forget(self, task_identity: str) -> bool:
         """Remove all notes of a task; returns False if it has none."""
         _check_identity(task_identity)
         with _store_errors("forget task notes"):
-            return await (await self._opened()).delete_records(COLLECTION, [task_identity]) > 0
+            return await self._remove(task_identity)
 
     async def list(self) -> tuple[NoteHistory, ...]:
         """Return the notes of all tasks in the order in which they were first written."""
         with _store_errors("list task notes"):
-            records = each_record(await self._opened(), COLLECTION)
-            return tuple([history_of(each.key, each.value) async for each in records])
+            return await self._all()
 
     async def close(self) -> None:
         """Close the record store."""
@@ -143,23 +138,44 @@ class VersionedReflectionStore:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
+    async def _changed(self, identity: str, change: Change) -> NoteHistory:
         _check_identity(identity)
         with _store_errors("store task notes"):
-            records = await self._opened()
-            for _ in range(TRIES):
-                record = await records.get(COLLECTION, identity)
-                old = NoteHistory(identity) if record is None else history_of(identity, record.value)
-                new = change(old)
-                if new == old:
-                    return old
-                version = None if record is None else record.version
-                try:
-                    await records.compare_and_swap(COLLECTION, identity, document_of(new), version=version)
-                except ConflictError:
-                    await anyio.sleep(random.uniform(0.0, _LONGEST_WAIT))  # noqa: S311 - keeps writers apart
-                else:
-                    return new
+            return await self._change(identity, change)
+
+    # -- where the notes are: the methods that another kind of store overrides
+
+    async def _opened(self) -> RecordStore:
+        """Return the records; a subclass may open its store here, at the first call."""
+        return self.records
+
+    async def _read(self, identity: str) -> NoteHistory | None:
+        record = await (await self._opened()).get(COLLECTION, identity)
+        return None if record is None else history_of(identity, record.value)
+
+    async def _remove(self, identity: str) -> bool:
+        return await (await self._opened()).delete_records(COLLECTION, [identity]) > 0
+
+    async def _all(self) -> tuple[NoteHistory, ...]:
+        records = each_record(await self._opened(), COLLECTION)
+        return tuple([history_of(each.key, each.value) async for each in records])
+
+    async def _change(self, identity: str, change: Change) -> NoteHistory:
+        """Store what ``change`` makes of a history, which may be empty, and return it."""
+        records = await self._opened()
+        for _ in range(TRIES):
+            record = await records.get(COLLECTION, identity)
+            old = NoteHistory(identity) if record is None else history_of(identity, record.value)
+            new = change(old)
+            if new == old:
+                return old
+            version = None if record is None else record.version
+            try:
+                await records.compare_and_swap(COLLECTION, identity, document_of(new), version=version)
+            except ConflictError:
+                await anyio.sleep(random.uniform(0.0, _LONGEST_WAIT))  # noqa: S311 - keeps writers apart
+            else:
+                return new
         raise ReflectionStoreError(f"the notes on task {identity} kept changing during the write: try again")
 
 
@@ -193,27 +209,21 @@ class InMemoryReflectionStore(VersionedReflectionStore):
         with self._lock:
             self._histories.clear()
 
-    async def history(self, task_identity: str) -> NoteHistory | None:
-        """Return everything that is stored of a task's notes, or None."""
-        _check_identity(task_identity)
-        await anyio.lowlevel.checkpoint()
-        return self._histories.get(task_identity)
-
-    async def forget(self, task_identity: str) -> bool:
-        """Remove all notes of a task; returns False if it has none."""
-        _check_identity(task_identity)
-        with self._lock:
-            return self._histories.pop(task_identity, None) is not None
-
-    async def list(self) -> tuple[NoteHistory, ...]:
-        """Return the notes of all tasks in the order in which they were first written."""
-        return tuple(self._histories.values())
-
     async def close(self) -> None:
         """Do nothing: the notes live as long as this object."""
 
-    async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
-        _check_identity(identity)
+    async def _read(self, identity: str) -> NoteHistory | None:
+        await anyio.lowlevel.checkpoint()
+        return self._histories.get(identity)
+
+    async def _remove(self, identity: str) -> bool:
+        with self._lock:
+            return self._histories.pop(identity, None) is not None
+
+    async def _all(self) -> tuple[NoteHistory, ...]:
+        return tuple(self._histories.values())
+
+    async def _change(self, identity: str, change: Change) -> NoteHistory:
         await anyio.lowlevel.checkpoint()
         with self._lock:
             old = self._histories.get(identity, NoteHistory(identity))
@@ -221,20 +231,6 @@ class InMemoryReflectionStore(VersionedReflectionStore):
             if new != old:
                 self._histories[identity] = new
         return new
-
-
-class SqliteReflectionStore(VersionedReflectionStore):
-    """Task notes in the file ``path``, durable when a call returns, for any number of processes at once.
-
-    The first write creates the file, for this user alone; with ``create=False`` a missing file is an error. Namespaces
-    of one file never see each other's notes. Like SQLite's log, this is not for network file systems.
-    """
-
-    def __init__(
-        self, path: str | os.PathLike[str], *, namespace: str = "default", create: bool = True
-    ) -> None:
-        self.path = Path(path)
-        super().__init__(SqliteRecords(self.path, namespace, create=create))
 
 
 class PlainStore(VersionedReflectionStore):
@@ -246,10 +242,13 @@ class PlainStore(VersionedReflectionStore):
     def __init__(self, store: ReflectionStore) -> None:
         self._store = store
 
-    async def history(self, task_identity: str) -> NoteHistory | None:
+    async def score(self, task_identity: str, version: int, score: float) -> None:
+        """Do nothing: the user's store keeps no scores."""
+
+    async def _read(self, identity: str) -> NoteHistory | None:
         """Return the stored reflection as a history of one version; None for none or a failed one."""
         retrieve: Callable[..., Any] = self._store.retrieve
-        stored = await run(retrieve, partial(retrieve, task_identity))
+        stored = await run(retrieve, partial(retrieve, identity))
         if stored is not None and not isinstance(stored, TaskReflection):
             raise ConfigurationError(
                 f"the reflection store returned {type(stored).__name__}, not a TaskReflection"
@@ -257,15 +256,14 @@ class PlainStore(VersionedReflectionStore):
         if stored is None or not stored.complete:
             return None
         version = NoteVersion(1, stored, 0)
-        return NoteHistory(task_identity, current=1, run_count=stored.run_count, versions=(version,))
+        return NoteHistory(identity, current=1, run_count=stored.run_count, versions=(version,))
 
-    async def score(self, task_identity: str, version: int, score: float) -> None:
-        """Do nothing: the user's store keeps no scores."""
-
-    async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
-        old = await self.history(identity) or NoteHistory(identity)
+    async def _change(self, identity: str, change: Change) -> NoteHistory:
+        old = await self._read(identity) or NoteHistory(identity)
         new = change(old)
-        if new != old and new.reflection is not None and new.reflection.complete:
+        if new.reflection is None or not new.reflection.complete:
+            return old
+        if new != old:
             store: Callable[..., Any] = self._store.store
             await run(store, partial(store, identity, new.reflection))
         return new

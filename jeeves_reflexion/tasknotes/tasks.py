@@ -223,8 +223,8 @@ class TaskOutcome:
     """The outcome of one task in one run.
 
     ``reason`` says why it was not accepted. ``notes`` are those that the agent was given, and ``version`` is their
-    version (0: none; None: the store keeps no versions). ``reflection`` is what was stored after the run, if anything.
-    ``problems`` lists what went wrong without failing the task.
+    version (0: none; None: none were asked for, or they could not be read). ``reflection`` is what was stored after the
+    run, if anything. ``problems`` lists what went wrong without failing the task.
     """
 
     task: EnsembleTask

@@ -91,7 +91,7 @@ class Measured:
 
     store = SimpleNamespace(namespace="measured")
 
-    @telemetry.memory("search_memory")
+    @telemetry.operation("search_memory")
     async def recall(self):
         made = [Lesson(id, "Look.", "t", "t", Provenance("r", 1, None)) for id in "abc"]
         known, unknown, held = (RecalledLesson(each, 0.9, "") for each in made)

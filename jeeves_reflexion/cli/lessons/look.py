@@ -17,8 +17,9 @@ from jeeves_reflexion.cli.lessons.library import (
     row,
     short,
 )
-from jeeves_reflexion.cli.stores import embedder_for, existing, lesson_store_errors
+from jeeves_reflexion.cli.stores import embedder_for, existing
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.summary import counted, when
 from jeeves_reflexion.types import LessonState
 from vectorstores import Reembedding
@@ -158,7 +159,7 @@ async def reembed(library: Library) -> None:
             tenths.add(tenth)
             library.screen.note(f"embedded {step.done} of {step.total}")
 
-    with lesson_store_errors():
+    async with store_errors("move the lessons"):
         done = await move(library.store_address, embedder=new, on_progress=tell)
     said = f"all {done.total} entries of {library.shown} now use the embedder {library.embedder}"
     library.give({"embedder": library.embedder, "embedded": done.total}, said)

@@ -18,7 +18,6 @@ from jeeves_reflexion.cli.lessons.library import (
     over_lessons,
     task_excerpt,
 )
-from jeeves_reflexion.cli.screen import interruptible
 from jeeves_reflexion.cli.stores import credit_of
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
@@ -142,25 +141,20 @@ async def why(
     async with library.open() as store:
         recall = await VectorLessonStore(store.store, settings=settings).explain(asked, k=k)
 
-    screen = library.screen
-    if library.as_json:
-        about = {"task": redact_record(asked).public(), "k": k, "credit": credit}
-        library.give({**about, "offered": recall.offered, "left_out": recall.left_out})
-        return
-    if not recall.offered:
-        screen.note(f"nothing would be recalled {library.where}", "bold")
-    with interruptible():
-        for what, where, items in (
-            ("recalled, best first", "in", recall.offered),
-            ("not recalled", "out", recall.left_out),
-        ):
-            if items:
-                screen.note(f"{what}: {counted(len(items), 'lesson')}", "bold")
-            for item in items:
-                known = item.lift is not None and item.lift.value is not None
-                lift = lift_words(item.lift) if known else "-"
-                said = {"similarity": f"{item.similarity:.2f}", "lift": lift, "reason": item.reason}
-                screen.entry(brief(item.lesson, where=where, **said, task=task_excerpt(item.lesson)))
+    rows = []
+    for where, items in (("in", recall.offered), ("out", recall.left_out)):
+        for item in items:
+            known = item.lift is not None and item.lift.value is not None
+            lift = lift_words(item.lift) if known else "-"
+            said = {"similarity": f"{item.similarity:.2f}", "lift": lift, "reason": item.reason}
+            rows.append(brief(item.lesson, where=where, **said, task=task_excerpt(item.lesson)))
+    about = {"task": redact_record(asked).public(), "k": k, "credit": credit}
+    would = counted(len(recall.offered), "lesson") if recall.offered else "nothing"
+    library.give(
+        {**about, "offered": recall.offered, "left_out": recall.left_out},
+        rows=rows,
+        note=f"{would} would be recalled {library.where}",
+    )
 
 
 @click.command(short_help="Estimate the score of recalling fewer lessons.")

@@ -261,7 +261,7 @@ class ReflectionPattern:
         triggers = Triggers(
             step_interval=self.reflection_interval,
             on_error="error" in named if self.reflect_on_error is None else self.reflect_on_error,
-            on_tools=self.reflect_on_tools,
+            on_tools=self.reflect_on_tools,  # type: ignore[arg-type] # any list of names becomes a tuple
             quality_drop=DROP if drop is None and "quality_drop" in named else drop,
         )
         convergence = Convergence(

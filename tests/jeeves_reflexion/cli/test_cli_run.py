@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 import pytest
 
-from jeeves_reflexion.cli.run import Watch
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.events import LessonsRecalled, ModelFailed, RunFinished, StepTaken
+from jeeves_reflexion.loop.trace import Trace
 from jeeves_reflexion.types import Step, StopReason
 from vectorstores import origin_of
 from vectorstores._extras import warn_once
@@ -93,7 +93,7 @@ def test_verbose_shows_steps_similarities_and_reasons_as_they_happen(run, server
     ]
     assert run("x", "-v", "-q").exit_code == 2
     for verbose in (False, True):
-        watch = Watch(Screen(quiet=False), None, verbose=verbose)
+        watch = Trace(Screen(quiet=False).note, verbose=verbose)
         watch(
             StepTaken(
                 run_id="r", number=2, step=Step("Hm.", "look[a\nb]", "no\x1b[2J " + "x" * 900, failed=True)
@@ -483,7 +483,7 @@ def test_one_interrupt_ends_a_run_whose_agent_hangs(process, server, tmp_path, m
 
 
 def test_what_the_draw_withheld_is_said(capsys):
-    watch = Watch(Screen(quiet=False), "here")
+    watch = Trace(Screen(quiet=False).note)
     for withheld in (0, 2):
         watch(
             LessonsRecalled(run_id="r", recall_id="c", n_recalled=1, lessons=("Look.",), n_withheld=withheld)
@@ -495,7 +495,7 @@ def test_what_the_draw_withheld_is_said(capsys):
 
 def test_every_end_of_a_run_is_told(capsys):
     for reason in get_args(StopReason):
-        Watch(Screen(quiet=False), "here")(
+        Trace(Screen(quiet=False).note)(
             RunFinished(run_id="r", stop_reason=reason, passed=False, score=None, attempts=1, seconds=1.0)
         )
         assert "(1 attempt, no score, " in capsys.readouterr().err

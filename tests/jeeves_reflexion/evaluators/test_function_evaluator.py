@@ -78,6 +78,9 @@ async def test_it_is_called_as_it_can_be(function):
         ((True, "fine"), Evaluation(1.0, passed=True, rationale="fine")),
         ((False, "late"), Evaluation(0.0, passed=False, rationale="late", issues=("late",))),
         ((False, ""), Evaluation(0.0, passed=False)),
+        ((0.25, "late"), Evaluation(0.25, rationale="late")),
+        ((np.float32(0.5), "late"), Evaluation(0.5, rationale="late")),
+        ((None, "the server is down"), Evaluation(None, rationale="the server is down")),
         (Evaluation(0.3, rationale="x"), Evaluation(0.3, rationale="x")),
     ],
 )
@@ -90,7 +93,10 @@ async def test_none_is_no_score_and_not_zero():
     assert (evaluation.score, evaluation.scored) == (None, False)
 
 
-@table("value", [1.5, -0.1, 10**400, float("nan"), np.array([True]), "0.5", 8, (1, "x"), [True, 7], {}])
+@table(
+    "value",
+    [1.5, -0.1, 10**400, float("nan"), np.array([True]), "0.5", 8, (8, "x"), [True, 7], {}, ("0.5", "x")],
+)
 async def test_what_is_no_verdict_is_an_error_and_not_a_guess(value):
     with pytest.raises(ConfigurationError, match="it must return an Evaluation, a bool"):
         await as_evaluator(lambda output: value)(TASK, ATTEMPT)

@@ -186,7 +186,7 @@ async def test_over_stdio_reviewing_has_to_be_asked_for_and_a_store_that_fails_i
 
 async def test_each_proposal_of_a_lesson_adds_to_its_support(tmp_path):
     async with lessons_at(tmp_path) as lessons:
-        tools = LessonTools(lessons, lambda: Caller("ada", ("default",), frozenset(RIGHTS)))
+        tools = LessonTools(lessons, lambda: Caller("ada", ("default",), RIGHTS))
         for number in range(1, 13):
             stored = await tools.propose_lesson(TASK, ADVICE)
             assert stored.support == number

@@ -137,16 +137,20 @@ async def test_tasks_run_side_by_side_and_lose_no_count():
     store = InMemoryReflectionStore()
     tasks = [reflective("The same task.")[0] for _ in range(8)]
     most, running = 0, 0
+    four_at_once = anyio.Event()
 
-    async def slow(prompt: str) -> str:
+    async def waiting(prompt: str) -> str:
         nonlocal most, running
         running += 1
         most = max(most, running)
-        await anyio.sleep(0.01)
+        if running == 4:
+            four_at_once.set()
+        await four_at_once.wait()
         running -= 1
         return "out"
 
-    result = await Ensemble(agent=slow, reflection_store=store).run(*tasks, workers=4)
+    with anyio.fail_after(60):
+        result = await Ensemble(agent=waiting, reflection_store=store).run(*tasks, workers=4)
     assert result.accepted
     assert most == 4
     assert (await store.retrieve(tasks[0].identity)).run_count == 8

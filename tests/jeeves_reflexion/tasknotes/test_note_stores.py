@@ -129,10 +129,13 @@ async def test_another_object_reads_what_was_written_for_its_user_alone(reopened
             assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
 
 
-async def test_reading_makes_no_files(reopened, tmp_path):
+async def test_reading_and_changing_nothing_make_no_files(reopened, tmp_path):
     assert await reopened().retrieve("key") is None
     assert await reopened().list() == ()
     assert await reopened().forget("key") is False
+    await reopened().score("key", 9, 1.0)
+    with pytest.raises(ReflectionStoreError, match="no notes"):
+        await reopened().rollback("key")
     assert list(tmp_path.iterdir()) == []
 
 

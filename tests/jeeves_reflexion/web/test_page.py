@@ -151,6 +151,7 @@ def test_a_run_is_told_attempt_by_attempt(page, server):
     assert "finished" in page.locator("article", has_text="first").inner_text()
     page.get_by_role("link", name="first", exact=True).click()
     assert page.get_by_role("img", name="Learning curves").count() == 1
+    assert "intervals over tasks" in page.locator("figcaption").inner_text()
     assert "0/2" in page.locator("tr", has_text="retry").first.inner_text()
     page.locator("li", has_text="cellar").get_by_role("link", name="reflexion, seed 0: solved in 2").click()
     first, second = page.locator(".try").all_inner_texts()
