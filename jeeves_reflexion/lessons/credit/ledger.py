@@ -94,6 +94,7 @@ class Ledger:
         self._turn = threading.Lock()
         self._credits: Credits | None = None
         self._read_at = 0.0
+        self._writing = False
         self._unwritten: dict[str, tuple[RecordWrite, ...]] = {}  # notes of recalls, by recall id
 
     # -- what happened -------------------------------------------------------------------------------------------
@@ -135,8 +136,14 @@ class Ledger:
         mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}
         index = (RecordWrite(f"run {run_id}", recall.id, mine),) if run_id else ()
         self._unwritten.setdefault(recall.id, (RecordWrite(RECALLS, recall.id, entry), *index))
-        async with store_errors("note a recall"):
-            await self.write_recalls(_MOST_UNWRITTEN)
+        # Of many concurrent recalls one writes what waits; the others go on.
+        if len(self._unwritten) > _MOST_UNWRITTEN and not self._writing:
+            self._writing = True
+            try:
+                async with store_errors("note a recall"):
+                    await self.write_recalls(_MOST_UNWRITTEN)
+            finally:
+                self._writing = False
 
     async def write_recalls(self, most: int = 0) -> None:
         """Write the unwritten notes of recalls, oldest first, until only ``most`` are left.

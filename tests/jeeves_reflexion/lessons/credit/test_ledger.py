@@ -136,6 +136,21 @@ async def test_a_recall_that_no_store_takes_keeps_no_other_from_being_written(le
     assert await Ledger(records).run("run") == (RunRecall("r1", 2, "task"),)
 
 
+async def test_many_recalls_at_once_write_each_note_once(ledger, records, monkeypatch):
+    written, add = [], records.add
+
+    async def counting(chunks, *, records):
+        written.extend(record.key for record in records)
+        await anyio.lowlevel.checkpoint()
+        return await add(chunks, records=records)
+
+    monkeypatch.setattr(records, "add", counting)
+    async with anyio.create_task_group() as group:
+        for number in range(100):
+            group.start_soon(note, ledger, f"r{number}", ["a"])
+    assert len(written) == len(set(written)) > 0
+
+
 async def test_who_reports_an_outcome_and_why_is_kept(ledger):
     await note(ledger, "r1", ["a"])
     await ledger.note_outcome("r1", Evaluation(1.0), by="grace", reason="the build is green")
