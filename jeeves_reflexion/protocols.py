@@ -108,10 +108,6 @@ class Memory(Protocol):
         """Add a line to a block, unless the block has it already; safe beside other writers."""
         ...
 
-    async def write(self, name: str, text: str) -> None:
-        """Replace a block."""
-        ...
-
 
 MessageRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 

@@ -100,6 +100,9 @@ class EvaluationError:
     path: str
     message: str
 
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
 
 @dataclass(frozen=True, slots=True)
 @checked
@@ -133,6 +136,11 @@ class Evaluation:
     def scored(self) -> bool:
         """Whether the attempt could be scored."""
         return self.score is not None or self.passed is not None
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The issues, then the errors, each once."""
+        return tuple(dict.fromkeys((*self.issues, *map(str, self.errors))))
 
     def meets(self, threshold: float) -> bool:
         """Whether the attempt passed: by ``passed`` if the evaluator said so, else by its score."""

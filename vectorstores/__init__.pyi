@@ -1,5 +1,4 @@
 from vectorstores.address import AbsentEmbedder as AbsentEmbedder
-from vectorstores.address import Origin as Origin
 from vectorstores.address import open_store as open_store
 from vectorstores.address import origin_of as origin_of
 from vectorstores.base import JSON as JSON

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -41,12 +42,26 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class RecordRow:
-    """A checked record, its value as JSON text."""
+    """A checked record, its value as JSON text.
+
+    ``expected`` is the version that the record must have, 0 if it must not exist. With None, one that exists stays as
+    it is.
+    """
 
     collection: str
     key: str
     value: str
-    must_be_new: bool = False
+    expected: int | None = None
+
+
+def check_whole(name: str, value: int, least: int = 1) -> int:
+    """Return a whole number of any type as an ``int``; raise for anything else, and for less than ``least``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {value!r}")
+    return number
 
 
 def check_namespace(namespace: object) -> str:
@@ -114,14 +129,13 @@ def check_records(records: Iterable[RecordWrite]) -> list[RecordRow]:
         place = f"records[{index}]"
         if not isinstance(given, RecordWrite):
             raise InvalidChunkError(f"{place}: expected a RecordWrite, got {type(given).__name__}")
-        rows.append(
-            record_row(given.collection, given.key, given.value, place, must_be_new=given.must_be_new)
-        )
+        expected = 0 if given.must_be_new else None
+        rows.append(record_row(given.collection, given.key, given.value, expected, place))
     return rows
 
 
 def record_row(
-    collection: str, key: str, value: JSON, place: str = "record", *, must_be_new: bool = False
+    collection: str, key: str, value: JSON, expected: int | None, place: str = "record"
 ) -> RecordRow:
     """Check one record."""
     for name, text in (("collection", collection), ("key", key)):
@@ -129,7 +143,7 @@ def record_row(
         if not text:
             raise InvalidChunkError(f"{place}: {name} must not be empty")
     text = _ENCODE(check_json(value, f"{place} {collection}/{key}: value", InvalidChunkError))
-    return RecordRow(collection, key, text, must_be_new)
+    return RecordRow(collection, key, text, expected)
 
 
 def unit_vector(vector: object, dim: int, place: str) -> FloatArray:

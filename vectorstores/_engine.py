@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from vectorstores._checks import unit_rows
 from vectorstores.base import (
+    ConflictError,
     EmbedderMismatchError,
     EmbeddingError,
     FormatVersionError,
@@ -35,6 +36,29 @@ FORMAT: Final = 1
 _INLINE: Final = 256
 # Seconds between two looks for new writes, in a store that is not notified of them.
 _LOOK_EVERY: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What a call changes: ``rows`` to put and ``ids`` to delete, ``records`` to write and ``dropped`` ones to delete.
+
+    ``dropped`` has their keys by collection.
+    """
+
+    rows: Sequence[Row] = ()
+    ids: Sequence[str] = ()
+    records: Sequence[RecordRow] = ()
+    dropped: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of rows and records that it names."""
+        return sum(map(len, (self.rows, self.ids, self.records, *self.dropped.values())))
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a second one has the same effect and the same answer."""
+        return not (self.ids or self.dropped) and all(record.expected is None for record in self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +163,11 @@ class Engine(Protocol):
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         """Cache embeddings."""
 
-    async def write(
-        self,
-        namespace: str,
-        rows: Sequence[Row],
-        records: Sequence[RecordRow],
-        embeddings: Mapping[bytes, FloatArray],
-    ) -> None:
-        """Store rows with their vectors, records, and embeddings for the cache."""
+    async def write(self, namespace: str, write: Write) -> int:
+        """Make all changes of a write; return how many of the rows and records that it deletes existed.
 
-    async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
-        """Delete rows and append records; return how many rows existed."""
+        Raises :class:`ConflictError` for a record that does not have its expected version.
+        """
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """Return the rows nearest to the query."""
@@ -162,17 +180,10 @@ class Engine(Protocol):
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         """Return the chunks that follow row ``after``."""
 
-    async def append_once(self, namespace: str, record: RecordRow) -> bool: ...
-
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None: ...
-
-    async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
-        """Write a record if it is still at ``version``."""
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         """Return the records that follow row ``after``."""
-
-    async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int: ...
 
     def changes(self, namespace: str) -> AsyncGenerator[None, None]:
         """Yield once listening has begun, and then after each write, perhaps also those to other namespaces."""
@@ -190,16 +201,11 @@ async def polled(mark: Callable[[], Awaitable[object]]) -> AsyncGenerator[None, 
             yield
 
 
-def taken_message(record: RecordRow) -> str:
-    """Return the message for a record that must be new and exists."""
-    return f"record {record.collection}/{record.key} was to be new and exists: another writer was faster"
-
-
-def conflict_message(record: RecordRow, expected: int | None, found: int | None) -> str:
-    """Return the message for a record at another version than compare_and_swap expected."""
-    names = [("no record" if version is None else f"version {version}") for version in (expected, found)]
+def conflict(record: RecordRow, found: int) -> ConflictError:
+    """Return the error for a record of which another version was found than expected, 0 for none."""
+    names = [f"version {version}" if version else "no record" for version in (record.expected, found)]
     place = f"record {record.collection}/{record.key}"
-    return f"{place}: expected {names[0]}, found {names[1]}; read it and try again"
+    return ConflictError(f"{place}: expected {names[0]}, found {names[1]}; read it and try again")
 
 
 async def embed_checked(opened: Opened, texts: Sequence[str]) -> FloatArray:

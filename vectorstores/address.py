@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,16 +93,29 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
         raise StoreUnavailableError(f"{address}: {error}; name the folder by its whole path") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The embedder that a store was made with: its id, its name, and the length of its vectors."""
+@dataclass(repr=False, unsafe_hash=True)
+class AbsentEmbedder:
+    """A stand-in for the embedder that a store was made with: its id, its name, and the length of its vectors.
 
-    embedder_id: str
-    embedder_name: str
+    With it a store can be listed, counted and pruned on a machine that doesn't have the embedder. Embedding a text
+    raises :class:`~vectorstores.EmbeddingError`.
+    """
+
+    id: str
+    name: str
     dim: int
 
+    def __repr__(self) -> str:
+        return self.name
 
-def origin_of(url: str | os.PathLike[str]) -> Origin | None:
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """Raise :class:`~vectorstores.EmbeddingError`."""
+        raise EmbeddingError(
+            f"{len(texts)} texts can't be embedded: the store was opened without its embedder, {self!r}"
+        )
+
+
+def origin_of(url: str | os.PathLike[str]) -> AbsentEmbedder | None:
     """Return the embedder of the store at an address; None if there is no store, and for ``memory://``.
 
     Creates nothing, loads no embedder, and blocks while it reads. Raises :class:`~vectorstores.StoreCorruptError`,
@@ -114,7 +127,7 @@ def origin_of(url: str | os.PathLike[str]) -> Origin | None:
         from vectorstores.postgres.schema import read_about  # noqa: PLC0415 - optional dependency
 
         about = read_about(address)
-        return None if about is None else Origin(about["embedder"], about["embedder_name"], int(about["dim"]))
+        return None if about is None else _embedder(about)
     folder = folder_of(address)
     if folder is None:
         return None
@@ -128,34 +141,8 @@ def origin_of(url: str | os.PathLike[str]) -> Origin | None:
     check_log(path)
     with closing(Database(path)) as database:
         about = database.read(lambda connection: schema.about(connection, path))
-    return Origin(about["embedder"], about["embedder_name"], int(about["dim"]))
+    return _embedder(about)
 
 
-class AbsentEmbedder:
-    """A stand-in for the embedder that a store was made with.
-
-    With it a store can be listed, counted and pruned on a machine that doesn't have the embedder. Embedding a text
-    raises :class:`~vectorstores.EmbeddingError`.
-    """
-
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
-
-    def __repr__(self) -> str:
-        return self._origin.embedder_name
-
-    @property
-    def id(self) -> str:
-        """The id of the store's embedder."""
-        return self._origin.embedder_id
-
-    @property
-    def dim(self) -> int:
-        """The length of the store's vectors."""
-        return self._origin.dim
-
-    async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Raise :class:`~vectorstores.EmbeddingError`."""
-        raise EmbeddingError(
-            f"{len(texts)} texts can't be embedded: the store was opened without its embedder, {self!r}"
-        )
+def _embedder(about: Mapping[str, str]) -> AbsentEmbedder:
+    return AbsentEmbedder(about["embedder"], about["embedder_name"], int(about["dim"]))

@@ -85,10 +85,9 @@ class Leaf(ABC):
 
 @dataclass(frozen=True, slots=True)
 class OneOf(Leaf):
-    """The value of ``key`` is one of ``values``, or none of them when ``negated``."""
+    """The value of ``key`` is one of ``values``."""
 
     values: tuple[JSON, ...]
-    negated: bool = False
     forms: frozenset[Hashable] = field(init=False, repr=False, compare=False)
     """The canonical forms of ``values``."""
 
@@ -97,7 +96,7 @@ class OneOf(Leaf):
 
     def admits(self, value: JSON | Missing) -> bool:
         """Decide about one value of the key, or about its absence."""
-        return (canonical(value) in self.forms) is not self.negated
+        return canonical(value) in self.forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +117,11 @@ class Ordered(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class Exists(Leaf):
-    """``key`` exists, with any value; or it does not, if ``present`` is false."""
-
-    present: bool = True
+    """``key`` exists, with any value."""
 
     def admits(self, value: JSON | Missing) -> bool:
         """Decide about one value of the key, or about its absence."""
-        return (value is not MISSING) is self.present
+        return value is not MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +207,16 @@ def _parse_filter(filter: object, path: str, depth: int) -> Node:
 
 def _parse_operator(key: str, name: object, operand: object, path: str) -> Node:
     match name:
-        case "$eq" | "$ne":
-            return OneOf(key, (check_json(operand, path, InvalidFilterError),), negated=name == "$ne")
-        case "$in" | "$nin":
+        case "$ne" | "$nin":
+            return Not(_parse_operator(key, "$eq" if name == "$ne" else "$in", operand, path))
+        case "$eq":
+            return OneOf(key, (check_json(operand, path, InvalidFilterError),))
+        case "$in":
             values = tuple(
                 check_json(value, f"{path}[{i}]", InvalidFilterError)
                 for i, value in enumerate(_list(operand, path))
             )
-            return OneOf(key, values, negated=name == "$nin")
+            return OneOf(key, values)
         case "$gt" | "$gte" | "$lt" | "$lte":
             bound = check_json(operand, path, InvalidFilterError)
             if isinstance(bound, bool) or not isinstance(bound, int | float | str):
@@ -226,7 +225,7 @@ def _parse_operator(key: str, name: object, operand: object, path: str) -> Node:
         case "$exists":
             if not isinstance(operand, bool):
                 raise InvalidFilterError(f"{path}: expected true or false, got {operand!r}")
-            return Exists(key, operand)
+            return Exists(key) if operand else Not(Exists(key))
         case _:
             raise InvalidFilterError(
                 f"{path}: unknown operator; expected $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $exists"

@@ -18,14 +18,13 @@ from vectorstores._engine import (
     Engine,
     Opened,
     Query,
-    conflict_message,
+    Write,
+    conflict,
     polled,
-    taken_message,
 )
 from vectorstores.base import (
     JSON,
     Chunk,
-    ConflictError,
     Embedder,
     Page,
     Record,
@@ -39,7 +38,7 @@ from vectorstores.matrix import Matrix
 from vectorstores.store import Store
 
 if TYPE_CHECKING:
-    from vectorstores._checks import RecordRow, Row
+    from vectorstores._checks import RecordRow
     from vectorstores.base import FloatArray
     from vectorstores.filters import Node
 
@@ -104,7 +103,7 @@ class _Space:
 def _locked(*, whole: bool = False) -> Callable[[_Work[P, T]], _Operation[P, T]]:
     """Make a coroutine of a method, which runs under the lock: here if it handles few items, else in a thread.
 
-    A ``whole`` one handles all chunks of its namespace, any other the items of the lists that it gets.
+    A ``whole`` one handles all chunks of its namespace, any other those of the lists and the write that it gets.
     """
 
     def decorate(work: _Work[P, T]) -> _Operation[P, T]:
@@ -115,8 +114,8 @@ def _locked(*, whole: bool = False) -> Callable[[_Work[P, T]], _Operation[P, T]]
 
             size = len(self._space(namespace).entries) if whole else 1
             for each in args:
-                if isinstance(each, list):
-                    size = max(size, len(each))
+                if isinstance(each, list | Write):
+                    size = max(size, each.size if isinstance(each, Write) else len(each))
             await anyio.lowlevel.checkpoint()
             # If a worker thread holds the lock, waiting for it here would block the event loop.
             if size <= _INLINE and self._lock.acquire(blocking=False):
@@ -163,22 +162,12 @@ class _MemoryEngine(EmbeddingCache, Engine):
             space = self._spaces[namespace] = _Space(Matrix(self._opened.dim))
         return space
 
-    async def write(
-        self,
-        namespace: str,
-        rows: Sequence[Row],
-        records: Sequence[RecordRow],
-        embeddings: Mapping[bytes, FloatArray],
-    ) -> None:
-        await self._put(namespace, rows, records)
-        await self.remember(embeddings)
-
     @_locked()
-    def _put(self, namespace: str, rows: Sequence[Row], records: Sequence[RecordRow]) -> None:
+    def write(self, namespace: str, write: Write) -> int:
         space = self._space(namespace)
-        self._append(space, records)
+        self._write_records(space, write.records)
         placed: list[tuple[int, FloatArray]] = []
-        for row in rows:
+        for row in write.rows:
             number = space.rows.get(row.id)
             if number is None:
                 number = space.rows[row.id] = next(self._new_rows)
@@ -190,38 +179,36 @@ class _MemoryEngine(EmbeddingCache, Engine):
                 np.array([number for number, _ in placed], dtype=np.int64),
                 np.stack([vector for _, vector in placed]),
             )
-        self._writes += 1
-
-    def _append(self, space: _Space, records: Sequence[RecordRow]) -> int:
-        """Append the records whose keys are new, and return how many; none at all if one that must be new is not."""
-        keys: set[tuple[str, str]] = set()
-        for record in records:
-            place = (record.collection, record.key)
-            known = place in keys or record.key in space.records.get(record.collection, {})
-            if known and record.must_be_new:
-                raise ConflictError(taken_message(record))
-            if not known:
-                keys.add(place)
-        for record in records:
-            kept = space.records.setdefault(record.collection, {})
-            if record.key not in kept:
-                kept[record.key] = _Kept(next(self._new_rows), record.value, 1)
-        return len(keys)
-
-    @_locked()
-    def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
-        space = self._space(namespace)
-        self._append(space, records)
-        deleted = [space.rows.pop(id) for id in ids if id in space.rows]
-        for row in deleted:
-            del space.entries[row]
-        space.matrix.remove(np.array(deleted, dtype=np.int64))
+        deleted = [space.rows.pop(id) for id in write.ids if id in space.rows]
+        for number in deleted:
+            del space.entries[number]
+        if deleted:
+            space.matrix.remove(np.array(deleted, dtype=np.int64))
         if space.matrix.dead > len(space.matrix):
             old, space.matrix = space.matrix, Matrix(space.matrix.dim)
             places = np.flatnonzero(old.alive)
             space.matrix.put(old.rows[places], old.gather(places))
+        dropped = 0
+        for collection, keys in write.dropped.items():
+            kept = space.records.get(collection, {})
+            dropped += sum(kept.pop(key, None) is not None for key in keys)
         self._writes += 1
-        return len(deleted)
+        return len(deleted) + dropped
+
+    def _write_records(self, space: _Space, records: Sequence[RecordRow]) -> None:
+        """Write the records: all of them, or none if one does not have its expected version."""
+        new: dict[tuple[str, str], _Kept] = {}
+        for record in records:
+            place = (record.collection, record.key)
+            kept = new.get(place) or space.records.get(record.collection, {}).get(record.key)
+            version = 0 if kept is None else kept.version
+            if record.expected not in (None, version):
+                raise conflict(record, version)
+            if kept is None or record.expected is not None:
+                row = next(self._new_rows) if kept is None else kept.row
+                new[place] = _Kept(row, record.value, version + 1)
+        for (collection, key), kept in new.items():
+            space.records.setdefault(collection, {})[key] = kept
 
     @_locked(whole=True)
     def search(self, namespace: str, query: Query) -> list[SearchHit]:
@@ -256,28 +243,9 @@ class _MemoryEngine(EmbeddingCache, Engine):
         return Page(chunks, str(rows[limit - 1]) if len(rows) > limit else None)
 
     @_locked()
-    def append_once(self, namespace: str, record: RecordRow) -> bool:
-        self._writes += 1
-        return self._append(self._space(namespace), [record]) == 1
-
-    @_locked()
     def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
         kept = self._space(namespace).records.get(collection, {}).get(key)
         return None if kept is None else Record(collection, key, json.loads(kept.value), kept.version)
-
-    @_locked()
-    def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
-        space = self._space(namespace)
-        kept = space.records.get(record.collection, {}).get(record.key)
-        if (None if kept is None else kept.version) != version:
-            raise ConflictError(conflict_message(record, version, None if kept is None else kept.version))
-        if kept is None:
-            self._append(space, [record])
-        else:
-            kept.value, kept.version = record.value, kept.version + 1
-        self._writes += 1
-        now = 1 if kept is None else kept.version
-        return Record(record.collection, record.key, json.loads(record.value), now)
 
     @_locked()
     def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
@@ -286,13 +254,6 @@ class _MemoryEngine(EmbeddingCache, Engine):
         some = rest[:limit]
         records = tuple(Record(collection, key, json.loads(r.value), r.version) for key, r in some)
         return RecordPage(records, str(some[-1][1].row) if len(rest) > limit else None)
-
-    @_locked()
-    def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
-        kept = self._space(namespace).records.get(collection, {})
-        deleted = sum(kept.pop(key, None) is not None for key in keys)
-        self._writes += 1
-        return deleted
 
     def changes(self, namespace: str) -> AsyncGenerator[None, None]:
         async def mark() -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import anyio.to_thread
 
+from vectorstores._checks import check_whole
 from vectorstores._engine import Opened
 from vectorstores.address import folder_of
 from vectorstores.base import Embedder, StoreUnavailableError
@@ -45,10 +46,7 @@ async def reembed(
     Raises :class:`~vectorstores.StoreUnavailableError` if there is no store, or if another process is moving it to a
     third embedder, :class:`~vectorstores.EmbeddingError`, and what opening a store raises.
     """
-    if isinstance(batch, bool) or not isinstance(batch, int):
-        raise TypeError(f"batch must be a whole number, got {batch!r}")
-    if batch < 1:
-        raise ValueError(f"batch must be at least 1, got {batch}")
+    batch = check_whole("batch", batch)
     report = on_progress or (lambda progress: None)
     address = os.fspath(url)
     target = await anyio.to_thread.run_sync(Opened.by, embedder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
@@ -18,14 +18,16 @@ from vectorstores._checks import (
     check_ids,
     check_namespace,
     check_records,
+    check_whole,
     record_row,
     unit_vector,
 )
-from vectorstores._engine import Engine, Opened, Query, embed_checked
+from vectorstores._engine import Engine, Opened, Query, Write, embed_checked
 from vectorstores._json import is_heavy
 from vectorstores.base import (
     JSON,
     Chunk,
+    ConflictError,
     Filter,
     Page,
     Record,
@@ -98,11 +100,11 @@ class Store:
         rows = await _checked(partial(check_chunks, chunks, opened.dim), *chunks)
         record_rows = await _checked(partial(check_records, records), *records)
         lacking = [row for row in rows if row.vector is NO_VECTOR]
-        vectors, fresh = await self._embed(opened, [row.searched_text for row in lacking])
+        vectors = await self._embed(opened, [row.searched_text for row in lacking])
         for row, vector in zip(lacking, vectors, strict=True):
             row.vector = vector
         if rows or record_rows:
-            await self._engine.write(self._namespace, rows, record_rows, fresh)
+            await self._engine.write(self._namespace, Write(rows=rows, records=record_rows))
         return [row.id for row in rows]
 
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
@@ -111,7 +113,8 @@ class Store:
         await self._open()
         wanted = await _checked(partial(check_ids, ids), ids, light=_LIGHT_LIST)
         record_rows = await _checked(partial(check_records, records), *records)
-        return await self._engine.delete(self._namespace, wanted, record_rows) if wanted or record_rows else 0
+        write = Write(ids=wanted, records=record_rows)
+        return await self._engine.write(self._namespace, write) if write.size else 0
 
     async def search(
         self,
@@ -128,16 +131,12 @@ class Store:
         :class:`~vectorstores.InvalidChunkError` for a vector of another shape or without a direction.
         """
         where = await _parsed(filter)
-        k = _whole("k", k)
+        k = min(check_whole("k", k), _MANY)
         if not -1.0 <= min_score <= 1.0:
             raise ValueError(f"min_score must be between -1.0 and 1.0, got {min_score!r}")
         opened = await self._open()
         if isinstance(query, str):
-            (vector,), fresh = await self._embed(opened, [query])
-            if fresh:
-                # The cache is only for speed: a failure to write it must not fail the search.
-                with suppress(StoreUnavailableError):
-                    await self._engine.remember(fresh)
+            (vector,) = await self._embed(opened, [query])
         else:
             vector = unit_vector(query, opened.dim, "query vector")
         return await self._engine.search(self._namespace, Query(vector, k, where, min_score))
@@ -163,15 +162,17 @@ class Store:
         A page may be empty and still have a ``next``, when the filter admits none of many chunks.
         """
         where = await _parsed(filter)
-        cursor, limit = _cursor(after), _whole("limit", limit)
+        cursor, limit = _cursor(after), min(check_whole("limit", limit), _MANY)
         await self._open()
         return await self._engine.scan(self._namespace, where, cursor, limit)
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
         """Write a record unless the key exists. Returns whether it was written."""
-        row = await _checked(partial(record_row, collection, key, value), value)
-        await self._open()
-        return await self._engine.append_once(self._namespace, row)
+        try:
+            await self.compare_and_swap(collection, key, value, version=None)
+        except ConflictError:
+            return False
+        return True
 
     async def get(self, collection: str, key: str) -> Record | None:
         """Return a record, or None if it does not exist."""
@@ -186,18 +187,18 @@ class Store:
 
         Raises :class:`~vectorstores.ConflictError` otherwise; nothing is written then.
         """
-        if version is not None:
-            version = _index("version", version)
-        row = await _checked(partial(record_row, collection, key, value), value)
+        expected = 0 if version is None else check_whole("version", version)
+        row = await _checked(partial(record_row, collection, key, value, expected), value)
         await self._open()
-        return await self._engine.swap_record(self._namespace, row, version)
+        await self._engine.write(self._namespace, Write(records=[row]))
+        return Record(collection, key, json.loads(row.value), expected + 1)
 
     async def scan_records(
         self, collection: str, *, after: str | None = None, limit: int = 100
     ) -> RecordPage:
         """Return a page of the records of a collection, in the order of their first write."""
         check_ids([collection], "collection")
-        cursor, limit = _cursor(after), _whole("limit", limit)
+        cursor, limit = _cursor(after), min(check_whole("limit", limit), _MANY)
         await self._open()
         return await self._engine.scan_records(self._namespace, collection, cursor, limit)
 
@@ -206,7 +207,8 @@ class Store:
         check_ids([collection], "collection")
         wanted = await _checked(partial(check_ids, keys, "keys"), keys, light=_LIGHT_LIST)
         await self._open()
-        return await self._engine.delete_records(self._namespace, collection, wanted) if wanted else 0
+        write = Write(dropped={collection: wanted})
+        return await self._engine.write(self._namespace, write) if wanted else 0
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once, and then after each write to the store by any process, so that you can read it again.
@@ -236,20 +238,20 @@ class Store:
             )
         return await self._engine.open()
 
-    async def _embed(
-        self, opened: Opened, texts: Sequence[str]
-    ) -> tuple[list[FloatArray], dict[bytes, FloatArray]]:
-        """Return the embeddings of the texts, and by key those that were not cached."""
+    async def _embed(self, opened: Opened, texts: Sequence[str]) -> list[FloatArray]:
+        """Return the embeddings of the texts, and cache those that were not cached."""
         if not texts:
-            return [], {}
+            return []
         keys = await _checked(lambda: [cache_key(opened.embedder_id, text) for text in texts], *texts)
         known = await self._engine.cached(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        fresh: dict[bytes, FloatArray] = {}
         if missing:
-            rows = await embed_checked(opened, list(missing.values()))
-            fresh = dict(zip(missing, rows, strict=True))
-        return [known[key] if key in known else fresh[key] for key in keys], fresh
+            fresh = dict(zip(missing, await embed_checked(opened, list(missing.values())), strict=True))
+            # The cache is only for speed: a failure to write it must not fail the call.
+            with suppress(StoreUnavailableError):
+                await self._engine.remember(fresh)
+            known |= fresh
+        return [known[key] for key in keys]
 
 
 async def _checked(work: Callable[[], R], *items: object, light: int = _LIGHT) -> R:
@@ -262,19 +264,6 @@ async def _checked(work: Callable[[], R], *items: object, light: int = _LIGHT) -
 async def _parsed(filter: Filter | None) -> Node | None:
     """Parse a filter, which may have thousands of values."""
     return None if filter is None else await _checked(partial(parse, filter), filter, light=_LIGHT_LIST)
-
-
-def _whole(name: str, value: int) -> int:
-    """Return a positive whole number, capped at what every backend accepts."""
-    if _index(name, value) < 1:
-        raise ValueError(f"{name} must be at least 1, got {value!r}")
-    return min(_index(name, value), _MANY)
-
-
-def _index(name: str, value: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    return operator.index(value)
 
 
 def _cursor(after: str | None) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from vectorstores import AbsentEmbedder, Chunk, Origin, Store, open_store
+from vectorstores import AbsentEmbedder, Chunk, Store, open_store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,5 +120,5 @@ def recall(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[int]]) -> f
 
 def open_at(address: str, dim: int) -> Store:
     """Return the store at an address; callers supply the vectors."""
-    origin = Origin("benchmark-vectors", "the vectors of the benchmark", dim)
-    return open_store(address, embedder=AbsentEmbedder(origin), namespace=NAMESPACE)
+    embedder = AbsentEmbedder("benchmark-vectors", "the vectors of the benchmark", dim)
+    return open_store(address, embedder=embedder, namespace=NAMESPACE)

@@ -130,7 +130,7 @@ async def _lessons(address: str, namespace: str) -> str:
     async with open_existing(address, namespace) as store:
         n_lessons = await store.count()
     held = f"{counted(n_lessons, 'lesson')} in namespace {namespace!r}"
-    return f"{redact(address)}: {held}, found by {origin.embedder_name}"
+    return f"{redact(address)}: {held}, found by {origin.name}"
 
 
 async def _answer(endpoint: options.Endpoint, name: str) -> str:

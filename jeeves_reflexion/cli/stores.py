@@ -17,7 +17,6 @@ from vectorstores import (
     Embedder,
     EmbeddingError,
     HashingEmbedder,
-    Origin,
     VectorStoreError,
     origin_of,
 )
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 class LateEmbedder(AbsentEmbedder):
     """Takes the place of a store's embedder, and calls ``make`` for it when the first text is embedded."""
 
-    def __init__(self, origin: Origin, make: Callable[[], Embedder]) -> None:
-        super().__init__(origin)
+    def __init__(self, origin: AbsentEmbedder, make: Callable[[], Embedder]) -> None:
+        super().__init__(origin.id, origin.name, origin.dim)
         self._make = make
         self._made: Embedder | None = None
 
@@ -66,7 +65,7 @@ def open_existing(address: str, namespace: str, choice: str = "auto") -> VectorL
     return open_lessons(address, namespace=namespace, embedder=embedder, create=False)
 
 
-def existing(address: str) -> Origin:
+def existing(address: str) -> AbsentEmbedder:
     """Return the embedder that the store at an address was made with.
 
     Raises :class:`ConfigurationError` if the store does not exist.
@@ -80,7 +79,7 @@ def existing(address: str) -> Origin:
     return origin
 
 
-def origin_at(address: str) -> Origin | None:
+def origin_at(address: str) -> AbsentEmbedder | None:
     """Return the embedder that the store at an address was made with; None if a store can be created there."""
     if Path(address).is_file():
         raise ConfigurationError(f"{redact(address)} is a file, not the folder of a lesson store")
@@ -90,7 +89,7 @@ def origin_at(address: str) -> Origin | None:
         raise LessonStoreError(str(error)) from error
 
 
-def embedder_for(choice: str, origin: Origin | None, address: str) -> Embedder:
+def embedder_for(choice: str, origin: AbsentEmbedder | None, address: str) -> Embedder:
     """Return the chosen embedder; ``auto`` is the one that the store was made with.
 
     A new store gets the one that is installed, with a warning if that is only :class:`HashingEmbedder`.
@@ -109,11 +108,11 @@ def embedder_for(choice: str, origin: Origin | None, address: str) -> Embedder:
     if choice == "auto" and origin is not None:
         # Its id ends with its dimension, so any dimension can be restored.
         hashing = HashingEmbedder(max(origin.dim, 8))
-        if hashing.id == origin.embedder_id:
+        if hashing.id == origin.id:
             return hashing
-        if origin.embedder_name.startswith("HttpEmbedder("):
+        if origin.name.startswith("HttpEmbedder("):
             raise ConfigurationError(
-                f"the lesson store {redact(address)} was made with {origin.embedder_name}: name that one with"
+                f"the lesson store {redact(address)} was made with {origin.name}: name that one with"
                 " --embedder 'https://HOST/v1?model=NAME&dim=N'"
             )
     try:
@@ -121,7 +120,7 @@ def embedder_for(choice: str, origin: Origin | None, address: str) -> Embedder:
     except MissingForStores as error:
         feature = "the embedder minilm (--embedder hashing needs none)"
         if origin is not None and choice == "auto":
-            feature = f"the lesson store {redact(address)}, made with {origin.embedder_name},"
+            feature = f"the lesson store {redact(address)}, made with {origin.name},"
         raise MissingDependencyError(feature, "minilm") from error
 
 

@@ -273,7 +273,7 @@ class Scored:
         if verdict.issues or self.holds is not False:
             return verdict.issues
         if verdict.errors:
-            return tuple(f"{error.path}: {error.message}" for error in verdict.errors)
+            return tuple(map(str, verdict.errors))
         return (abridge(verdict.rationale, _RATIONALE),) if verdict.rationale.strip() else ()
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from jeeves_reflexion.lessons.duplicates import merged, merged_away, unmerged
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import LET_IN, Change, Entry, Rollback, merged_in, rollback_to
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
-from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS
+from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, StoredLesson
 from jeeves_reflexion.lessons.repository import Repository, Revision, store_errors
 from jeeves_reflexion.lessons.traces import STRUCK
 from jeeves_reflexion.redaction import redact
@@ -97,7 +97,7 @@ class Curator:
         change, reader = Change(decision, reason, self._by), self._repository.reader
         (to, among), why = _DECISIONS[decision], redact(reason)
 
-        async def revise() -> tuple[list[Revision], list[Lesson]]:
+        async def revise() -> list[Revision]:
             revisions = []
             for lesson_id in dict.fromkeys(lesson_ids):
                 stored = await self._repository.known(lesson_id)
@@ -115,7 +115,7 @@ class Curator:
                 if to == "active":
                     after = reader.approved(after)
                 revisions.append(Revision(stored, after, change))
-            return revisions, [each.after for each in revisions]
+            return revisions
 
         async with store_errors(f"{decision} lessons"):
             return await self._repository.transact(revise, f"the lessons to {decision}")
@@ -146,17 +146,19 @@ class Curator:
         words = None if text is None else await clean_words(into, text, screen=self._repository.screen)
         change = Change("merge", reason, self._by)
 
-        async def revise() -> tuple[list[Revision], Lesson]:
-            revisions = await merge_revisions(self._repository, into, ids, words, change)
-            return revisions, revisions[0].after
+        async def revise() -> list[Revision]:
+            stored = [await self._repository.known(lesson_id) for lesson_id in (into, *ids)]
+            return merge_revisions(stored, words, change)
 
         async with store_errors("merge lessons"):
-            return await self._repository.transact(revise, f"the lessons to be merged into {into!r}")
+            what = f"the lessons to be merged into {into!r}"
+            return (await self._repository.transact(revise, what))[0]
 
     async def check_merge(self, into: str, others: Sequence[str]) -> None:
         """Raise the :class:`LessonStoreError` that :meth:`merge` would raise, but change nothing."""
         async with store_errors("merge lessons"):
-            await merge_revisions(self._repository, into, others, None, Change("merge"))
+            stored = [await self._repository.known(lesson_id) for lesson_id in (into, *others)]
+            merge_revisions(stored, None, Change("merge"))
 
     async def history(self, lesson_id: str) -> list[Entry]:
         """Return every change of a lesson, oldest first; empty if the lesson does not exist."""
@@ -167,15 +169,14 @@ class Curator:
         """Return a lesson to its state after change number ``to``; the rollback is itself a change, in one write.
 
         What attempts taught since then stays: support and contradictions. Lessons that were merged into it since then
-        come back, and it is no longer recalled for their tasks. ``to=0`` retires a text that was released from
-        quarantine.
+        come back, and it is no longer recalled for their tasks.
 
         Raises :class:`LessonStoreError` if there is no such change, if its words were those of a lesson that was
         forgotten since, if the lesson is merged into another one now, if a merge of that time was taken back since, or
         if the lesson would be recalled by too many tasks.
         """
 
-        async def revise() -> tuple[list[Revision], Lesson]:
+        async def revise() -> list[Revision]:
             # Before its history, which may be newer: then the write conflicts, and both are read again.
             stored = await self._repository.known(lesson_id)
             back = await self.preview(lesson_id, to=to)
@@ -188,10 +189,10 @@ class Curator:
                     state, why = _state_before(await self._repository.history(each), lesson_id)
                     alone = replace(unmerged(other.lesson), state=state, state_reason=why)
                     revisions.append(Revision(other, alone, change))
-            return revisions, back.lesson
+            return revisions
 
         async with store_errors("roll a lesson back"):
-            return await self._repository.transact(revise, f"lesson {lesson_id!r}")
+            return (await self._repository.transact(revise, f"lesson {lesson_id!r}"))[0]
 
     async def preview(self, lesson_id: str, *, to: int) -> Rollback:
         """Return what :meth:`rollback` would do, with the same errors, but change nothing."""
@@ -226,30 +227,24 @@ class Curator:
             )
 
 
-async def merge_revisions(
-    repository: Repository, into: str, others: Sequence[str], text: str | None, change: Change
-) -> list[Revision]:
-    """Return the revisions of a merge, the lesson that stays first. Lessons that are merged already are skipped.
+def merge_revisions(stored: Sequence[StoredLesson], text: str | None, change: Change) -> list[Revision]:
+    """Return the revisions of a merge into the first lesson. Lessons that are merged into it already are skipped.
 
-    Raises :class:`LessonStoreError` if a lesson does not exist, if it is merged into a third one, or if the tasks of
-    all would be too many for one lesson.
+    Raises :class:`LessonStoreError` if the first is retired, if one is merged into a third one, or if the tasks of all
+    would be too many for one lesson.
     """
-    lessons = []
-    for lesson_id in (into, *others):
-        stored = await repository.read(lesson_id)
-        if stored is None:
-            raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
-        third = _merged_into(stored.lesson)
+    target, *rest = stored
+    into = target.lesson.id
+    for each in stored:
+        third = _merged_into(each.lesson)
         if third is not None and third != into:
             raise LessonStoreError(
-                f"lesson {lesson_id!r} was merged into {third!r}: name that one, or roll it back to undo the merge"
+                f"lesson {each.lesson.id!r} was merged into {third!r}: name that one, or roll it back to undo the merge"
             )
-        if lesson_id == into and stored.lesson.state == "retired":
-            raise LessonStoreError(
-                f"lesson {into!r} is retired, and other lessons can't be merged into it: restore it first"
-            )
-        lessons.append(stored)
-    target, *rest = lessons
+    if target.lesson.state == "retired":
+        raise LessonStoreError(
+            f"lesson {into!r} is retired, and other lessons can't be merged into it: restore it first"
+        )
     new = [each for each in rest if _merged_into(each.lesson) is None]
     tasks = tuple(dict.fromkeys(task for each in new for task in each.tasks))
     if target.tasks:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Final, TypeAlias, cast
 
-from jeeves_reflexion.lessons.history import copies_total, listed
+from jeeves_reflexion.lessons.history import listed
 from jeeves_reflexion.lessons.principals import writer_of
-from jeeves_reflexion.lessons.records import COPIES, COPIES_TOTAL, MERGED_INTO, TASKS
+from jeeves_reflexion.lessons.records import COPIES, MERGED_INTO, TASKS
 from jeeves_reflexion.types import JSON, Lesson, Trust
 from vectorstores.base import RecordWrite
 
@@ -105,7 +105,7 @@ def merged(kept: Lesson, others: Iterable[Lesson]) -> Lesson:
         merged_ids.append(other.id)
         support = other.support - len(known_attempts(kept) & known_attempts(other))
         task_ids = [other.task_id, *listed(other, TASKS)]
-        kept = _with_copy(kept, other, listed(other, COPIES), copies_total(other), task_ids=task_ids)
+        kept = _with_copy(kept, other, listed(other, COPIES), task_ids=task_ids)
         if _LEAST_TRUSTED_FIRST.index(other.trust) >= _LEAST_TRUSTED_FIRST.index(kept.trust):
             kept = replace(kept, support=kept.support + max(support, 0))
         kept = replace(
@@ -139,16 +139,13 @@ def known_attempts(lesson: Lesson) -> set[Attempt]:
     return {attempt_of(lesson)} | {(each["run_id"], each["attempt"], each["task_id"]) for each in notes}
 
 
-def _with_copy(
-    kept: Lesson, copy: Lesson, notes: Sequence[JSON] = (), more: int = 0, *, task_ids: Sequence[JSON]
-) -> Lesson:
-    """Return a lesson with a note of its copy, after the ``notes`` of ``more`` copies that this one had."""
+def _with_copy(kept: Lesson, copy: Lesson, notes: Sequence[JSON] = (), *, task_ids: Sequence[JSON]) -> Lesson:
+    """Return a lesson with a note of its copy, after the ``notes`` that this one had of its own."""
     tasks = dict.fromkeys([*listed(kept, TASKS), *(each for each in task_ids if each != kept.task_id)])
     note: dict[str, JSON] = {"text": copy.text, "task_id": copy.task_id, "trust": copy.trust}
     metadata: dict[str, JSON] = {
         **kept.metadata,
         COPIES: [*listed(kept, COPIES), *notes, note | asdict(copy.provenance)][-NOTES:],
-        COPIES_TOTAL: copies_total(kept) + more + 1,
     }
     if tasks:
         metadata[TASKS] = list(tasks)

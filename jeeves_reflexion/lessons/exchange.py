@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -21,8 +21,7 @@ from jeeves_reflexion.lessons import gate
 from jeeves_reflexion.lessons.duplicates import EQUAL, attempt_of, claim_key, is_equal, known_attempts
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.principals import unsigned
-from jeeves_reflexion.lessons.records import MOST_TASKS, Texts, checked, checked_lesson
-from jeeves_reflexion.lessons.repository import Revision
+from jeeves_reflexion.lessons.records import MOST_TASKS, Texts, checked, checked_lesson, fields_of
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.redaction import redact_record
@@ -31,8 +30,6 @@ from vectorstores.base import ConflictError
 
 FORMAT: Final = "jeeves-reflexion/lesson"
 VERSION: Final = 1
-SUPPORT_ELSEWHERE: Final = "support_elsewhere"
-"""Metadata key of an imported lesson: the support that its file claimed."""
 
 AT_ONCE: Final = 100
 """How many lessons go into one write: few, so that a write is short and a stopped import loses little."""
@@ -56,21 +53,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What an import would do.
-
-    ``added`` lessons have new ids, ``same`` ones are stored already, ``changed`` ones have new words for an imported
-    lesson, and ``refused`` ones are left out. ``stored`` holds the lessons with these ids in the store.
-    """
+    """What an import would do: ``added`` lessons are new, ``same`` ones are stored already, others are ``refused``."""
 
     added: tuple[Line, ...]
     same: tuple[Line, ...]
-    changed: tuple[Line, ...]
     refused: tuple[Line, ...]
-    stored: Mapping[str, Lesson]
 
     def __str__(self) -> str:
-        names = ("added", "same", "changed", "refused")
-        return ", ".join(f"{len(getattr(self, name))} {name}" for name in names)
+        return f"{len(self.added)} added, {len(self.same)} same, {len(self.refused)} refused"
 
 
 class _Tasks(pydantic.BaseModel):
@@ -84,7 +74,7 @@ class _Tasks(pydantic.BaseModel):
 
 def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
     """Write a lesson and its tasks as one line of ASCII; raises :class:`ConfigurationError` if JSON can't hold them."""
-    value = {"format": FORMAT, "version": VERSION, "tasks": list(tasks), **_fields(lesson)}
+    value = {"format": FORMAT, "version": VERSION, "tasks": list(tasks), **fields_of(lesson)}
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
@@ -148,12 +138,12 @@ def read_lines(lines: Iterable[str]) -> list[Line]:
 # -- files
 
 
-def export_file(path: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> None:
+def export_file(path: Path, lines: Iterable[Line]) -> None:
     """Write lessons with the texts of their tasks to a file, which is replaced as a whole. Blocks.
 
     Raises :class:`LessonStoreError` if the file can't be written; it stays as it was then.
     """
-    text = "".join(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
+    text = "".join(f"{to_line(line.lesson, line.tasks)}\n" for line in lines)
     try:
         replace_file(path, text)
     except OSError as error:
@@ -176,16 +166,13 @@ def import_file(path: Path) -> list[Line]:
 
 
 async def lines_of(store: VectorLessonStore) -> list[Line]:
-    """Return every lesson of a store as a line for an import, oldest first."""
-    return [Line(number, *each) for number, each in enumerate(await with_tasks(store), 1)]
-
-
-async def with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
-    """Return every lesson of a store with the texts of its tasks, oldest first."""
-    lessons = [lesson async for lesson in store.repository.each()]
-    tasks = await store.repository.tasks_of([lesson.id for lesson in lessons])
-    # A lesson that is recalled by its own text keeps only an excerpt of its task.
-    return [(lesson, tasks.get(lesson.id) or (lesson.task_excerpt,)) for lesson in lessons]
+    """Return every lesson of a store as a line for a file or an import, oldest first."""
+    stored = await store.repository.read_all([lesson.id async for lesson in store.repository.each()])
+    return [
+        # A lesson that is recalled by its own text keeps only an excerpt of its task.
+        Line(number, each.lesson, each.tasks or (each.lesson.task_excerpt,))
+        for number, each in enumerate(stored.values(), 1)
+    ]
 
 
 # -- imports
@@ -201,91 +188,56 @@ async def plan_import(
     """Return what an import would do to a store; None stands for a store that does not exist yet.
 
     New lessons wait for review, unless their state at the source is one that you ``approve``; retired ones stay
-    retired. No import replaces a lesson of higher trust. A second import changes nothing, whatever the store did to a
-    lesson in the meantime.
+    retired. No import changes a stored lesson, and a second import changes nothing, whatever the store did to a lesson
+    in the meantime.
     """
-    sorted_lines: dict[str, list[Line]] = {"added": [], "same": [], "changed": [], "refused": []}
-    stored: dict[str, Lesson] = {}
+    added, same, refused = list[Line](), list[Line](), list[Line]()
     reason = f"from {source}" if source else ""
     lines = list(lines)
-    present = {} if store is None else await store.repository.get_all([line.lesson.id for line in lines])
+    present = {} if store is None else await store.repository.read_all([line.lesson.id for line in lines])
     for line in lines:
         read, problem = await _cleaned(line, None if store is None else store.settings.screen)
-        lesson = as_imported(read.lesson)
-        known = present.get(lesson.id)
-        if known is not None:
-            stored[lesson.id] = known
-            # What the store has learned about the lesson stays; only its content is new.
-            lesson = replace(
-                lesson,
-                metadata={**lesson.metadata, **known.metadata},
-                state=known.state,
-                state_reason=known.state_reason,
-                support=known.support,
-                contradicts=known.contradicts,
-            )
-        elif lesson.state != "retired":
+        lesson = replace(unsigned(read.lesson), trust="imported", support=1)  # whatever its file claims
+        known = present[lesson.id].lesson if lesson.id in present else None
+        if lesson.state != "retired":
             state: LessonState = "active" if lesson.state in approve else "proposed"
             lesson = replace(lesson, state=state, state_reason=reason)
-        if store is None:
-            what = "refused" if problem else "added"
-        else:
-            what, problem = await _place(store, known, replace(read, lesson=lesson), problem)
-        sorted_lines[what].append(replace(read, lesson=lesson, reason=problem))
-    return ImportPlan(**{name: tuple(lines) for name, lines in sorted_lines.items()}, stored=stored)
+        if store is not None:
+            if await _is_stored(store, known, lesson, new=not problem):
+                same.append(replace(read, lesson=lesson))
+                continue
+            if known is not None:
+                problem = problem or f"a lesson with its id is {known.trust} and has other content"
+            elif await store.repository.is_forgotten(lesson.id):
+                problem = problem or "it was forgotten here"
+        (refused if problem else added).append(replace(read, lesson=lesson, reason=problem))
+    return ImportPlan(tuple(added), tuple(same), tuple(refused))
 
 
-async def _place(store: VectorLessonStore, known: Lesson | None, line: Line, problem: str) -> tuple[str, str]:
-    """Return the part of the plan that a line goes into, and the problem if it is refused."""
-    lesson, repository = line.lesson, store.repository
+async def _is_stored(store: VectorLessonStore, known: Lesson | None, lesson: Lesson, *, new: bool) -> bool:
+    """Whether a store has a lesson: as ``known`` is or was, or, for a ``new`` one, in an equal one of its attempt."""
+    repository = store.repository
     if known is not None:
-        # The store may have had this content before somebody changed it.
-        if _content(known) == _content(lesson) or _content(lesson) in [
+        return _content(known) == _content(lesson) or _content(lesson) in [
             _content(entry.after) for entry in await repository.history(known.id)
-        ]:
-            return "same", ""
-    elif not problem and lesson.state != "retired":
-        # The attempt that taught it may count in the support of an equal lesson already.
-        signed = repository.reader.signed(lesson)
-        claim = await store.records.get(EQUAL, claim_key(signed))
-        if claim is not None and isinstance(claim.value, Mapping):
-            equal = await repository.get(str(claim.value["lesson_id"]))
-            if equal is not None and is_equal(equal, signed) and attempt_of(signed) in known_attempts(equal):
-                return "same", ""
-    if not problem and known is not None and known.trust != "imported":
-        problem = f"a lesson with its id is {known.trust} and has other content"
-    elif not problem and await repository.is_forgotten(lesson.id):
-        problem = "it was forgotten here"
-    elif not problem:
-        stored = (await repository.tasks_of([lesson.id])).get(lesson.id)
-        problem = _too_many({*stored, *line.tasks}) if stored else ""
-    return "refused" if problem else "added" if known is None else "changed", problem
-
-
-def _too_many(tasks: Collection[str]) -> str:
-    number = len(tasks)
-    return f"{number} tasks are too many: a lesson has at most {MOST_TASKS}" if number > MOST_TASKS else ""
+        ]
+    if not new or lesson.state == "retired":
+        return False
+    # The attempt that taught it may count in the support of an equal lesson already.
+    signed = repository.reader.signed(lesson)
+    claim = await store.records.get(EQUAL, claim_key(signed))
+    if claim is None or not isinstance(claim.value, Mapping):
+        return False
+    equal = await repository.get(str(claim.value["lesson_id"]))
+    return equal is not None and is_equal(equal, signed) and attempt_of(signed) in known_attempts(equal)
 
 
 async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change) -> int:
     """Make an import, a hundred lessons in a write; return how many only added to the support of an equal one.
 
-    A lesson that somebody changed since the plan was made stays as it is. A stopped import is planned and made again,
-    and goes on where it was.
+    A stopped import is planned and made again, and goes on where it was.
     """
-    repository, merged = store.repository, 0
-    for start in range(0, len(plan.changed), AT_ONCE):
-        some = plan.changed[start : start + AT_ONCE]
-
-        async def revise(some: Sequence[Line] = some) -> tuple[list[Revision], None]:
-            revisions = []
-            for line in some:
-                stored = await repository.read(line.lesson.id)
-                if stored is not None and stored.lesson == plan.stored[line.lesson.id]:
-                    revisions.append(Revision(stored, line.lesson, change, line.tasks))
-            return revisions, None
-
-        await repository.transact(revise, "the lessons to import")
+    merged = 0
     # A retired lesson is stored under its own id, even where an equal lesson is active.
     for retired in (True, False):
         added = [line for line in plan.added if (line.lesson.state == "retired") == retired]
@@ -316,25 +268,18 @@ async def _add(store: VectorLessonStore, lines: Sequence[Line], change: Change, 
     return 0
 
 
-def as_imported(lesson: Lesson) -> Lesson:
-    """Return a lesson of another store: imported, and with a support of one, whatever its file claims."""
-    lesson = unsigned(lesson)
-    metadata = {**lesson.metadata, SUPPORT_ELSEWHERE: lesson.metadata.get(SUPPORT_ELSEWHERE, lesson.support)}
-    return replace(lesson, trust="imported", support=1, metadata=metadata)
-
-
 async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
     """Return a line that is safe to store and show, and why its lesson can't be stored; empty if it can."""
     # Hidden characters go first, since they may break up a secret. The text keeps them for the gate, which judges them.
-    plain = checked_lesson({**_uncovered(_fields(line.lesson)), "text": line.lesson.text})
+    plain = checked_lesson({**_uncovered(fields_of(line.lesson)), "text": line.lesson.text})
     tasks = tuple(map(gate.clean_prompt, line.tasks))
     shown = redact_record(replace(plain, text=gate.clean_lesson(plain.text)))
     refused = replace(line, lesson=shown, tasks=tasks)
     # What redaction put into an id (brackets) is refused here too.
     if len(shown.id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in shown.id):
         return refused, f"its id must have at most {_LONGEST_ID} letters, digits, - and _, and hold no secret"
-    if problem := _too_many(set(tasks)):
-        return refused, problem
+    if (number := len(set(tasks))) > MOST_TASKS:
+        return refused, f"{number} tasks are too many: a lesson has at most {MOST_TASKS}"
     try:
         gate.check_shape(shown.text)
         cleaned = await gate.clean(plain, line.tasks, screen=screen)
@@ -342,11 +287,6 @@ async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
         return refused, str(error)
     problem = f"it gives orders ({cleaned.finding.kind}): {cleaned.finding.why}" if cleaned.finding else ""
     return replace(line, lesson=cleaned.lesson, tasks=cleaned.tasks), problem
-
-
-def _fields(lesson: Lesson) -> dict[str, Any]:
-    value = {field.name: getattr(lesson, field.name) for field in fields(lesson)}
-    return value | {"provenance": asdict(lesson.provenance), "metadata": dict(lesson.metadata)}
 
 
 def _uncovered(value: Any) -> Any:  # noqa: ANN401 - of whatever field

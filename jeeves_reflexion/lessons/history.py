@@ -16,7 +16,6 @@ import pydantic.dataclasses
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.records import (
     COPIES,
-    COPIES_TOTAL,
     TASKS,
     Count,
     Moment,
@@ -35,8 +34,6 @@ SUPPORT: Final = "support"
 """The operation by which an attempt that teaches a lesson again adds to its support."""
 LET_IN: Final = "approve"
 """The first operation in the history of a text that was released from quarantine."""
-# Rolling back to before one of these first changes retires the lesson. Consolidations of earlier versions wrote "add".
-_RETIRED_BY_ROLLBACK: Final = (LET_IN, "add")
 # Rollbacks keep what these operations added. Earlier versions called support "copy".
 _LEARNED: Final = (SUPPORT, "copy", "contradicted", "contradict")
 # These replace the lessons that are merged in. An earlier version put texts back into quarantine.
@@ -135,24 +132,12 @@ def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
     return merged
 
 
-def has_before(entry: Entry) -> bool:
-    """Return whether this is a first change that can be rolled back, which retires the lesson."""
-    return entry.number == 1 and entry.operation in _RETIRED_BY_ROLLBACK
-
-
 def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
-    """Return the result of a rollback to change number ``to``; None if the history has no such change.
-
-    A rollback to 0 retires a text that was released from quarantine.
-    """
+    """Return the result of a rollback to change number ``to``; None if the history has no such change."""
     number = next((at for at, entry in enumerate(entries, 1) if entry.number == to), 0)
-    if number:
-        lesson = entries[number - 1].after
-    elif to == 0 and entries and has_before(entries[0]):
-        lesson, number = entries[0].after, 1
-        lesson = replace(lesson, state="retired", state_reason="it was taken back")
-    else:
+    if not number:
         return None
+    lesson = entries[number - 1].after
     tasks, taught = dict[str, bool](), set[str]()
     for entry in entries[number:]:
         if entry.operation in _LEARNED and entry.before is not None:
@@ -180,9 +165,6 @@ def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
         new = [item for item in listed(after, key) if item not in known and item not in old]
         if new:
             metadata[key] = [*old, *new]
-    total = copies_total(after) - copies_total(before)
-    if total:
-        metadata[COPIES_TOTAL] = copies_total(lesson) + total
     tools = dict.fromkeys((*lesson.tools, *(each for each in after.tools if each not in before.tools)))
     against = (*lesson.contradicts, *(each for each in after.contradicts if each not in before.contradicts))
     return replace(
@@ -197,8 +179,3 @@ def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
 def listed(lesson: Lesson, key: str) -> Sequence[JSON]:
     """Return a list from a lesson's metadata; empty if the key is missing."""
     return cast("Sequence[JSON]", lesson.metadata.get(key, ()))
-
-
-def copies_total(lesson: Lesson) -> int:
-    """Return how many copies a lesson took in, including those that it no longer keeps a note of."""
-    return cast("int", lesson.metadata.get(COPIES_TOTAL, 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio.to_thread
@@ -44,10 +43,6 @@ class TransientMemory:
         """
         self._blocks[name] = with_line(self._blocks.get(name, ""), line)
 
-    async def write(self, name: str, text: str) -> None:
-        """Replace a block."""
-        self._blocks[name] = redact(text)
-
 
 class FileMemory:
     """Blocks as text files of a folder, one each, shared by the processes of one machine; durable when a call returns.
@@ -68,11 +63,7 @@ class FileMemory:
 
         Raises :class:`LessonRefusedError` for one that gives orders to its readers.
         """
-        await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda old: with_line(old, line))
-
-    async def write(self, name: str, text: str) -> None:
-        """Replace a block."""
-        await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda _: redact(text))
+        await anyio.to_thread.run_sync(self._append, self._path(name), line)
 
     def _path(self, name: str) -> Path:
         """Return the file of a block; its readable name is unique to the block and stays within the folder."""
@@ -89,11 +80,11 @@ class FileMemory:
         except (OSError, UnicodeDecodeError) as error:
             raise LessonStoreError(f"the memory block {path} can't be read: {error}") from error
 
-    def _rewrite(self, path: Path, change: Callable[[str], str]) -> None:
+    def _append(self, path: Path, line: str) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with filelock.FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS):
-                replace_file(path, change(self._read(path)))
+                replace_file(path, with_line(self._read(path), line))
         except (OSError, filelock.Timeout) as error:
             raise LessonStoreError(f"the memory block {not_written(path, error)}") from error
 
@@ -106,7 +97,7 @@ async def read_block(memory: Memory, name: str) -> str:
 def sound_block(block: str) -> str:
     """Return a block without items that give orders to their readers, without secrets and hidden characters.
 
-    An appended line was checked before; a block that was written whole, or a file edited by hand, was not.
+    An appended line was checked before; a file that was edited by hand was not.
     """
     if not block:
         return block

@@ -68,15 +68,18 @@ class Quarantine:
         return [_held(record) async for record in each_record(self._records, QUARANTINE)]
 
     async def release(self, held: Held, change: Change) -> Lesson:
-        """Store a text from quarantine as an active lesson. Repeating it changes nothing."""
+        """Store a text from quarantine as an active lesson; without a reason, its history says why it was held.
+
+        Repeating it changes nothing.
+        """
         repository = self._repository
         lesson = repository.reader.approved(replace(held.lesson, state="active", state_reason=""))
         clean = CleanLesson(lesson, held.tasks or (lesson.text,))
-        why: dict[str, JSON] = {"held": {"kind": held.kind, "why": held.why, "at": held.at}}
+        change = replace(change, reason=change.reason or f"it was held ({held.kind}): {held.why}")
         stored = await repository.get(held.id)
         while stored is None:
             try:
-                stored = await repository.put(clean, change, more=why)
+                stored = await repository.put(clean, change)
             except ConflictError:  # somebody else released it a moment ago
                 stored = await repository.get(held.id)
                 if stored is None:  # or an earlier version put it back into quarantine but kept its history

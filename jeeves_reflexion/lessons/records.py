@@ -55,15 +55,12 @@ _Said: TypeAlias = Annotated[str, pydantic.Field(pattern=r"\S")]
 # Keys of a lesson's metadata that this package writes.
 COPIES: Final = "copies"
 """Notes, each a JSON object, on the last attempts that taught the lesson again and on lessons merged into it."""
-COPIES_TOTAL: Final = "copies_total"
 WORDINGS: Final = "wordings"
 """Other wordings, from copies that an earlier version merged; read but no longer written."""
 TASKS: Final = "tasks"
 """Ids of the tasks that it is found by, apart from its own."""
 MERGED_INTO: Final = "merged_into"
 """In a retired lesson: the id of the lesson that it was merged into."""
-VOTES: Final = "votes"
-"""Upvotes minus downvotes of consolidations by earlier versions; read but no longer written."""
 DRAWN_FROM: Final = "drawn_from"
 """Ids of the lessons from which a consolidation made it."""
 _STRICT: Final = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -101,12 +98,9 @@ class OwnMetadata(pydantic.BaseModel):
     model_config = _OPEN
 
     copies: Annotated[tuple[Note, ...], pydantic.Strict(strict=False)] = ()
-    copies_total: Count = 0
     wordings: Texts = ()
     tasks: Texts = ()
     merged_into: str = ""
-    support_elsewhere: Count = 0
-    votes: Annotated[int, pydantic.Field(gt=-(2**63), lt=2**63)] = 0
     drawn_from: Texts = ()
 
 
@@ -224,31 +218,19 @@ class StoredLesson:
         )
 
 
+def fields_of(lesson: Lesson) -> dict[str, Any]:
+    """Return a lesson as JSON, which :func:`checked_lesson` reads."""
+    fields = {name: getattr(lesson, name) for name in _NAMES}
+    lists = {name: list(value) for name, value in fields.items() if isinstance(value, tuple)}
+    source = {name: getattr(lesson.provenance, name) for name in _SOURCE_NAMES}
+    return {**fields, **lists, "provenance": source, "metadata": dict(lesson.metadata)}
+
+
 def whole(lesson: Lesson) -> dict[str, JSON]:
-    """Return a lesson as JSON."""
-    source = lesson.provenance
-    return {
-        "text": lesson.text,
-        "lesson_id": lesson.id,
-        "task_id": lesson.task_id,
-        "task_kind": lesson.task_kind,
-        "task_excerpt": lesson.task_excerpt,
-        "tools": list(lesson.tools),
-        "outcome": lesson.outcome,
-        "run_id": source.run_id,
-        "attempt": source.attempt,
-        "score": source.score,
-        "model": source.model,
-        "agent": source.agent,
-        "created_at": source.created_at,
-        "extra": dict(lesson.metadata),
-        "state": lesson.state,
-        "state_reason": lesson.state_reason,
-        "trust": lesson.trust,
-        "support": lesson.support,
-        "contradicts": list(lesson.contradicts),
-        "evidence": list(lesson.evidence),
-    }
+    """Return a lesson as JSON without nesting, as stores keep it."""
+    fields = fields_of(lesson)
+    renamed = {"lesson_id": fields.pop("id"), "extra": fields.pop("metadata")}
+    return {**fields.pop("provenance"), **fields, **renamed}
 
 
 def from_whole(data: JSON | Lesson) -> Lesson:

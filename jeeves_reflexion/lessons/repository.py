@@ -11,9 +11,9 @@ import contextlib
 import hashlib
 import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import anyio
 
@@ -38,8 +38,6 @@ from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
 
-T = TypeVar("T")
-
 FORGOTTEN: Final = "forgotten"
 """Records of forgotten lessons, keyed by a digest of the lesson's id."""
 _ALL_CLAIMED: Final = ("formats", "equal")
@@ -48,7 +46,6 @@ TRIES: Final = 30
 _AT_ONCE: Final = 200
 _PAGE: Final = 100  # few enough to be looked through in a few milliseconds of the event loop's time
 _LONGEST_WAIT: Final = 0.5
-_NOTHING: Final[Mapping[str, JSON]] = {}
 
 
 @contextlib.asynccontextmanager
@@ -105,19 +102,22 @@ class Repository:
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson, or None."""
-        return (await self.get_all([lesson_id])).get(lesson_id)
-
-    async def get_all(self, lesson_ids: Sequence[str]) -> dict[str, Lesson]:
-        """Return the lessons with these ids, as a dict by id. Unknown ids are left out."""
-        found: dict[str, Lesson] = {}
-        for start in range(0, len(lesson_ids), _AT_ONCE):
-            some = [f"{each}:0" for each in lesson_ids[start : start + _AT_ONCE]]
-            found |= {lesson.id: lesson for lesson in map(lesson_of, await self.store.get_by_ids(some))}
-        return found
+        return next(map(lesson_of, await self.store.get_by_ids([f"{lesson_id}:0"])), None)
 
     async def read(self, lesson_id: str) -> StoredLesson | None:
         """Return a lesson with everything that changing it needs, or None."""
         return StoredLesson.of(await self.store.get_by_ids(chunk_ids(lesson_id), vectors=True))
+
+    async def read_all(self, lesson_ids: Sequence[str]) -> dict[str, StoredLesson]:
+        """Return lessons with their tasks but without vectors, as a dict by id. Unknown ids are left out."""
+        found: dict[str, StoredLesson] = {}
+        for start in range(0, len(lesson_ids), _AT_ONCE):
+            some = lesson_ids[start : start + _AT_ONCE]
+            chunks = await self.store.get_by_ids([chunk for each in some for chunk in chunk_ids(each)])
+            for lesson_id, group in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
+                if (stored := StoredLesson.of(list(group))) is not None:
+                    found[lesson_id] = stored
+        return found
 
     async def known(self, lesson_id: str) -> StoredLesson:
         """Return a lesson as :meth:`read` does; raises :class:`UnknownLessonError` if it does not exist."""
@@ -125,21 +125,6 @@ class Repository:
         if stored is None:
             raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
         return stored
-
-    async def tasks_of(self, lesson_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the texts of the tasks that these lessons are found by, as a dict by lesson id.
-
-        Unknown ids are left out. A lesson that is found by its own text has no tasks.
-        Raises :class:`UnreadableLessonError` for a row that is not a lesson.
-        """
-        found: dict[str, tuple[str, ...]] = {}
-        for start in range(0, len(lesson_ids), _AT_ONCE):
-            some = lesson_ids[start : start + _AT_ONCE]
-            chunks = await self.store.get_by_ids([chunk for each in some for chunk in chunk_ids(each)])
-            for lesson_id, group in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
-                if (stored := StoredLesson.of(list(group))) is not None:
-                    found[lesson_id] = stored.tasks
-        return found
 
     async def each(self, *, readable: bool = False) -> AsyncIterator[Lesson]:
         """Yield all lessons, oldest first; with ``readable``, skip rows that are not lessons, with a warning."""
@@ -172,26 +157,14 @@ class Repository:
 
     # -- writing
 
-    async def put(
-        self,
-        clean: CleanLesson,
-        change: Change,
-        *,
-        more: Mapping[str, JSON] = _NOTHING,
-        must_be_new: bool = False,
-    ) -> Lesson:
+    async def put(self, clean: CleanLesson, change: Change, *, must_be_new: bool = False) -> Lesson:
         """Store a new lesson as :meth:`put_all` does, and return it as it was stored."""
-        return (await self.put_all([clean], change, more=more, must_be_new=must_be_new))[0]
+        return (await self.put_all([clean], change, must_be_new=must_be_new))[0]
 
     async def put_all(
-        self,
-        cleans: Sequence[CleanLesson],
-        change: Change,
-        *,
-        more: Mapping[str, JSON] = _NOTHING,
-        must_be_new: bool = False,
+        self, cleans: Sequence[CleanLesson], change: Change, *, must_be_new: bool = False
     ) -> list[Lesson]:
-        """Store new lessons in one write; ``more`` is added to the first entry of each history.
+        """Store new lessons in one write.
 
         Raises :class:`ConflictError`, and stores none of them, if an id is taken or, with ``must_be_new``, if an equal
         lesson of the same scope is stored.
@@ -201,7 +174,7 @@ class Repository:
             lesson = self.reader.signed(clean.lesson)
             lessons.append(lesson)
             chunks += chunks_of(lesson, clean.tasks, self.key, changes=1)
-            records += [entry_of(1, None, lesson, change, more), claim_of(lesson, must_be_new=must_be_new)]
+            records += [entry_of(1, None, lesson, change, {}), claim_of(lesson, must_be_new=must_be_new)]
         await self.store.add(chunks, records=records)
         return lessons
 
@@ -211,28 +184,22 @@ class Repository:
         make: Callable[[Lesson], Lesson],
         change: Change,
         *,
-        tasks: Sequence[str] = (),
         without: Collection[str] = (),
     ) -> Lesson:
-        """Change a lesson by ``make`` and return the result.
+        """Change a lesson by ``make`` and return the result; it is no longer found by the tasks ``without``.
 
-        The lesson is also found by ``tasks`` from now on, and no longer by ``without``. If another writer changes it
-        meanwhile, ``make`` is called again with the new state.
+        If another writer changes it meanwhile, ``make`` is called again with the new state.
         Raises :class:`UnknownLessonError` if the lesson does not exist.
         """
 
-        async def revise() -> tuple[list[Revision], Lesson]:
+        async def revise() -> list[Revision]:
             stored = await self.known(lesson_id)
-            after = make(stored.lesson)
-            if after.id != lesson_id:
-                raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {after.id!r}")
-            revision = Revision(stored, after, change, tasks, without)
-            return [revision], self.reader.changed(stored.lesson, after)
+            return [Revision(stored, make(stored.lesson), change, without=without)]
 
-        return await self.transact(revise, f"lesson {lesson_id!r}")
+        return (await self.transact(revise, f"lesson {lesson_id!r}"))[0]
 
-    async def transact(self, revise: Callable[[], Awaitable[tuple[Sequence[Revision], T]]], what: str) -> T:
-        """Write the revisions that ``revise`` returns in one write, and return its result.
+    async def transact(self, revise: Callable[[], Awaitable[Sequence[Revision]]], what: str) -> list[Lesson]:
+        """Write the revisions that ``revise`` returns in one write, and return the lessons as they are stored then.
 
         If another writer's change came first, ``revise`` is called again. Raises :class:`UnknownLessonError` if a
         lesson was forgotten meanwhile, which then stays forgotten.
@@ -242,14 +209,18 @@ class Repository:
         for tried in range(TRIES):
             if tried:  # back off for a random time; without it the last of a hundred writers may starve
                 await anyio.sleep(random.uniform(0, min(0.001 * 2**tried, _LONGEST_WAIT)))  # noqa: S311
-            revisions, result = await revise()
-            chunks, records, made = list[Chunk](), list[RecordWrite](), list[str]()
-            for each in revisions:
-                if each.after != each.stored.lesson or not set(each.stored.tasks).isdisjoint(each.without):
-                    self._add_writes(each, chunks, records)
-                    made.append(each.after.id)
+            lessons, chunks, records, made = list[Lesson](), list[Chunk](), list[RecordWrite](), list[str]()
+            for each in await revise():
+                before = each.stored.lesson
+                # Words that a rollback brings back keep the writer that they had.
+                back = each.change.operation == "rollback"
+                after = each.after if back else self.reader.changed(before, each.after)
+                lessons.append(after)
+                if after != before or not set(each.stored.tasks).isdisjoint(each.without):
+                    _add_writes(replace(each, after=after), chunks, records)
+                    made.append(after.id)
             if not made:
-                return result
+                return lessons
             try:
                 await self.store.add(chunks, records=records)
             except ConflictError:
@@ -261,34 +232,8 @@ class Repository:
                 await self.remove(lesson_id)
             if gone:
                 raise UnknownLessonError(f"lesson {gone[0]!r} was forgotten while it was changed")
-            return result
+            return lessons
         raise LessonStoreError(f"{what} could not be changed: other writers kept changing it; try again")
-
-    def _add_writes(self, revision: Revision, chunks: list[Chunk], records: list[RecordWrite]) -> None:
-        """Add to ``chunks`` and ``records`` what a revision writes, which is left to :meth:`transact`.
-
-        This is all chunks of the lesson, its history entry and, if its words changed, its record in ``EQUAL``.
-        """
-        stored, change = revision.stored, revision.change
-        before, number = stored.lesson, stored.changes + 1
-        # Words that a rollback brings back keep the writer that they had.
-        back = change.operation == "rollback"
-        after = revision.after if back else self.reader.changed(before, revision.after)
-        known = dict.fromkeys((*stored.tasks, *revision.tasks))
-        tasks = [task for task in known if task not in revision.without][:MOST_TASKS] or [after.text]
-        vectors, replaces = stored.vectors, stored.chunks
-        chunks += chunks_of(after, tasks, stored.key, changes=number, vectors=vectors, replaces=replaces)
-        added = [task for task in tasks if task not in stored.tasks]
-        removed = [task for task in stored.tasks if task not in tasks]
-        if change.operation == SUPPORT and revision.tasks:
-            # Name tasks that are there already too: one that a merge brought stays if an attempt taught it since.
-            added, removed = list(revision.tasks), []
-        more: dict[str, JSON] = {}
-        if stored.tasks and (added or removed):  # a lesson that is found by its own text has no tasks
-            more = {"tasks": {"added": added, "removed": removed}}
-        records.append(entry_of(number, before, after, change, more))
-        if not is_equal(after, before):
-            records.append(claim_of(after))
 
     async def claim_all(self) -> None:
         """Write, once per store, the records in ``EQUAL`` of lessons that an earlier version stored without one."""
@@ -324,3 +269,27 @@ class Repository:
 def digest_of(lesson_id: str) -> str:
     """Return the digest that is kept of the id of a forgotten lesson."""
     return hashlib.sha256(f"forgotten\x00{lesson_id}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _add_writes(revision: Revision, chunks: list[Chunk], records: list[RecordWrite]) -> None:
+    """Add to ``chunks`` and ``records`` what a revision writes, which is left to :meth:`Repository.transact`.
+
+    This is all chunks of the lesson, its history entry and, if its words changed, its record in ``EQUAL``.
+    """
+    stored, after, change = revision.stored, revision.after, revision.change
+    before, number = stored.lesson, stored.changes + 1
+    known = dict.fromkeys((*stored.tasks, *revision.tasks))
+    tasks = [task for task in known if task not in revision.without][:MOST_TASKS] or [after.text]
+    vectors, replaces = stored.vectors, stored.chunks
+    chunks += chunks_of(after, tasks, stored.key, changes=number, vectors=vectors, replaces=replaces)
+    added = [task for task in tasks if task not in stored.tasks]
+    removed = [task for task in stored.tasks if task not in tasks]
+    if change.operation == SUPPORT and revision.tasks:
+        # Name tasks that are there already too: one that a merge brought stays if an attempt taught it since.
+        added, removed = list(revision.tasks), []
+    more: dict[str, JSON] = {}
+    if stored.tasks and (added or removed):  # a lesson that is found by its own text has no tasks
+        more = {"tasks": {"added": added, "removed": removed}}
+    records.append(entry_of(number, before, after, change, more))
+    if not is_equal(after, before):
+        records.append(claim_of(after))

@@ -153,10 +153,10 @@ class VectorLessonStore:
         """
         repository, lesson = self.repository, cleaned.lesson
 
-        async def revise() -> tuple[list[Revision], Lesson | None]:
+        async def revise() -> list[Revision]:
             stored = await repository.read(str(cast("Mapping[str, JSON]", held)["lesson_id"]))
             if stored is None or not is_equal(stored.lesson, lesson):
-                return [], None
+                return []
             passed = {stored.lesson.id}
             while stored is not None and MERGED_INTO in stored.lesson.metadata:
                 into = str(stored.lesson.metadata[MERGED_INTO])
@@ -165,16 +165,16 @@ class VectorLessonStore:
             # A lesson that is found by its own text has no tasks.
             new = [task for task in cleaned.tasks if stored and stored.tasks and task not in stored.tasks]
             if stored is None or len(stored.tasks) + len(new) > MOST_TASKS:
-                return [], None
+                return []
             after = supported(stored.lesson, lesson, another_task=bool(new))
             # A task that a merge brought is named again: now an attempt at it has taught these words as well.
             taught = (
                 [task for task in cleaned.tasks if task not in stored.tasks[:1]] if len(passed) == 1 else new
             )
-            return [Revision(stored, after, Change(SUPPORT, change.reason, change.by), taught)], after
+            return [Revision(stored, after, Change(SUPPORT, change.reason, change.by), taught)]
 
         try:
-            return await repository.transact(revise, "the lesson that is learned again")
+            return next(iter(await repository.transact(revise, "the lesson that is learned again")), None)
         except UnknownLessonError:  # it was forgotten in the meantime
             return None
         except UnreadableLessonError as error:  # one bad row must not stop learning

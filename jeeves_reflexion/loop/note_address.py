@@ -16,7 +16,7 @@ from jeeves_reflexion.tasknotes import (
     SqliteReflectionStore,
     VersionedReflectionStore,
 )
-from vectorstores import AbsentEmbedder, HashingEmbedder, Store, open_store, origin_of
+from vectorstores import HashingEmbedder, Store, open_store, origin_of
 
 SCHEMA: Final = "task_notes"
 _POSTGRES: Final = ("postgresql://", "postgres://", "postgresql+embedded://")
@@ -38,7 +38,7 @@ class _AddressedStore(VersionedReflectionStore):
         async with self._lock:
             if self._store is None:
                 origin = await anyio.to_thread.run_sync(origin_of, self._address)
-                embedder = HashingEmbedder(_NO_VECTORS) if origin is None else AbsentEmbedder(origin)
+                embedder = origin or HashingEmbedder(_NO_VECTORS)
                 self._store = open_store(
                     self._address, embedder=embedder, namespace=self._namespace, create=self._create
                 )

@@ -156,9 +156,10 @@ class LessonTools:
             raise UnknownLessonError(f"there is no lesson {lesson_id!r:.80}")
         history = await Curator(store.repository).history(lesson_id)
         known = await store.ledger.credits(max_age=0.0)
+        stored = await store.repository.read(lesson_id)
         return LessonStory(
             lesson=lesson_value(store, lesson),
-            tasks=(await store.repository.tasks_of([lesson_id])).get(lesson_id, ()),
+            tasks=stored.tasks if stored else (),
             lift=known.lift(lesson_id),
             history=tuple(
                 ChangeValue(

@@ -74,8 +74,7 @@ def material_of(task: Task, trials: Sequence[Trial], *, tokens: int) -> str:
     parts += fenced_attempt(last.attempt, trajectory=tokens, output=tokens)
     verdict = last.evaluation
     score = "no score" if verdict.score is None else f"score {verdict.score:.2f}"
-    errors = (f"{error.path}: {error.message}" for error in verdict.errors)
-    faults = bullets([*verdict.issues, *errors, *verdict.suggestions])
+    faults = bullets([*verdict.faults, *verdict.suggestions])
     said = "\n".join(part for part in (score, verdict.rationale, faults) if part)
     parts.append(fence("verdict", cut_middle(said, tokens)))
     return "\n\n".join(parts)

@@ -6,7 +6,7 @@ import itertools
 import re
 
 from jeeves_reflexion.drafts import Draft, RevisionRequest
-from jeeves_reflexion.revisers.scope import CRITERION_THRESHOLD, WORDS, issues_of
+from jeeves_reflexion.revisers.scope import CRITERION_THRESHOLD, WORDS
 from jeeves_reflexion.text import cut_middle, fence, one_line
 from jeeves_reflexion.types import Evaluation, Task
 
@@ -42,7 +42,7 @@ def material(
         earlier = "\n".join(map(_remembered, others))
         parts.append(fence("earlier_evaluations", cut_middle(earlier, HISTORY_TOKENS)))
     parts += [fence(tag, request.draft.output), fence("judgement", _judgement(feedback))]
-    issues = issues_of(feedback)
+    issues = feedback.faults
     for name, lines in (("issues", issues), ("suggestions", feedback.suggestions)):
         if lines:
             numbered = (f"{number}. {one_line(line)}" for number, line in enumerate(lines, 1))
@@ -84,5 +84,5 @@ def _remembered(draft: Draft) -> str:
     how = draft.revision and WORDS.get(draft.revision.strategy, "a revision")
     made = f" ({how} of draft {draft.base})" if how else ""
     score = "no score" if judged.score is None else f"score {judged.score:.2f}"
-    faults = "; ".join(map(one_line, (*issues_of(judged), *judged.suggestions))) or one_line(judged.rationale)
+    faults = "; ".join(map(one_line, (*judged.faults, *judged.suggestions))) or one_line(judged.rationale)
     return f"draft {draft.number}{made}: {score}" + (f"; {faults}" if faults else "")

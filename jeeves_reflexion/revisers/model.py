@@ -18,7 +18,7 @@ from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Agent, ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.revisers.edits import DIVIDER, REPLACE, SEARCH, apply_edits, holds_markers, parse_edits
 from jeeves_reflexion.revisers.material import free_tag, material
-from jeeves_reflexion.revisers.scope import choose, issues_of
+from jeeves_reflexion.revisers.scope import choose
 from jeeves_reflexion.session import Session, current_scope
 from jeeves_reflexion.text import bullets, fence, read_prompt
 from jeeves_reflexion.types import NO_USAGE, Task
@@ -83,7 +83,7 @@ class TextReviser(ABC):
             )
         ]
         note = [Template(_prompt("hybrid")).substitute(why=why)] if hybrid else []
-        addressed = issues_of(request.feedback.public())
+        addressed = request.feedback.public().faults
         earlier: tuple[str, ...] = ()
         used = NO_USAGE
         if way == "targeted_edit":

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from jeeves_reflexion.drafts import RevisionRequest, Strategy
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import estimate_tokens
-from jeeves_reflexion.types import Evaluation
 
 CRITERION_THRESHOLD = 0.7
 """Below this score a criterion counts as failed; a verdict does not have the thresholds of its criteria."""
@@ -44,12 +43,6 @@ _NEXT: Mapping[Strategy, Strategy] = {
 }
 
 
-def issues_of(feedback: Evaluation) -> tuple[str, ...]:
-    """Return the issues of a verdict, then its errors, each once."""
-    errors = (f"{error.path}: {error.message}" if error.path else error.message for error in feedback.errors)
-    return tuple(dict.fromkeys((*feedback.issues, *errors)))
-
-
 def choose(request: RevisionRequest) -> tuple[Strategy, str]:
     """Choose one of the three ways of revising by how much is wrong, and say why.
 
@@ -68,7 +61,7 @@ def choose(request: RevisionRequest) -> tuple[Strategy, str]:
     """
     text, feedback, max_tokens = request.draft.output, request.feedback, request.max_tokens
     tokens = estimate_tokens(text)
-    points = len(issues_of(feedback)) or len(feedback.suggestions)
+    points = len(feedback.faults) or len(feedback.suggestions)
     scores = feedback.criteria_scores.values()
     failing = sum(score < CRITERION_THRESHOLD for score in scores) / max(len(scores), 1)
     score = GOOD_SCORE if feedback.score is None else feedback.score

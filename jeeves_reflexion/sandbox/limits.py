@@ -85,7 +85,6 @@ class Report:
 
 
 _MESSAGE = 2_000
-_TRACEBACK = 8_000
 _UNITS = {
     "seconds": "{} s",
     "memory_mb": "{} MiB of memory",
@@ -137,8 +136,7 @@ def _raise_error(problem: object, limits: SandboxLimits) -> NoReturn:
     line = line if isinstance(line, int) and not isinstance(line, bool) else None
     at = "" if line is None else f" (line {line} of the code)"
     reason = message.rstrip() if kind == "value" else f"{name}: {message.rstrip()}".rstrip(": ")
-    trace = str(problem.get("traceback", ""))[-_TRACEBACK:]
-    raise CodeError(f"the code failed{at}: {reason}", type=name, line=line, traceback=trace)
+    raise CodeError(f"the code failed{at}: {reason}", type=name, line=line)
 
 
 def _raise_end(report: Report, limits: SandboxLimits) -> NoReturn:

@@ -176,7 +176,7 @@ def material(given: ReflectionInput) -> str:
     verdict = given.evaluation
     if verdict is not None:
         score = "no score" if verdict.score is None else f"score {verdict.score:.2f}"
-        faults = bullets([*verdict.issues, *verdict.suggestions])
+        faults = bullets([*verdict.faults, *verdict.suggestions])
         parts.append(fence("verdict", "\n".join(part for part in (score, verdict.rationale, faults) if part)))
     prior = given.prior_reflection
     notes = _FIRST

@@ -15,7 +15,6 @@ from starlette.responses import RedirectResponse, Response
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Credit, Curator, LessonPage, VectorLessonStore
-from jeeves_reflexion.lessons.history import has_before
 from jeeves_reflexion.lessons.records import RECALLED, readable
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.types import JSON, Lesson, LessonState, Outcome, Recall, RecalledLesson, Task
@@ -111,7 +110,6 @@ class LessonPages:
             lift=known.lift(lesson_id),
             judgement=known.judge(lesson_id),
             entries=entries,
-            first=0 if entries and has_before(entries[0]) else None,
             near=near,
             problem=problem,
             draft=lesson.text if draft is None else draft,

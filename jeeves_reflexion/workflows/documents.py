@@ -1,6 +1,6 @@
 """Reads untrusted YAML and JSON files as plain values, with limits on bytes, depth and size, and with line numbers.
 
-Aliases and merge keys work. Each use of an alias counts in full, so that a small file can't become a large value.
+Each use of an alias counts in full, so that a small file can't become a large value.
 """
 
 from __future__ import annotations
@@ -188,25 +188,19 @@ class _Reader:
 
     def _mapping(self, node: Any, path: Path_) -> JSON:  # noqa: ANN401
         values: dict[str, JSON] = {}
-        merged: dict[str, JSON] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == f"{_TAG}null":
                 raise self._error(key, "a key must be a text")
             # The key as written: JSON has only text keys, and the author of `on:` did not mean a boolean.
             name = str(key.value)
             if key.tag == f"{_TAG}merge":
-                found = self.value(item, (*path, name))
-                for part in found if isinstance(found, list) else [found]:
-                    if not isinstance(part, Mapping):
-                        raise self._error(key, "<< takes a mapping, or a list of mappings")
-                    merged = {**part, **merged}
-                continue
+                raise self._error(key, "<< is not supported: write the keys out")
             if name in values:
                 first = self.lines[(*path, name)]
                 raise self._error(key, f"the key {name!r} is repeated; it is first in line {first}")
             self.lines[(*path, name)] = key.start_mark.line + 1
             values[name] = self.value(item, (*path, name))
-        return {**merged, **values}
+        return values
 
     def _error(self, found: Any, problem: str) -> WorkflowFileError:  # noqa: ANN401
         return WorkflowFileError(f"{self.name}, line {found.start_mark.line + 1}: {problem}")

@@ -62,12 +62,13 @@ class Verdict:
 
     def as_evaluation(self) -> Evaluation:
         """Return the verdict as an evaluation of the inner loop."""
+        errors = tuple(EvaluationError(error.path, error.message) for error in self.errors)
         return Evaluation(
             self.score,
             passed=self.valid,
-            issues=tuple(f"{error.path}: {error.message}".removeprefix(": ") for error in self.errors),
+            issues=tuple(map(str, errors)),
             suggestions=tuple(self.suggestions),
-            errors=tuple(EvaluationError(error.path, error.message) for error in self.errors),
+            errors=errors,
         )
 
 

@@ -287,7 +287,7 @@ async def test_a_record_that_must_be_new_keeps_everything_out_when_it_is_not(sto
         lambda: store.add([Chunk("two", id="c")], records=[RecordWrite("h", "k", 1, must_be_new=True)] * 2),
         lambda: store.delete(["c"], records=[late]),
     ):
-        with pytest.raises(ConflictError, match="another writer"):
+        with pytest.raises(ConflictError, match="expected no record"):
             await change()
     assert [chunk.content for chunk in (await store.scan()).chunks] == ["one"]
     assert (await store.get("history", "c:1")).value == "first"

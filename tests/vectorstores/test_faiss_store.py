@@ -23,7 +23,6 @@ from vectorstores import (
     open_store,
 )
 from vectorstores.sqlite_faiss import database, index, records, rows
-from vectorstores.sqlite_faiss import store as folder
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.namespace import Namespace
 
@@ -192,7 +191,7 @@ async def test_a_search_that_the_store_is_closed_in_is_answered(tmp_path, monkey
 
 async def test_an_add_that_comes_while_the_store_is_being_closed_is_answered(tmp_path, monkeypatch):
     store, begun, go = open_at(tmp_path), threading.Event(), threading.Event()
-    write = folder.write_chunks
+    write = rows.write_chunks
     answers: list[str] = []
 
     def slow(*given):
@@ -208,7 +207,7 @@ async def test_an_add_that_comes_while_the_store_is_being_closed_is_answered(tmp
             answers.append(f"{name} was refused")
 
     await store.count()
-    monkeypatch.setattr(folder, "write_chunks", slow)
+    monkeypatch.setattr(rows, "write_chunks", slow)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(add, "one")

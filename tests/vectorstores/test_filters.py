@@ -117,8 +117,8 @@ def test_the_tree_is_plain_to_compile():
     assert tree == And(
         (
             Ordered("a", "$gte", 1),
-            OneOf("a", ("x",), negated=True),
-            Or((Exists("b", present=False), Not(OneOf("c", (None,))))),
+            Not(OneOf("a", ("x",))),
+            Or((Not(Exists("b")), Not(OneOf("c", (None,))))),
         )
     )
 

@@ -236,12 +236,13 @@ def changed(request, change):
     return Reply(body)
 
 
+NOT_EACH = "without one embedding for each of 3 texts"
 MALFORMED = {
-    "no data": (lambda body: body.pop("data"), "no list 'data' for 3 texts"),
-    "one short": (lambda body: body["data"].pop(), "2 embeddings for 3 texts"),
-    "no embedding": (lambda body: body["data"][1].pop("embedding"), r"no embedding, data\[1\]"),
-    "index twice": (lambda body: body["data"][1].update(index=0), r"repeated index, 0, in data\[1\]"),
-    "index beyond": (lambda body: body["data"][1].update(index=7), r"index, 7, in data\[1\]"),
+    "no data": (lambda body: body.pop("data"), NOT_EACH),
+    "one short": (lambda body: body["data"].pop(), NOT_EACH),
+    "no embedding": (lambda body: body["data"][1].pop("embedding"), NOT_EACH),
+    "index twice": (lambda body: body["data"][1].update(index=0), NOT_EACH),
+    "index beyond": (lambda body: body["data"][1].update(index=7), NOT_EACH),
     "nan": (lambda body: body["data"][1]["embedding"].__setitem__(3, math.nan), r"texts\[1\].*NaN"),
     "zeros": (lambda body: body["data"][1].update(embedding=[0.0] * DIM), r"texts\[1\].*zeros"),
     "short": (lambda body: body["data"][2].update(embedding=[1.0]), r"texts\[2\].*\(32,\).*\(1,\)"),

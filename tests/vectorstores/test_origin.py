@@ -9,7 +9,6 @@ from vectorstores import (
     EmbeddingError,
     FaissVectorStore,
     HashingEmbedder,
-    Origin,
     StoreCorruptError,
     StoreUnavailableError,
     origin_of,
@@ -24,10 +23,8 @@ async def test_a_store_says_what_made_it_and_opens_without_it(tmp_path):
     async with FaissVectorStore(folder, embedder=made, namespace="n") as store:
         await store.add([Chunk("one"), Chunk("two", id="2")])
     origin = origin_of(folder)
-    assert origin == Origin(made.id, repr(made), 64)
-    async with FaissVectorStore(
-        folder, embedder=AbsentEmbedder(origin), namespace="n", create=False
-    ) as store:
+    assert origin == AbsentEmbedder(made.id, repr(made), 64)
+    async with FaissVectorStore(folder, embedder=origin, namespace="n", create=False) as store:
         assert await store.count() == 2
         assert await store.delete(["2"]) == 1
         with pytest.raises(EmbeddingError, match="without its embedder"):
@@ -42,7 +39,7 @@ async def test_a_store_says_what_made_it_and_opens_without_it(tmp_path):
 async def test_another_origin_is_refused_like_any_embedder(tmp_path):
     async with FaissVectorStore(tmp_path / "store", embedder=HashingEmbedder(64), namespace="n"):
         pass
-    stranger = AbsentEmbedder(Origin("other", "Other()", 64))
+    stranger = AbsentEmbedder("other", "Other()", 64)
     with pytest.raises(EmbedderMismatchError, match=r"Other\(\)"):
         async with FaissVectorStore(tmp_path / "store", embedder=stranger, namespace="n"):
             pass

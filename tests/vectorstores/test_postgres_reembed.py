@@ -82,7 +82,7 @@ async def test_nothing_of_the_old_embedder_or_of_the_move_stays(postgres_databas
     assert sizes == (128, 20)
     await reembed(postgres_database, embedder=OLD)
     assert names(postgres_database) == {"vector_3", "chunks_by_vector_3"}
-    assert origin_of(postgres_database).embedder_id == OLD.id
+    assert origin_of(postgres_database).id == OLD.id
 
 
 async def test_a_move_that_is_given_up_is_cleared_away_and_its_helper_told(postgres_database):

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from vectorstores import (
+    AbsentEmbedder,
     Chunk,
     EmbedderMismatchError,
     FormatVersionError,
     HashingEmbedder,
     InvalidChunkError,
-    Origin,
     PostgresOptions,
     PostgresVectorStore,
     RecordWrite,
@@ -76,7 +76,7 @@ async def test_an_address_opens_the_store_in_its_schema(postgres_database):
     async with open_store(url, embedder=HashingEmbedder(DIM), namespace="n") as store:
         await store.add([Chunk("one")])
     assert run_sql(postgres_database, 'SELECT count(*) FROM "my lessons".chunks') == [(1,)]
-    assert origin_of(url) == Origin(HashingEmbedder(DIM).id, repr(HashingEmbedder(DIM)), DIM)
+    assert origin_of(url) == AbsentEmbedder(HashingEmbedder(DIM).id, repr(HashingEmbedder(DIM)), DIM)
     assert origin_of(postgres_database) is None
 
 

@@ -81,7 +81,7 @@ async def test_every_chunk_of_every_namespace_moves(place):
     done = await reembed(place, embedder=NEW, batch=8, on_progress=seen.append)
     assert (done.done, done.total) == (33, 33)
     assert [step.done for step in seen] == [8, 16, 24, 32, 33]
-    assert origin_of(place).embedder_id == NEW.id
+    assert origin_of(place).id == NEW.id
     assert await found_by_own_key(place, NEW) == [f"text{n}" for n in range(30)]
     assert await found_by_own_key(place, NEW, "b") == ["other0", "other1", "other2"]
     async with open_store(place, embedder=NEW, namespace="a") as store:

@@ -240,29 +240,23 @@ class HttpEmbedder:
 
     def _vectors(self, answer: Mapping[str, JSON], start: int, expected: int) -> FloatArray:
         """Return the embeddings of an answer in the order of the texts, or raise :class:`EmbeddingError`."""
-        vectors = np.empty((expected, self._dim), dtype=np.float32)
         data = answer.get("data")
-        if not isinstance(data, list):
+        items = data if isinstance(data, list) else []
+        found: dict[str, JSON] = {}
+        for number, item in enumerate(items):
+            if isinstance(item, dict) and "embedding" in item:
+                found[str(item.get("index", number))] = item["embedding"]
+        wanted = list(map(str, range(expected)))
+        if len(items) != expected or found.keys() != set(wanted):
             said = self._service.shown(json.dumps(answer, ensure_ascii=False))
-            raise EmbeddingError(f"{self._url} answered with no list 'data' for {expected} texts: {said}")
-        if len(data) != expected:
-            raise EmbeddingError(f"{self._url} answered with {len(data)} embeddings for {expected} texts")
-        seen: set[int] = set()
-        for number, item in enumerate(data):
-            if not isinstance(item, dict) or "embedding" not in item:
-                raise EmbeddingError(
-                    f"{self._url} answered with an item that has no embedding, data[{number}]"
-                )
-            index = item.get("index", number)
-            if not isinstance(index, int) or index in seen or not 0 <= index < expected:
-                said = self._service.shown(repr(index))
-                raise EmbeddingError(
-                    f"{self._url} answered with a wrong or repeated index, {said}, in data[{number}]"
-                )
-            seen.add(index)
-            place = f"{self._url}, the embedding of texts[{start + index}]"
+            raise EmbeddingError(
+                f"{self._url} answered without one embedding for each of {expected} texts: {said}"
+            )
+        vectors = np.empty((expected, self._dim), dtype=np.float32)
+        for number, index in enumerate(wanted):
+            place = f"{self._url}, the embedding of texts[{start + number}]"
             try:
-                vectors[index] = unit_vector(item["embedding"], self._dim, place)
+                vectors[number] = unit_vector(found[index], self._dim, place)
             except InvalidChunkError as error:
                 raise EmbeddingError(str(error)) from error
         return vectors

@@ -106,6 +106,14 @@ def require_vector(id: str, vector: object) -> None:
         raise StoreCorruptError(f"the chunk {id!r} has no vector; delete it or add it again")
 
 
+async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str], about: About) -> int:
+    """Delete chunks and return how many existed."""
+    statement = b"SELECT remove_chunks(%b::text, %b::text[])"
+    if about.deletes:
+        return len(await rows(connection, DELETE, (ids, namespace, namespace)))
+    return len(await rows(connection, statement, (namespace, ids)))
+
+
 async def count_chunks(connection: Connection, namespace: str, where: Where, most: int | None = None) -> int:
     """Count the admitted chunks, up to ``most``."""
     admitted = b"SELECT 1 FROM chunks WHERE namespace = %b AND " + where.sql + b" LIMIT %b::bigint"

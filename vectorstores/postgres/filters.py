@@ -11,7 +11,6 @@ the order among floats and between floats and integers.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,9 @@ Compiled: TypeAlias = tuple[str, list[str | list[str]]]
 
 _ORDERS: Final[Mapping[Order, str]] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _MAX_PARAMETERS: Final = 30_000  # the protocol ends at 65,535; the statement around the filter has its own
-_DIGEST_KEY: Final = "$sha256"
+# Stands in a column for a value that is in ``facts`` only. Earlier versions added a digest of the value.
+_ELSEWHERE_KEY: Final = "$sha256"
+_ELSEWHERE: Final = f'{{"{_ELSEWHERE_KEY}":""}}'
 # A b-tree refuses rows of 2,704 bytes and more, and a short text may be six times as long in jsonb.
 _MAX_INDEXED: Final = 256
 
@@ -69,38 +70,26 @@ def _compile(node: Node, columns: Mapping[str, str]) -> Compiled:
             return f"({joined})", [each for _, parameters in compiled for each in parameters]
         case Not(part):
             expression, parameters = _compile(part, columns)
-            negated = True
+            return f"(NOT {expression})", parameters
         case OneOf():
-            expression, parameters = _one_of(node, columns.get(node.key))
-            negated = node.negated
+            return _one_of(node, columns.get(node.key))
         case Ordered():
             return _ordered(node, columns.get(node.key))
         case Exists():
-            negated, column = not node.present, columns.get(node.key)
+            column = columns.get(node.key)
             if "\0" in node.key:
-                expression, parameters = "false", []
-            elif column is None:
-                expression, parameters = "(facts ? %b::text)", [node.key]
-            else:
-                expression, parameters = f"({column} IS NOT NULL)", []
-    return (f"(NOT {expression})" if negated else expression), parameters
+                return "false", []
+            return ("(facts ? %b::text)", [node.key]) if column is None else (f"({column} IS NOT NULL)", [])
 
 
 def _one_of(node: OneOf, column: str | None) -> Compiled:
     # No stored value contains a NUL, so a value with one equals none of them.
     values = [value for value in node.values if not holds_nul(value)]
-    if column is None:
-        forms = [value_json(value) for value in values]
-    else:
-        # A column holds a value or its digest. An object that looks like a digest is itself never stored there.
-        plain = [
-            value_json(value) for value in values if not (isinstance(value, Mapping) and _DIGEST_KEY in value)
-        ]
-        forms = list(dict.fromkeys([*map(column_json, values), *plain]))
+    forms = [value_json(value) for value in values]
     if not forms or "\0" in node.key:
         return "false", []
     wanted, equal = (forms[0], "= %b::jsonb") if len(forms) == 1 else (forms, "= ANY(%b::jsonb[])")
-    if column is None:
+    if column is None or _ELSEWHERE in map(column_json, values):
         return f"coalesce(facts -> %b::text {equal}, false)", [node.key, wanted]
     # Without coalesce, so that the index of the column can be used.
     return f"({column} IS NOT NULL AND {column} {equal})", [wanted]
@@ -110,8 +99,8 @@ def _ordered(node: Ordered, column: str | None) -> Compiled:
     if "\0" in node.key:
         return "false", []
     facts = "(facts -> %b::text)"
-    value, key = (facts, [node.key]) if column is None else (column, [])
     if not isinstance(node.bound, str):
+        value, key = (facts, [node.key]) if column is None else (column, [])
         # Among jsonb numbers jsonb's order is the order of numbers.
         holds = f"{value} {_ORDERS[node.order]} %b::jsonb"
         expression = f"CASE jsonb_typeof({value}) WHEN 'number' THEN {holds} ELSE false END"
@@ -121,12 +110,10 @@ def _ordered(node: Ordered, column: str | None) -> Compiled:
         # No stored string contains a NUL, so a string that is not above the text before the NUL is below the bound.
         order = "$gt" if order in {"$gt", "$gte"} else "$lte"
     # jsonb would order strings by the collation of the database; in UTF-8, "C" is the order of code points.
-    compare = f"({{}} #>> '{{{{}}}}') COLLATE \"C\" {_ORDERS[order]} %b::text"
-    expression = f"CASE jsonb_typeof({value}) WHEN 'string' THEN {compare.format(value)}"
-    if column is None:
-        return f"{expression} ELSE false END", [*key, *key, bound]
-    long = f"{column} ? '{_DIGEST_KEY}' AND jsonb_typeof({facts}) = 'string' AND {compare.format(facts)}"
-    return f"{expression} WHEN 'object' THEN {long} ELSE false END", [bound, node.key, node.key, bound]
+    holds = f"({facts} #>> '{{}}') COLLATE \"C\" {_ORDERS[order]} %b::text"
+    # Not by the column, which lacks the long ones.
+    expression = f"CASE jsonb_typeof({facts}) WHEN 'string' THEN {holds} ELSE false END"
+    return expression, [node.key, node.key, bound]
 
 
 def value_json(value: JSON) -> str:
@@ -137,17 +124,13 @@ def value_json(value: JSON) -> str:
 def column_json(value: JSON) -> str:
     """Return the JSON text of a value for the column of a declared key.
 
-    A value that is too long for an index is replaced by an object with its digest; equal values have equal digests, and
-    an order comparison reads the value itself from ``facts``. An object that looks like such a replacement is replaced
-    too, so that nobody can forge one.
+    A value that is too long for an index is in ``facts`` only, where filters by such a value and by the order of
+    strings read it. So is an object that looks like what stands in its place.
     """
     text = value_json(value)
     # Even a number of 309 digits is short in jsonb, and order comparisons read numbers from this column.
     fits = isinstance(value, int | float) or len(text.encode()) <= _MAX_INDEXED
-    if fits and not (isinstance(value, Mapping) and _DIGEST_KEY in value):
-        return text
-    canonical = json.dumps(_normal(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return json.dumps({_DIGEST_KEY: hashlib.sha256(canonical.encode()).hexdigest()})
+    return text if fits and not (isinstance(value, Mapping) and _ELSEWHERE_KEY in value) else _ELSEWHERE
 
 
 def _normal(value: JSON) -> JSON:

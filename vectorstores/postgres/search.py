@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 Found = Sequence[tuple[Any, ...]]
 
-_MOST_WANTED: Final = 2**31 - 2
 # Seconds. Deletes may make the count wrong meanwhile, and a walk among few chunks finds fewer of the nearest.
 _BELIEVED_FOR: Final = 10.0
 _SIZED_FOR: Final = 30.0
@@ -76,11 +75,10 @@ class Searches:
         self, connection: Connection, about: About, namespace: str, query: Query, where: Where
     ) -> list[SearchHit]:
         """Return the chunks nearest to the query."""
-        wanted = min(query.k, _MOST_WANTED)
         found: Found = ()
         if about.dim <= MAX_HALF_DIM and await self._admits_many(connection, about, namespace, where):
             found = await self._walk(connection, about, namespace, query, where)
-        if len(found) < wanted:
+        if len(found) < query.k:
             # Few are admitted, or the walk ended too early, or there are no more: only comparing all can tell.
             # The materialised part keeps the planner from walking the HNSW index. It holds numbers and distances only;
             # the texts are fetched for the best alone.
@@ -91,12 +89,12 @@ class Searches:
                 f" SELECT {_FIELDS}, best.distance FROM best"
                 " JOIN chunks c ON c.namespace = %b AND c.number = best.number"
             )
-            parameters = (Vector(query.vector), namespace, *where.parameters, wanted, namespace)
+            parameters = (Vector(query.vector), namespace, *where.parameters, query.k, namespace)
             found = await rows_of(connection, statement.encode(), parameters)
         for fields in found:
             require_vector(fields[1], fields[5])  # without a vector the distance is NULL
         hits: list[SearchHit] = []
-        for fields in sorted(found, key=itemgetter(5, 0))[:wanted]:
+        for fields in sorted(found, key=itemgetter(5, 0))[: query.k]:
             # pgvector's distance is the negative inner product. Rounding may leave [-1, 1] by a digit.
             score = max(-1.0, min(1.0, -fields[5]))
             if score < query.min_score:
@@ -134,7 +132,7 @@ class Searches:
         self, connection: Connection, about: About, namespace: str, query: Query, where: Where
     ) -> Found:
         """Walk the index until enough admitted chunks are found."""
-        wanted, by_half = min(query.k, _MOST_WANTED), about.dim > MAX_INDEXED_DIM
+        wanted, by_half = query.k, about.dim > MAX_INDEXED_DIM
         walked_for = wanted if where is EVERYTHING else wanted + min((_SPREAD - 1) * wanted, _MOST_SPARE)
         if by_half:
             # A halfvec has only three digits: find more, so that the exact scores decide.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import struct
 import zlib
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from vectorstores._engine import conflict_message, taken_message
+from vectorstores._engine import conflict
 from vectorstores._json import read_json
-from vectorstores.base import ConflictError, Record, RecordPage
+from vectorstores.base import Record, RecordPage
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
@@ -25,22 +24,21 @@ CAPACITY: Final = 50_000
 _CHECKSUM: Final = struct.Struct("<I")
 
 
-def append_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> int:
-    """Write the records whose keys don't exist and return how many.
-
-    Raises :class:`ConflictError` for one that exists and must be new.
-    """
-    written = 0
+def write_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> None:
+    """Write the records. Raises :class:`ConflictError` for one that does not have its expected version."""
     for record in records:
-        cursor = connection.execute(
-            "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
-            " ON CONFLICT (namespace, collection, key) DO NOTHING",
+        action = "NOTHING"
+        if record.expected is not None:
+            action = "UPDATE SET value = excluded.value, version = version + 1"
+            known = get_record(connection, namespace, record.collection, record.key)
+            version = 0 if known is None else known.version
+            if version != record.expected:
+                raise conflict(record, version)
+        connection.execute(
+            "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"  # noqa: S608 - constants
+            f" ON CONFLICT (namespace, collection, key) DO {action}",
             (namespace, record.collection, record.key, record.value),
         )
-        if cursor.rowcount < 1 and record.must_be_new:
-            raise ConflictError(taken_message(record))
-        written += cursor.rowcount
-    return written
 
 
 def get_record(connection: sqlite3.Connection, namespace: str, collection: str, key: str) -> Record | None:
@@ -50,21 +48,6 @@ def get_record(connection: sqlite3.Connection, namespace: str, collection: str, 
         (namespace, collection, key),
     ).fetchone()
     return None if found is None else _record(collection, key, *found)
-
-
-def swap_record(
-    connection: sqlite3.Connection, namespace: str, record: RecordRow, version: int | None
-) -> Record:
-    """Write a record if it is still at ``version``; raise :class:`ConflictError` otherwise."""
-    now = get_record(connection, namespace, record.collection, record.key)
-    if (None if now is None else now.version) != version:
-        raise ConflictError(conflict_message(record, version, None if now is None else now.version))
-    connection.execute(
-        "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
-        " ON CONFLICT (namespace, collection, key) DO UPDATE SET value = excluded.value, version = version + 1",
-        (namespace, record.collection, record.key, record.value),
-    )
-    return Record(record.collection, record.key, json.loads(record.value), (version or 0) + 1)
 
 
 def scan_records(

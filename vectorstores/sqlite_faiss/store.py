@@ -17,23 +17,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
 
-from vectorstores._checks import cache_key, check_indexed
-from vectorstores._engine import Opened, Query, polled
+from vectorstores._checks import cache_key, check_indexed, check_whole
+from vectorstores._engine import Opened, Query, Write, polled
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
 from vectorstores.sqlite_faiss import records, rows, schema, snapshot
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import INDEX, prepare
 from vectorstores.sqlite_faiss.index import MEMORY, ROLE, Index
-from vectorstores.sqlite_faiss.records import append_records, remember
-from vectorstores.sqlite_faiss.rows import write_chunks
 from vectorstores.sqlite_faiss.snapshot import Place
 from vectorstores.sqlite_faiss.upkeep import Upkeep
 from vectorstores.sqlite_faiss.writer import Writer
 from vectorstores.store import Store
 
 if TYPE_CHECKING:
-    from vectorstores._checks import RecordRow, Row
     from vectorstores.base import Chunk, FloatArray, Page, Record, RecordPage, SearchHit
     from vectorstores.filters import Node
 
@@ -88,12 +85,12 @@ class FaissVectorStore(Store):
         indexed: Sequence[str] = DEFAULT_INDEXED,
         memory: int = MEMORY,
     ) -> None:
-        if isinstance(memory, bool) or not isinstance(memory, int):
-            raise TypeError(f"memory must be a whole number of bytes, got {memory!r}")
-        if memory < 0:
-            raise ValueError(f"memory must not be negative, got {memory!r}")
         engine = _FaissEngine(
-            Path(path), embedder, create=create, indexed=check_indexed(indexed), memory=memory
+            Path(path),
+            embedder,
+            create=create,
+            indexed=check_indexed(indexed),
+            memory=check_whole("memory", memory, least=0),
         )
         super().__init__(engine, namespace)
 
@@ -177,52 +174,27 @@ class _FaissEngine:
 
     # ---- writes
 
-    async def write(
-        self,
-        namespace: str,
-        rows: Sequence[Row],
-        records: Sequence[RecordRow],
-        embeddings: Mapping[bytes, FloatArray],
-    ) -> None:
-        state = self._ready()
-
-        def work(connection: sqlite3.Connection) -> None:
-            if rows:
-                existed, old_texts = write_chunks(connection, namespace, rows)
-                _forget(connection, state, namespace, old_texts)
-                if existed:
-                    state.writer.scrub_soon()
-            append_records(connection, namespace, records)
-            remember(connection, embeddings)
-
-        await state.writer(work)
-
-    async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
+    async def write(self, namespace: str, write: Write) -> int:
         state = self._ready()
 
         def work(connection: sqlite3.Connection) -> int:
-            texts = rows.delete_chunks(connection, namespace, ids)
-            append_records(connection, namespace, records)
-            _forget(connection, state, namespace, texts)
-            return len(texts)
+            existed, old_texts = rows.write_chunks(connection, namespace, write.rows)
+            deleted = rows.delete_chunks(connection, namespace, write.ids)
+            records.write_records(connection, namespace, write.records)
+            dropped = sum(
+                records.delete_records(connection, namespace, collection, keys)
+                for collection, keys in write.dropped.items()
+            )
+            _forget(connection, state, namespace, [*old_texts, *deleted])
+            if existed or write.ids or write.dropped or any(record.expected for record in write.records):
+                state.writer.scrub_soon()
+            return len(deleted) + dropped
 
-        return await state.writer(work, erases=True)
+        return await state.writer(work)
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         # Not awaited: a search must not wait for the writes of other processes.
-        self._ready().writer.hand_over(partial(remember, embeddings=embeddings))
-
-    async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        append = partial(append_records, namespace=namespace, records=[record])
-        return await self._ready().writer(append) == 1
-
-    async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
-        swap = partial(records.swap_record, namespace=namespace, record=record, version=version)
-        return await self._ready().writer(swap, erases=True)
-
-    async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
-        delete = partial(records.delete_records, namespace=namespace, collection=collection, keys=keys)
-        return await self._ready().writer(delete, erases=True)
+        self._ready().writer.hand_over(partial(records.remember, embeddings=embeddings))
 
     # ---- reads
 

@@ -36,13 +36,10 @@ _IDLE: Final = 1.0
 class _Write:
     """A write that a task has requested, and its outcome."""
 
-    __slots__ = ("awaited", "done", "erases", "error", "loop", "result", "work")
+    __slots__ = ("awaited", "done", "error", "loop", "result", "work")
 
-    def __init__(
-        self, work: Callable[[sqlite3.Connection], Any], *, erases: bool = False, awaited: bool = True
-    ) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], Any], *, awaited: bool = True) -> None:
         self.work = work
-        self.erases = erases
         self.awaited = awaited
         self.result: Any = None
         self.error: BaseException | None = None
@@ -68,14 +65,14 @@ class Writer:
         self._scrub_wait = _SCRUB
         self._refused = False
 
-    async def __call__(self, work: Callable[[sqlite3.Connection], T], *, erases: bool = False) -> T:
+    async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` in the thread; its changes are durable when this returns.
 
-        If it ``erases``, what it deletes or replaces is soon overwritten in the log too. It may run twice, so apart
-        from SQL, which is rolled back, it must do only what may be repeated.
+        Work that deletes or replaces something calls :meth:`scrub_soon`. It may run twice, so apart from SQL, which is
+        rolled back, it must do only what may be repeated.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
-        write = _Write(work, erases=erases)
+        write = _Write(work)
         self._send(write)
         try:
             await write.done.wait()
@@ -162,8 +159,6 @@ class Writer:
         def work(connection: sqlite3.Connection) -> None:
             for write in batch:
                 write.result = write.work(connection)
-                if write.erases:
-                    self.scrub_soon()
 
         self._database.write(work)
 

@@ -86,10 +86,10 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: options.E
 def _show(library: Library, found: Plan) -> None:
     for step in found.steps:
         operation, reason = step.operation, step.operation.reason
-        for delta in step.deltas:
-            change = change_of(delta.before, delta.after, told=reason)
+        for before, after in zip(step.lessons, step.after, strict=True):
+            change = change_of(before, after, told=reason)
             about = {"operation": operation.kind, "change": change, "reason": reason or "-"}
-            library.screen.entry(brief(delta.before, **about))
+            library.screen.entry(brief(before, **about))
     for number, group in enumerate(found.review, 1):
         for lesson in group:
             library.screen.entry(brief(lesson, operation=f"to review {number}"))

@@ -13,7 +13,6 @@ from jeeves_reflexion.cli.lessons.look import lesson_id, lesson_ids
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.curation import Decision
 from jeeves_reflexion.lessons.gate import clean_words
-from jeeves_reflexion.lessons.history import has_before
 from jeeves_reflexion.summary import counted
 
 _DONE: Final = {"approve": "approved", "reject": "rejected", "retire": "retired", "restore": "restored"}
@@ -179,27 +178,25 @@ async def merge(library: Library, into: str, others: Sequence[str], text: str | 
 @click.option(
     "--to",
     metavar="N",
-    type=click.IntRange(min=0),
-    help='The number of the change to return to, as "show" prints it; 0 is the state before the first change.'
-    "  [default: the last but one]",
+    type=click.IntRange(min=1),
+    help='The number of the change to return to, as "show" prints it.  [default: the last but one]',
 )
 @over_lessons(options.embedder, options.by, options.reason, options.dry_run)
 async def rollback(library: Library, lesson_id: str, to: int | None) -> None:
     """Return a lesson to its state after an earlier change; the history records this as a change too.
 
-    Lessons that were merged into it since then come back. Support that it gained since then stays. A text approved from
-    quarantine becomes retired if it goes back to before its first change.
+    Lessons that were merged into it since then come back. Support that it gained since then stays.
     """
     async with library.open() as store:
         curator = library.curator(store)
         before = await library.one(store, lesson_id)
         if to is None:
             history = await curator.history(before.id)
-            if not history or (len(history) == 1 and not has_before(history[0])):
+            if len(history) < 2:
                 raise LessonStoreError(
                     f"lesson {before.id} was never changed: there is nothing to go back to"
                 )
-            to = history[-2].number if len(history) > 1 else 0
+            to = history[-2].number
         undo = await curator.preview(before.id, to=to)
         after = undo.lesson
         if not library.dry_run:

@@ -27,7 +27,6 @@ from jeeves_reflexion.lessons.exchange import (
     make_import,
     plan_import,
     to_line,
-    with_tasks,
 )
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.summary import counted
@@ -78,12 +77,12 @@ async def export(
     if target != "-" and not overwrite and await anyio.Path(path).exists():
         raise click.UsageError(f"{path} exists already: add --overwrite to replace it")
     async with library.open() as store:
-        found = await with_tasks(store)
+        found = await lines_of(store)
     said = f"exported {counted(len(found), 'lesson')}"
     if target == "-":
         with interruptible():
-            for lesson, tasks in found:
-                click.echo(to_line(lesson, tasks))
+            for line in found:
+                click.echo(to_line(line.lesson, line.tasks))
         library.screen.note(said)
     else:
         export_file(path, found)
@@ -99,22 +98,20 @@ class _Transfer:
     plan: ImportPlan
 
     @property
-    def number(self) -> int:
-        """The number of lessons that are new or change."""
-        return len(self.plan.added) + len(self.plan.changed)
-
-    @property
     def answer(self) -> dict[str, object]:
         """The ids of the lessons, for JSON."""
-        plan, names = self.plan, ("added", "changed", "same")
-        ids: dict[str, object] = {name: [line.lesson.id for line in getattr(plan, name)] for name in names}
-        return {**ids, "refused": [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused]}
+        plan = self.plan
+        return {
+            "added": [line.lesson.id for line in plan.added],
+            "same": [line.lesson.id for line in plan.same],
+            "refused": [{"id": line.lesson.id, "reason": line.reason} for line in plan.refused],
+        }
 
     @interruptible()
     def show(self) -> None:
         """Print the lessons."""
         plan, library = self.plan, self.target
-        for what, lines in (("new", plan.added), ("changed", plan.changed), ("refused", plan.refused)):
+        for what, lines in (("new", plan.added), ("refused", plan.refused)):
             shown = lines if library.dry_run else lines[:_SHOWN]
             for line in shown:
                 lesson = line.lesson
@@ -123,8 +120,7 @@ class _Transfer:
                     "state": "-" if line.reason else lesson.state,
                     "why": line.reason or "-",
                 }
-                was = plan.stored[lesson.id].text if what == "changed" else "-"
-                library.screen.entry(brief(lesson, **about, was=was, task=task_excerpt(lesson)))
+                library.screen.entry(brief(lesson, **about, task=task_excerpt(lesson)))
             if len(shown) < len(lines):
                 library.screen.note(f"and {len(lines) - len(shown)} more {what}; --dry-run shows all", "dim")
         library.screen.note(str(plan), "dim")
@@ -145,9 +141,9 @@ async def _carry(
         if verb == "carry":
             library.screen.note(f"from {each.source} to {each.target.shown}", "bold")
         each.show()
-    lessons = counted(sum(each.number for each in transfers), "lesson")
+    lessons = counted(sum(len(each.plan.added) for each in transfers), "lesson")
     waits = "" if approve else "; new ones wait for review"
-    if not any(each.number for each in transfers):
+    if not any(each.plan.added for each in transfers):
         library.give({"dry_run": library.dry_run, **answer}, f"nothing to {verb}")
     elif library.agreed(f"{verb.capitalize()} {lessons}{waits}?", answer):
         merged = 0
@@ -173,7 +169,7 @@ async def _carry(
 async def import_(ctx: click.Context, /, library: Library, source: Path, *, approve: bool) -> None:
     """Import lessons from a file that "export" wrote.
 
-    Shows which lessons are new, changed, the same or refused, and asks. Lessons of others are marked as imported, and
+    Shows which lessons are new, the same or refused, and asks. Lessons of others are marked as imported, and
     agents see them as data.
     """
     states: tuple[LessonState, ...] = ("active", "proposed") if approve else ()
@@ -181,7 +177,7 @@ async def import_(ctx: click.Context, /, library: Library, source: Path, *, appr
         lines = import_file(source)
     transfer = await _planned(source.name, lines, library, states)
     await _carry(library, "import", [transfer], transfer.answer, approve=approve)
-    if transfer.plan.refused and not transfer.number and not transfer.plan.same:
+    if transfer.plan.refused and not (transfer.plan.added or transfer.plan.same):
         ctx.exit(1)
 
 
@@ -223,8 +219,8 @@ push = _carrier(
     "push",
     ("push",),
     "Copy lessons to another address.",
-    "Copy the lessons to another ADDRESS, such as a team's database.\n\nShows which lessons are new, changed, the same"
-    " or refused there, and asks. They arrive as imports do: marked as imported, and waiting for review. A lesson is"
+    "Copy the lessons to another ADDRESS, such as a team's database.\n\nShows which lessons are new, the same or"
+    " refused there, and asks. They arrive as imports do: marked as imported, and waiting for review. A lesson is"
     " copied once; a push that was stopped can be run again.",
 )
 pull = _carrier(

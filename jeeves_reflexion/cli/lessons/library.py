@@ -15,7 +15,6 @@ from jeeves_reflexion.cli.stores import open_existing, open_or_make, origin_at
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.quarantine import Held
-from jeeves_reflexion.lessons.records import VOTES
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.summary import when
@@ -147,7 +146,6 @@ def change_of(before: Lesson | None, after: Lesson, *, told: str = "") -> str:
             "trust": each.trust,
             "support": each.support,
             "contradicts": ", ".join(map(short, each.contradicts)) or "none",
-            "votes": each.metadata.get(VOTES, 0),
         }
         for each in (before, after)
     )

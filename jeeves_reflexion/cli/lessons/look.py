@@ -73,7 +73,8 @@ async def show(library: Library, lesson_id: str) -> None:
         (found,) = await library.find(store, (lesson_id,))
         id, held = found.lesson.id, found.held
         lift = (await store.ledger.credits(max_age=0.0)).lift(id)
-        tasks = (await store.repository.tasks_of([id])).get(id, ())
+        stored = await store.repository.read(id)
+        tasks = stored.tasks if stored else ()
         entries = await library.curator(store).history(id)
 
     rows = []

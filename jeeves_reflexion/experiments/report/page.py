@@ -257,10 +257,8 @@ def _paragraphs(results: Results, entry: Entry, gold: JSON) -> Iterator[str]:
 
 def _verdict(judge: JudgedBy, verdict: Evaluation) -> str:
     who = "agent's own side" if judge == "self" else "oracle"
-    errors = [f"{error.path}: {error.message}" for error in verdict.errors]
     return _listed(
-        f"Verdict of the {who}: {_score(verdict)}\n{_cut(verdict.rationale)}".rstrip(),
-        [*verdict.issues, *errors],
+        f"Verdict of the {who}: {_score(verdict)}\n{_cut(verdict.rationale)}".rstrip(), verdict.faults
     )
 
 

@@ -54,14 +54,6 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """One lesson before and after an operation."""
-
-    before: Lesson
-    after: Lesson
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """A proposal that was turned down, and why."""
 
@@ -91,10 +83,25 @@ class Consolidator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A checked operation and its effect on each lesson."""
+    """A checked operation and its lessons, as they were when it was planned."""
 
     operation: Operation
-    deltas: tuple[Delta, ...]
+    lessons: tuple[Lesson, ...]
+
+    @property
+    def after(self) -> tuple[Lesson, ...]:
+        """The lessons as the operation makes them."""
+        first, *others = self.lessons
+        match self.operation.kind:
+            case "merge":
+                return merged(first, others), *(merged_away(each, first.id) for each in others)
+            case "contradict":
+                return tuple(
+                    replace(one, contradicts=tuple(dict.fromkeys((*one.contradicts, other.id))))
+                    for one, other in ((first, others[0]), (others[0], first))
+                )
+            case "retire":
+                return (replace(first, state="retired", state_reason=self.operation.reason),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +120,7 @@ class Plan:
     def __str__(self) -> str:
         lines = list[str]()
         for step in self.steps:
-            lines += [
-                str(step.operation),
-                *(f"    {each.before.id}  {each.before.text}" for each in step.deltas),
-            ]
+            lines += [str(step.operation), *(f"    {each.id}  {each.text}" for each in step.lessons)]
         for group in self.review:
             lines.append("may say the same: look at these, or have a model look at them")
             lines += [f"    {lesson.id}  {lesson.text}" for lesson in group]
@@ -196,7 +200,7 @@ async def plan(groups: Iterable[Sequence[Lesson]], consolidator: Consolidator) -
             if why := _problem(operation, known, changed):
                 refused.append(Refused(str(operation), why))
                 continue
-            steps.append(Step(operation, _deltas(operation, [known[each] for each in operation.ids])))
+            steps.append(Step(operation, tuple(known[each] for each in operation.ids)))
             changed.update(operation.ids)
     return Plan(tuple(steps), tuple(refused), tuple(review), stopped)
 
@@ -221,42 +225,25 @@ async def apply(planned: Plan, repository: Repository, *, by: str = "consolidati
 
 async def _make(step: Step, repository: Repository, change: Change) -> None:
     """Make one step; raises :class:`LessonStoreError` if that is impossible."""
-    operation, ids = step.operation, step.operation.ids
 
-    async def revise() -> tuple[list[Revision], None]:
+    async def revise() -> list[Revision]:
         stored = []
-        for lesson_id, delta in zip(ids, step.deltas, strict=True):
-            read = await repository.read(lesson_id)
+        for planned in step.lessons:
+            read = await repository.read(planned.id)
             if read is None:
-                raise LessonStoreError(f"lesson {lesson_id} no longer exists")
+                raise LessonStoreError(f"lesson {planned.id} no longer exists")
             if not repository.reader.trusts(read.lesson):
                 raise LessonStoreError(
-                    f"lesson {lesson_id} has a writer who is not accepted here: approve it first"
+                    f"lesson {planned.id} has a writer who is not accepted here: approve it first"
                 )
-            if read.lesson != delta.before:
-                raise LessonStoreError(f"lesson {lesson_id} was changed since the plan was made")
+            if read.lesson != planned:
+                raise LessonStoreError(f"lesson {planned.id} was changed since the plan was made")
             stored.append(read)
-        if operation.kind == "merge":
-            return await merge_revisions(repository, ids[0], ids[1:], None, change), None
-        return [Revision(a, delta.after, change) for a, delta in zip(stored, step.deltas, strict=True)], None
+        if step.operation.kind == "merge":
+            return merge_revisions(stored, None, change)
+        return [Revision(before, after, change) for before, after in zip(stored, step.after, strict=True)]
 
     await repository.transact(revise, "its lessons")
-
-
-def _deltas(operation: Operation, lessons: Sequence[Lesson]) -> tuple[Delta, ...]:
-    """Return the effect of an operation on its lessons; in a merge the one that stays comes first."""
-    first, *others = lessons
-    match operation.kind:
-        case "merge":
-            after = [merged(first, others), *(merged_away(each, first.id) for each in others)]
-        case "contradict":
-            after = [
-                replace(one, contradicts=tuple(dict.fromkeys((*one.contradicts, other.id))))
-                for one, other in ((first, others[0]), (others[0], first))
-            ]
-        case "retire":
-            after = [replace(first, state="retired", state_reason=operation.reason)]
-    return tuple(Delta(one, then) for one, then in zip(lessons, after, strict=True))
 
 
 def _problem(operation: Operation, known: Mapping[str, Lesson], changed: set[str]) -> str:

@@ -70,10 +70,9 @@ def run(request: dict[str, Any], result: int) -> NoReturn:
 def _error(kind: str, name: str, message: str) -> bytes:
     match = _LINE.search(message)
     text = message.encode("utf-8", "replace").decode()
-    traceback = text[-2 * _MESSAGE :] if "stack traceback" in text else ""
     text = _LINE.sub("", text.partition("\nstack traceback")[0], count=1)[:_MESSAGE]
     line = int(match.group(1)) if match else None
-    return messages.failure(kind=kind, type=name, message=text, line=line, traceback=traceback)
+    return messages.failure(kind=kind, type=name, message=text, line=line)
 
 
 def _refuse(_object: object, _name: object, _setting: bool) -> str:  # noqa: FBT001

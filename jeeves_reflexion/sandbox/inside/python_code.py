@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _FILE = "<code>"
 _GENERATOR_OR_COROUTINE = 0x20 | 0x80 | 0x200
 _MESSAGE = 2_000
-_TRACEBACK = 4_000
 
 
 def run(request: dict[str, Any], result: int) -> NoReturn:
@@ -39,7 +38,7 @@ def run(request: dict[str, Any], result: int) -> NoReturn:
         except ValueError as error:
             raise _NoJSONError(str(error)) from None
     except BaseException as error:  # noqa: BLE001  whatever the code raises is its result
-        problem = _described(error, request["code"])
+        problem = _described(error)
         answer = b""
     if own_pid() != process_id:
         leave(0)  # this is a process that the code forked
@@ -115,19 +114,14 @@ def _dedented(source: str) -> str:
     return textwrap.dedent(source) if margin.endswith((" ", "\t")) else source
 
 
-def _described(error: BaseException, source: str) -> dict[str, Any]:
-    kind, trace = "raised", ""
+def _described(error: BaseException) -> dict[str, Any]:
+    kind = "raised"
     if isinstance(error, _NoJSONError):
         kind = "value"
     elif isinstance(error, MemoryError):
         kind = "memory_mb"
     elif isinstance(error, OSError) and error.errno in {errno.EFBIG, errno.ENOSPC, errno.EDQUOT}:
         kind = "file_bytes"
-    else:
-        try:
-            trace = _traceback(error, source)
-        except BaseException as other:  # noqa: BLE001  out of memory or stack, or an exception that can't be printed
-            trace = f"(no traceback can be made: {type(other).__name__})"
     try:
         message = str(error.code) if isinstance(error, SystemExit) else str(error)
     except BaseException:  # noqa: BLE001  the code may define the exception's class
@@ -137,7 +131,6 @@ def _described(error: BaseException, source: str) -> dict[str, Any]:
         "type": type(error).__name__,
         "message": message[:_MESSAGE].encode("utf-8", "replace").decode(),
         "line": _line(error),
-        "traceback": trace,
     }
 
 
@@ -150,15 +143,3 @@ def _line(error: BaseException) -> int | None:
             line = trace.tb_lineno
         trace = trace.tb_next
     return line
-
-
-def _traceback(error: BaseException, source: str) -> str:
-    import linecache  # noqa: PLC0415
-    import traceback  # noqa: PLC0415
-
-    linecache.cache[_FILE] = (len(source), None, _dedented(source).splitlines(keepends=True), _FILE)
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename != _FILE:
-        trace = trace.tb_next  # leave out our own frames
-    text = "".join(traceback.format_exception(error.with_traceback(trace)))
-    return text[-_TRACEBACK:].encode("utf-8", "replace").decode()

@@ -106,21 +106,21 @@ def test_an_import_twice_changes_nothing_the_second_time(cli, fill, tmp_path):
     assert told() == before
 
 
-def test_new_words_change_what_was_imported_and_what_is_retired_stays_so(cli, fill, tmp_path, other):
+def test_new_words_for_an_imported_lesson_are_refused(cli, fill, tmp_path, other):
     ids = fill(PAIRS[:1])
     file = tmp_path / "lessons.jsonl"
     given = ("--lessons", other, "--create", "--yes", "--embedder", "hashing")
     cli("lessons", "export", file)
     cli("lessons", "import", file, *given)
-    cli("lessons", "reject", ids[0], "--lessons", other, "--reason", "no")
     cli("lessons", "edit", ids[0], "Name the capital.")
     cli("lessons", "export", file, "--overwrite")
-    dry = cli("lessons", "import", file, *given[:3], "--dry-run").stdout.split("\t")
-    assert (dry[1], dry[4], dry[-1]) == ("changed", PAIRS[0][1], "Name the capital.\n")
-    answer = json.loads(cli("lessons", "import", file, *given, "--json").stdout)
-    assert (answer["added"], answer["changed"]) == ([], ids)
-    lesson = shown(cli, ids[0], other)
-    assert (lesson["text"], lesson["state"]) == ("Name the capital.", "retired")
+    refused = cli("lessons", "import", file, *given, "--json")
+    reason = "a lesson with its id is imported and has other content"
+    assert (refused.exit_code, json.loads(refused.stdout)["refused"]) == (
+        1,
+        [{"id": ids[0], "reason": reason}],
+    )
+    assert shown(cli, ids[0], other)["text"] == PAIRS[0][1]
 
 
 def test_what_was_forgotten_is_not_imported_again(cli, fill, tmp_path):
@@ -150,7 +150,7 @@ def test_an_import_never_rewords_ones_own_and_refuses_orders_and_secrets(cli, fi
     lines[2]["metadata"] = {"note": "bob@example.org"}
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     answer = json.loads(cli("lessons", "import", file, "--yes", "--json").stdout)
-    assert (answer["added"], answer["changed"], answer["same"]) == (["e" * 32], [], [])
+    assert (answer["added"], answer["same"]) == (["e" * 32], [])
     reasons = {each["id"]: each["reason"] for each in answer["refused"]}
     assert "own and has other content" in reasons[ids[0]]
     assert "gives orders (override)" in reasons["f" * 32]

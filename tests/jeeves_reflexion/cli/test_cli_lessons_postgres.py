@@ -82,8 +82,10 @@ def test_a_folder_and_a_server_hand_each_other_what_the_other_has_not(cli, fill,
 
     assert cli("lessons", "edit", mine, "Call sorted() with a key.", "--lessons", folder).exit_code == 0
     pushed = json.loads(cli("lessons", "push", place, "--yes", "--lessons", folder, "--json").stdout)
-    assert next(value for value in pushed.values() if isinstance(value, dict))["changed"] == [mine]
-    assert "Call sorted() with a key." in cli("lessons", "show", mine).stdout
+    assert next(value for value in pushed.values() if isinstance(value, dict))["refused"] == [
+        {"id": mine, "reason": "a lesson with its id is imported and has other content"}
+    ]
+    assert text in cli("lessons", "show", mine).stdout
     assert "nothing to carry" in cli("lessons", "pull", place, "--lessons", folder).stdout
     assert cli("lessons", "pull", folder, "--lessons", folder).exit_code == 2
     assert cli("lessons", "push", tmp_path / "none", "--lessons", folder).exit_code == 3

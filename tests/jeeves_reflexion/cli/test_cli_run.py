@@ -201,7 +201,7 @@ def test_lessons_are_found_by_an_embedder_at_an_address(run, cli, server, place,
     monkeypatch.setenv("MY_KEY", "sk-of-the-embedder")
     address = f"{server.url}?model=e5&dim=4&api-key-env=MY_KEY"
     assert run("What is the capital of France?", "--embedder", address).exit_code == 0
-    assert origin_of(place).embedder_name == f"HttpEmbedder('e5', dim=4, base_url='{server.url}')"
+    assert origin_of(place).name == f"HttpEmbedder('e5', dim=4, base_url='{server.url}')"
     assert "Bearer sk-of-the-embedder" in server.keys
     without = cli("lessons", "add", "Look first.", "--task", "Cross the road")
     assert without.exit_code == 5
@@ -410,7 +410,7 @@ def test_a_new_store_without_a_model_is_found_by_words_with_one_warning(run, pla
         assert run("Say something.", "--embedder", "auto").exit_code == 0
     assert len(given) == 1
     assert run("Say something.", "--embedder", "auto").exit_code == 0
-    assert origin_of(place).embedder_name == "HashingEmbedder(dim=512)"
+    assert origin_of(place).name == "HashingEmbedder(dim=512)"
 
 
 def test_an_embedder_that_was_asked_for_and_is_missing_says_what_to_install(run, place, monkeypatch):

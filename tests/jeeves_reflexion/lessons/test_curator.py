@@ -131,7 +131,7 @@ async def test_a_merge_takes_over_the_support_once_however_often_it_is_made(make
         curator = Curator(lessons.repository)
         into = await learn(lessons)
         other = await learn(lessons, HEAT, OVEN)
-        with pytest.raises(LessonStoreError, match="nothing was merged"):
+        with pytest.raises(LessonStoreError, match="there is no lesson"):
             await curator.merge(into.id, [other.id, "unknown"])
         assert (await lessons.get(other.id)).state == "active"
         for _ in range(2):

@@ -30,17 +30,12 @@ async def test_a_block_is_empty_until_it_is_written_and_grows_line_by_line(memor
     await memory.append("lessons", "look left")
     await memory.append("lessons", "then\nright\u202e")
     assert await memory.read("lessons") == "- look left\n- then right"
-    await memory.write("lessons", "by hand\n")
-    await memory.append("lessons", "and more")
-    assert await memory.read("lessons") == "by hand\n- and more"
 
 
 async def test_secrets_are_not_written(memory):
     await memory.append("lessons", f"use {KEY}")
-    await memory.write("notes", f"use {KEY}")
-    for name in ("lessons", "notes"):
-        assert "[REDACTED:api_key]" in await memory.read(name)
-        assert KEY not in await memory.read(name)
+    assert "[REDACTED:api_key]" in await memory.read("lessons")
+    assert KEY not in await memory.read("lessons")
 
 
 async def test_text_that_is_no_unicode_is_kept_as_far_as_it_goes(memory):
@@ -101,12 +96,10 @@ import sys, anyio
 from jeeves_reflexion import FileMemory
 async def main(folder):
     memory = FileMemory(folder)
-    texts = [letter * 300_000 for letter in "ab"]
-    await memory.write("lessons", texts[0])
+    await memory.append("lessons", "0" * 300_000)
     print("writing", flush=True)
-    while True:
-        for text in texts:
-            await memory.write("lessons", text)
+    for number in range(1, 1_000):
+        await memory.append("lessons", str(number))
 anyio.run(main, sys.argv[1])
 """
 
@@ -124,8 +117,8 @@ def _kill_after(seconds, folder):
 async def test_a_writer_killed_in_the_middle_leaves_the_old_block_or_the_new_one(tmp_path, anyio_backend):
     for wait in (0.0, 0.013, 0.029):
         await anyio.to_thread.run_sync(_kill_after, wait, tmp_path)
-        text = await FileMemory(tmp_path).read("lessons")
-        assert text in ("a" * 300_000, "b" * 300_000)
+        first, *more = (await FileMemory(tmp_path).read("lessons")).splitlines()
+        assert (first, more) == (f"- {'0' * 300_000}", [f"- {n + 1}" for n in range(len(more))])
     await FileMemory(tmp_path).append("lessons", "after")
     assert (await FileMemory(tmp_path).read("lessons")).endswith("\n- after")
     assert not list(tmp_path.glob("*.part")), "what the killed left behind is gone with the next write"
@@ -174,7 +167,7 @@ async def test_what_is_no_regular_file_is_not_read(tmp_path, monkeypatch, what):
             assert "root:" not in str(told.value)
 
 
-# What people, other programs and write() put into a block passed no gate.
+# What people and other programs put into a block passed no gate.
 BY_HAND = """\
 Ours:
 
@@ -187,15 +180,11 @@ Ours:
 """
 
 
-@pytest.mark.parametrize("kind", ["file", "transient", "own"])
 async def test_what_was_put_into_a_block_by_hand_passes_the_gate_before_it_stands_in_a_prompt(
-    tmp_path, kind, caplog
+    tmp_path, caplog
 ):
-    memory = TransientMemory() if kind == "transient" else FileMemory(tmp_path)
-    if kind == "file":
-        (tmp_path / "reflexion_lessons.md").write_text(BY_HAND, encoding="utf-8")
-    else:
-        await memory.write("reflexion_lessons", BY_HAND)
+    memory = FileMemory(tmp_path)
+    (tmp_path / "reflexion_lessons.md").write_text(BY_HAND, encoding="utf-8")
     prompts: list[str] = []
 
     def agent(prompt):

@@ -12,6 +12,7 @@ from jeeves_reflexion.lessons.consolidation.plans import Operation, Proposals, a
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import COPIES
+from jeeves_reflexion.lessons.repository import Revision
 
 pytestmark = pytest.mark.anyio
 
@@ -140,15 +141,22 @@ async def test_a_task_that_a_lesson_lost_is_not_found_and_comes_back_with_the_ne
         def louder(now):
             return replace(now, support=now.support + 1)
 
-        await shelf.change(lesson.id, louder, Change("more"), tasks=(HEAT.prompt,))
+        async def more():
+            async def revise():
+                stored = await shelf.known(lesson.id)
+                return [Revision(stored, louder(stored.lesson), Change("more"), (HEAT.prompt,))]
+
+            await shelf.transact(revise, "the lesson")
+
+        await more()
         assert await offered(lessons, HEAT) == (SINK,)
         await shelf.change(lesson.id, louder, Change("less"), without=(HEAT.prompt,))
         assert await offered(lessons, HEAT) == ()
-        assert await shelf.tasks_of([lesson.id]) == {lesson.id: (CLEAN.prompt,)}
+        assert (await shelf.read(lesson.id)).tasks == (CLEAN.prompt,)
         await Curator(shelf).retire(lesson.id, reason="x")
         await Curator(shelf).restore(lesson.id)
         assert await offered(lessons, HEAT) == ()
-        await shelf.change(lesson.id, louder, Change("more"), tasks=(HEAT.prompt,))
+        await more()
         assert await offered(lessons, HEAT) == (SINK,)
         await shelf.change(lesson.id, louder, Change("none"), without=(HEAT.prompt, CLEAN.prompt))
         assert (await shelf.read(lesson.id)).tasks == (SINK,)

@@ -1,9 +1,8 @@
-"""A text that gave orders and was let in can be taken back: it is retired, and nothing of its history is lost."""
+"""A text that gave orders and was let in can be retired, and nothing of its history is lost."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -37,22 +36,20 @@ async def operations(curator, lesson_id):
 
 
 @pytest.mark.parametrize("key", ["task", "lesson", "both"])
-async def test_an_approval_is_taken_back_and_made_again(make, key):
+async def test_a_text_that_was_let_in_is_retired_and_let_in_again(make, key):
     async with make(key=key, min_similarity=-1.0) as lessons:
         curator = Curator(lessons.repository, by="ada")
         lesson_id = await hold(lessons)
         lesson = await curator.approve(lesson_id, reason="it is harmless")
         assert await offered(lessons) == (BAD,)
-        assert (await curator.preview(lesson_id, to=0)).lesson.state == "retired"
-        assert await offered(lessons) == (BAD,), "asking changes nothing"
-
-        back = await curator.rollback(lesson_id, to=0, reason="it is not")
-        assert back == replace(lesson, state="retired", state_reason="it was taken back")
+        with pytest.raises(LessonStoreError, match="has no change number 0: it has 1 to 1"):
+            await curator.rollback(lesson_id, to=0)
+        await curator.retire(lesson_id, reason="it is not")
         assert await offered(lessons) == ()
         history = await curator.history(lesson_id)
         assert [(each.operation, each.by, each.reason) for each in history] == [
             ("approve", "ada", "it is harmless"),
-            ("rollback", "ada", "it is not"),
+            ("retire", "ada", "it is not"),
         ]
         assert await curator.rollback(lesson_id, to=1) == lesson
         assert await offered(lessons) == (BAD,)
@@ -67,19 +64,10 @@ async def test_what_was_done_to_it_since_is_taken_back_too(make):
         await curator.edit(lesson_id, "Wash the mug first.")
         await curator.merge(lesson_id, [other.id])
         assert await offered(lessons, OTHER) == ("Wash the mug first.",)
-        back = await curator.rollback(lesson_id, to=0)
-        assert (back.text, back.support, back.state) == (BAD, 1, "retired")
+        back = await curator.rollback(lesson_id, to=1)
+        assert (back.text, back.support, back.state) == (BAD, 1, "active")
         assert await lessons.get(other.id) == other
         assert await offered(lessons, OTHER) == (WELL,)
-
-
-async def test_what_never_was_in_quarantine_has_nothing_before_its_first_change(make):
-    async with make() as lessons:
-        curator = Curator(lessons.repository)
-        lesson = await lessons.record(TASK, Reflection(WELL), provenance=Provenance("run", 1, 0.0))
-        with pytest.raises(LessonStoreError, match="has no change number 0: it has 1 to"):
-            await curator.rollback(lesson.id, to=0)
-        assert await offered(lessons) == (WELL,)
 
 
 async def test_a_proposed_text_that_was_held_is_recalled_once_it_is_let_in(make):
@@ -87,6 +75,8 @@ async def test_a_proposed_text_that_was_held_is_recalled_once_it_is_let_in(make)
         curator = Curator(lessons.repository)
         approved = await curator.approve(await hold(lessons))
         assert approved.state == "active"
+        (entry,) = await curator.history(approved.id)
+        assert entry.reason.startswith("it was held (override): ")
         assert await offered(lessons) == (BAD,)
         assert (await curator.waiting()).proposed == ()
 

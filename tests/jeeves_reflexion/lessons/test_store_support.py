@@ -84,9 +84,9 @@ async def test_all_tasks_of_a_lesson_go_out_and_come_back(make):
     async with make() as lessons, make("elsewhere") as others:
         first = await learn(lessons, SINK)
         await learn(lessons, AGAIN, PLATE, run="b")
-        tasks = await lessons.repository.tasks_of([first.id, "unknown"])
-        assert tasks == {first.id: (CLEAN.prompt, PLATE.prompt)}
-        lesson, known = from_line(to_line(await lessons.get(first.id), tasks[first.id]))
+        stored = await lessons.repository.read_all([first.id, "unknown"])
+        assert {each: one.tasks for each, one in stored.items()} == {first.id: (CLEAN.prompt, PLATE.prompt)}
+        lesson, known = from_line(to_line(await lessons.get(first.id), stored[first.id].tasks))
         assert await others.admit(lesson, known, Change("import")) == lesson
         for task in (CLEAN, PLATE):
             (item,) = (await others.recall(task, k=3)).offered

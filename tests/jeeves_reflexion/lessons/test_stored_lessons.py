@@ -32,11 +32,8 @@ BAD_METADATA = {
     "tasks": 5,
     "wordings": [1],
     "copies": [{"text": "No run is named."}],
-    "copies_total": "many",
     "merged_into": ["one"],
-    "votes": 0.5,
     "drawn_from": "one",
-    "support_elsewhere": -1,
 }
 BAD_DATES = [1e300, -1e300, 10**400, 253_402_300_800.0]
 ONE = Lesson("one", "Open the drawer first.", "t1", "Find", Provenance("r1", 1, 0.5, "m", "ann", 12.5))

@@ -30,7 +30,10 @@ FAILED = Trial(
     1,
     Attempt("in the sink", (Step("hm", "open drawer 1", "It is empty."),), error="OSError: x"),
     Evaluation(
-        0.25, rationale="wrong place", issues=("sink",), errors=(EvaluationError("$.place", "no place"),)
+        0.25,
+        rationale="wrong place",
+        issues=("sink", "no key"),
+        errors=(EvaluationError("$.place", "no place"), EvaluationError("", "no key")),
     ),
 )
 
@@ -46,9 +49,7 @@ async def test_it_is_shown_the_trajectory_and_the_verdict():
         "in the sink",
         "OSError: x",
         "score 0.25",
-        "wrong place",
-        "sink",
-        "$.place",
+        "wrong place\n- sink\n- no key\n- $.place: no place\n<",
     ):
         assert part in shown
     assert (reflection.lesson, reflection.outcome, reflection.usage.calls) == (

@@ -19,9 +19,9 @@ def value(text):
     return read_yaml(text).value
 
 
-def test_values_aliases_merge_keys_and_lines():
+def test_values_aliases_and_lines():
     document = read_yaml(
-        "base: &base {a: 1, b: yes}\nmine:\n  <<: *base\n  b: no\nlist: [*base, 2.5, 2024-01-01, ~, '5']\non: 1"
+        "base: &base {a: 1, b: yes}\nmine:\n  a: 1\n  b: no\nlist: [*base, 2.5, 2024-01-01, ~, '5']\non: 1"
     )
     assert document.value == {
         "base": {"a": 1, "b": True},
@@ -55,7 +55,7 @@ BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwi
         ("a: " + "9" * 5000, "is not a valid int"),
         ("? [1, 2]\n: 3", "a key must be a text"),
         ("~: 1", "a key must be a text"),
-        ("<<: 3", "<< takes a mapping"),
+        ("a: {<<: {b: 1}}", "line 1: << is not supported: write the keys out"),
         ("", "the file is empty"),
         ("--- 1\n--- 2", "line 2, column 1: expected a single document"),
         ("a: {b: 1", "line 1, column 9: while parsing a flow mapping"),

@@ -58,7 +58,7 @@ async def test_lessons_of_other_agents_or_kinds_are_not_merged(other):
 async def test_a_long_reason_is_cut():
     operation = Operation("retire", ("sink",), "wrong " * 10_000)
     (step,) = (await plan([GROUP], proposing(operation))).steps
-    assert len(step.deltas[0].after.state_reason) <= 300
+    assert len(step.after[0].state_reason) <= 300
 
 
 def reply(**operation) -> str:
