@@ -53,7 +53,7 @@ async def main() -> None:
             Task(f"Fetch the listings of {city}", kind="web scraping", tools=("http_get",))
         )
         print(f"{city}: {result.output}, attempts: {len(result.trials)}")
-    for stored in (await journal.list("scraper")).stored:
+    for stored in journal.list("scraper").stored:
         name = stored.path.name.removeprefix(stored.entry.date.isoformat())
         print(f"{stored.path.parent.as_posix()}/...{name}")
         print(f"  {stored.entry.reflection.fields['why']}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
+import functools
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.checks import Check
@@ -18,7 +18,7 @@ from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Task, Trust
-from jeeves_reflexion.values import checked_settings
+from jeeves_reflexion.values import check_choice, check_share, check_whole, checked_settings
 from vectorstores.base import Filter
 
 Order: TypeAlias = Literal["similarity", "own_first", "failures_first", "recency"]
@@ -47,10 +47,8 @@ class Picking:
             raise ConfigurationError(f"utility_weight must be at least 0, not {self.utility_weight}")
         if not 0.0 < self.max_likeness <= 1.0:
             raise ConfigurationError(f"max_likeness must lie in (0, 1], not {self.max_likeness}")
-        if not 0.0 <= self.diversity <= 1.0:
-            raise ConfigurationError(f"diversity must lie in [0, 1], not {self.diversity}")
-        if not self.max_tokens >= 1:
-            raise ConfigurationError(f"max_tokens must be at least 1, not {self.max_tokens}")
+        check_share("diversity", self.diversity)
+        check_whole("max_tokens", self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +69,8 @@ class Credit:
             raise ConfigurationError(f"max_age must be at least 0 seconds, not {self.max_age}")
 
 
-def checked_k(k: int) -> int:
-    """Return ``k`` as an int; raises :class:`ConfigurationError` unless it is a whole number of at least 1."""
-    if isinstance(k, bool) or not hasattr(k, "__index__"):
-        raise ConfigurationError(f"k must be a whole number of at least 1, not {k!r}")
-    if (number := operator.index(k)) < 1:
-        raise ConfigurationError(f"k must be at least 1, not {number}")
-    return number
+checked_k = functools.partial(check_whole, "k")
+"""Return ``k`` as an int; raises :class:`ConfigurationError` unless it is a whole number of at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +108,7 @@ class LessonSettings:
 
     def __post_init__(self) -> None:
         for name, kind in (("key", Key), ("order", Order), ("trust", Trust)):
-            if (given := getattr(self, name)) not in get_args(kind):
-                raise ConfigurationError(f"{name} must be one of {', '.join(get_args(kind))}, not {given!r}")
+            check_choice(name, getattr(self, name), kind)
         if not -1.0 <= self.min_similarity <= 1.0:
             raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity!r}")
         if isinstance(self.accepts, str) or not all(isinstance(each, str) for each in self.accepts):

@@ -177,7 +177,7 @@ def make_reflection(
             "",
             outcome,
             fields,
-            principle_of(rule) if rule.strip() else None,
+            rule if rule.strip() else None,
             procedure_of(steps) if steps else None,
             evidence,
         )
@@ -185,7 +185,7 @@ def make_reflection(
 
 
 def checked_form(reflection: Reflection) -> Reflection:
-    """Return a reflection as it is stored: with clean texts, the lesson of its form, and no usage.
+    """Return a reflection as it is stored: clean texts, principle and procedure in their wording, the form's lesson.
 
     Raises :class:`ReflectionFormError`, which names the field, if the form is not filled in correctly.
     """
@@ -197,14 +197,9 @@ def checked_form(reflection: Reflection) -> Reflection:
     fields = {key: clean_text(text) for key, text in reflection.fields.items()}
     _check_fields(form, fields)
     principle, procedure = reflection.principle, reflection.procedure
-    for name, text, wanted, fits in (
-        ("principle", principle, f"{PRINCIPLE}<one sentence>", principle and rule_of(principle)),
-        ("procedure", procedure, f"{PROCEDURE}1. <step>\n2. <step>", procedure and steps_of(procedure)),
-    ):
+    for name, text in (("principle", principle), ("procedure", procedure)):
         if text is not None and not form.mars:
             raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out")
-        if text is not None and not fits:
-            raise ReflectionFormError(f"the {name} must read {wanted!r}, not {abridge(text, 80)!r}")
     firsts = []
     for key in form.lesson:
         text = fields[key]
@@ -212,7 +207,14 @@ def checked_form(reflection: Reflection) -> Reflection:
             text = BULLET.sub("", text).split("\n")[0]
         firsts.append(next(iter(sentences(one_line(text))), ""))
     lesson = ": ".join([*(each.rstrip(".") for each in firsts[:-1]), firsts[-1]])
-    return replace(reflection, lesson=abridge(lesson, RULE_CHARACTERS), fields=fields, usage=NO_USAGE)
+    return replace(
+        reflection,
+        lesson=abridge(lesson, RULE_CHARACTERS),
+        fields=fields,
+        principle=None if principle is None else principle_of(principle),
+        procedure=None if procedure is None else procedure_in(procedure),
+        usage=NO_USAGE,
+    )
 
 
 def _check_fields(form: Form, fields: Mapping[str, str]) -> None:
@@ -233,31 +235,19 @@ def _check_fields(form: Form, fields: Mapping[str, str]) -> None:
             )
 
 
-_CAUSE: Final = re.compile(
-    r"[\s*_\[(\"'-]*(?:(?:the\s+)?(?:root\s+)?cause\s*(?:is|was|:)[\s*_]*)?(?:(?:an?|the)\s+)?"
-    r"(?P<words>(?:wrong\s+strategy|bad\s+input|missing\s+knowledge|external\s+failure)\b"
-    r"|(?:(?:wrong|bad|missing)\s+)?(?:strategy|input|knowledge|external)(?:\s+(?:failure|cause|error))?"
-    r"(?=[\s*_\])\"']*(?:[:.;,\u2013\u2014-]|$|\n)))",
-    re.IGNORECASE,
-)
-
-
 def cause_of(text: str) -> Cause:
-    """Return the class of root cause that a "why" begins with, else ``unclassified``.
-
-    Later words do not count, since the words around them may deny the class.
-    """
-    match = _CAUSE.match(text)
-    words = match["words"].lower() if match else ""
-    return next((cause for cause in CAUSES if cause in words), "unclassified")
+    """Return the class of root cause whose name a "why" begins with, else ``unclassified``."""
+    begin = text.lstrip(" \t\n-*_").casefold()
+    return next(
+        (cause for cause, name in CAUSES.items() if begin.startswith(name.casefold())), "unclassified"
+    )
 
 
 def with_cause(text: str, cause: str) -> str:
     """Put the class of root cause that ``cause`` names, if it names one, before a "why" that begins with none."""
-    given = cause_of(f"{cause.strip()}:")
-    if not text.strip() or given == "unclassified" or cause_of(text) != "unclassified":
-        return text
-    return f"{CAUSES[given]}: {text.strip()}"
+    given = cause.strip().casefold()
+    names = [name for key, name in CAUSES.items() if given.startswith((key, name.casefold()))]
+    return f"{names[0]}: {text.strip()}" if names and cause_of(text) == "unclassified" else text
 
 
 def clean_text(text: str) -> str:
@@ -288,24 +278,24 @@ def _sentence_problem(text: str) -> str | None:
 
 
 def principle_of(rule: str) -> str:
-    """Return a rule, which is one sentence, as a principle."""
-    return PRINCIPLE + one_line(_unprefixed(rule, PRINCIPLE))
-
-
-def rule_of(principle: str) -> str | None:
-    """Return the rule of a principle, or None if the text is not a principle."""
-    rule = principle.removeprefix(PRINCIPLE)
-    return rule if principle == PRINCIPLE + one_line(rule) and _sentence_problem(rule) is None else None
+    """Return a rule, with or without the opening words, as a principle; raises unless it is one sentence."""
+    rule = one_line(_unprefixed(rule, PRINCIPLE))
+    if why := _sentence_problem(rule):
+        raise ReflectionFormError(f"the principle must be one sentence: {why}")
+    return PRINCIPLE + rule
 
 
 def procedure_of(steps: Sequence[str]) -> str:
-    """Return steps as a procedure, a list numbered from 1."""
+    """Return steps as a procedure, a list numbered from 1; raises if there are none, or too many."""
     lines = [BULLET.sub("", one_line(_unprefixed(step, PROCEDURE))) for step in steps]
-    return PROCEDURE + "\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), 1))
+    lines = [line for line in lines if line]
+    if not 1 <= len(lines) <= STEPS_MOST:
+        raise ReflectionFormError(f"the procedure must have 1 to {STEPS_MOST} steps, not {len(lines)}")
+    return PROCEDURE + "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
 def procedure_in(text: str) -> str:
-    """Return the procedure that a person wrote as a list, with or without the form's opening words."""
+    """Return a list of steps, with or without the opening words, as a procedure; raises as :func:`procedure_of`."""
     steps: list[str] = []
     for line in _unprefixed(text, PROCEDURE).split("\n"):
         if BULLET.match(line) or not steps:
@@ -313,13 +303,6 @@ def procedure_in(text: str) -> str:
         else:  # the line continues the step before
             steps[-1] += f" {line}"
     return procedure_of(steps)
-
-
-def steps_of(procedure: str) -> tuple[str, ...] | None:
-    """Return the steps of a procedure, or None if the text is not a procedure."""
-    lines = procedure.removeprefix(PROCEDURE).split("\n")
-    steps = tuple(line.partition(". ")[2] for line in lines)
-    return steps if all(steps) and procedure == procedure_of(steps) and len(steps) <= STEPS_MOST else None
 
 
 def _unprefixed(text: str, prefix: str) -> str:

@@ -17,16 +17,12 @@ import hashlib
 import itertools
 import os
 import re
-import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import filelock
-from anyio.to_thread import run_sync
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
@@ -34,13 +30,11 @@ from jeeves_reflexion.reflections.markdown import (
     Entry,
     MarkdownError,
     agent_slug,
-    entry_of,
     from_markdown,
     slug,
     title_slug,
     to_markdown,
 )
-from jeeves_reflexion.types import Provenance, Reflection, Task
 from jeeves_reflexion.values import check_whole
 
 DEFAULT_FOLDER: Final = Path("memory/reflections")
@@ -87,53 +81,16 @@ class ReflectionJournal:
     """Reflections under ``folder``, by default ``memory/reflections`` below the working directory.
 
     The last ``keep`` of each agent stay active; older ones move to the archive of their year and are never deleted.
-    Dates are in UTC, so that all machines agree. Everything is redacted before it is written. Methods raise
-    :class:`LessonStoreError` for a failure, and :class:`ReflectionFormError`, which names the field, for a reflection
-    that does not fit its form.
+    Dates are in UTC, so that all machines agree. Methods block: from async code, call them in a worker thread. They
+    raise :class:`LessonStoreError` for a failure. A ``ReflectionLibrary`` writes: it redacts and screens.
     """
 
     def __init__(self, folder: str | os.PathLike[str] = DEFAULT_FOLDER, *, keep: int = KEEP) -> None:
         self.folder = Path(folder)
         self.keep = check_whole("keep", keep)
 
-    async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Stored:
-        """Write the reflection on a task to a new file, and archive all but the last ``keep``."""
-        stored = await self.write(await run_sync(self.entry, task, reflection, provenance))
-        await self.archive_older(stored.entry.agent)
-        return stored
-
-    def entry(self, task: Task, reflection: Reflection, provenance: Provenance) -> Entry:
-        """Return the entry of a reflection on a task, redacted, under a new id."""
-        source = replace(provenance, created_at=provenance.created_at or time.time())
-        return entry_of(task, reflection, source, id=uuid.uuid4().hex)
-
-    async def write(self, entry: Entry) -> Stored:
-        """Write an entry to a new file, which is durable when this returns."""
-        return await run_sync(self._write, entry)
-
-    async def archive_older(self, agent: str) -> tuple[Stored, ...]:
-        """Archive all but the last ``keep`` reflections of an agent; return them as they were before."""
-        return await run_sync(self._archive_older, agent_slug(agent))
-
-    async def list(self, agent: str | None = None, *, archived: bool = False) -> Listing:
+    def list(self, agent: str | None = None, *, archived: bool = False) -> Listing:
         """Return the reflections of an agent, or of all agents, oldest first, and the files that can't be read."""
-        return await run_sync(partial(self.read, agent, archived=archived))
-
-    async def remove(self, stored: Stored) -> None:
-        """Remove the file of a reflection, if it still exists."""
-
-        def unlink() -> None:
-            with _locked(self.folder / stored.path.relative_to(self.folder).parts[0]):
-                stored.path.unlink(missing_ok=True)
-                if stored.path.parent.exists():
-                    sync_folder(stored.path.parent)
-
-        await run_sync(unlink)
-
-    # -- blocking --------------------------------------------------------------------------------------------------
-
-    def read(self, agent: str | None = None, *, archived: bool = False) -> Listing:
-        """Do what :meth:`list` does; blocks."""
         stored: list[Stored] = []
         malformed: list[Malformed] = []
         ids = set[str]()
@@ -158,7 +115,12 @@ class ReflectionJournal:
                     ids.add(one.id)
         return Listing(tuple(sorted(stored, key=lambda one: one.order)), tuple(malformed))
 
-    def _write(self, entry: Entry) -> Stored:
+    def everything(self, agent: str | None = None) -> tuple[Stored, ...]:
+        """Return the reflections of an agent, or of all agents: the active ones, then those in the archive."""
+        return (*self.list(agent).stored, *self.list(agent, archived=True).stored)
+
+    def write(self, entry: Entry) -> Stored:
+        """Write an entry to a new file, which is durable when this returns."""
         folder, text = self.folder / entry.agent, to_markdown(entry)
         year = folder / "archive" / f"{entry.date.year:04d}"
         with _locked(folder):
@@ -174,12 +136,13 @@ class ReflectionJournal:
         digest = _digest(text.encode("utf-8", "replace"))
         return Stored(path, entry, entry.id or _id_of(path, entry.agent), digest)
 
-    def _archive_older(self, agent: str) -> tuple[Stored, ...]:
-        if len(self.read(agent).stored) <= self.keep:
+    def archive_older(self, agent: str) -> tuple[Stored, ...]:
+        """Archive all but the last ``keep`` reflections of an agent; return them as they were before."""
+        if len(self.list(agent).stored) <= self.keep:
             return ()
-        folder = self.folder / agent
+        folder = self.folder / agent_slug(agent)
         with _locked(folder):
-            older = self.read(agent).stored[: -self.keep]
+            older = self.list(agent).stored[: -self.keep]
             for one in older:
                 year = folder / "archive" / f"{one.entry.date.year:04d}"
                 year.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -187,6 +150,13 @@ class ReflectionJournal:
                 sync_folder(year)
             sync_folder(folder)
         return older
+
+    def remove(self, stored: Stored) -> None:
+        """Remove the file of a reflection, if it still exists."""
+        with _locked(self.folder / stored.path.relative_to(self.folder).parts[0]):
+            stored.path.unlink(missing_ok=True)
+            if stored.path.parent.exists():
+                sync_folder(stored.path.parent)
 
 
 @contextlib.contextmanager

@@ -7,9 +7,11 @@ what people edited and what a crash left half done. Without an index, recall is 
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeAlias
 
@@ -23,9 +25,9 @@ from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.lessons.settings import checked_k
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.forms import FORMS, rule_of
+from jeeves_reflexion.reflections.forms import FORMS, PRINCIPLE
 from jeeves_reflexion.reflections.journal import Listing, Malformed, ReflectionJournal, Stored, read_file
-from jeeves_reflexion.reflections.markdown import Entry, agent_slug, plain_id
+from jeeves_reflexion.reflections.markdown import agent_slug, entry_of, plain_id
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
 from jeeves_reflexion.reflections.streams import StreamItem, Streams, flaw, flaw_of, relevances
 from jeeves_reflexion.text import cut_middle, fence, one_line
@@ -90,8 +92,24 @@ class ReflectionLibrary:
         not filled in correctly, and :class:`LessonStoreError` if storing fails or the reflection gives orders to its
         readers. Nothing is stored then.
         """
-        entry = await run_sync(self.journal.entry, task, reflection, provenance)
-        return await run_sync(self._lesson, await self.add(entry))
+        source = replace(provenance, created_at=provenance.created_at or time.time())
+        entry = await run_sync(partial(entry_of, task, reflection, source, id=uuid.uuid4().hex))
+        if why := await run_sync(flaw_of, entry):
+            raise LessonStoreError(f"the reflection is not stored, because it {why}: describe it generically")
+        # Shielded, because a cancellation here could leave a file that nobody knows of.
+        with anyio.CancelScope(shield=True):
+            stored = await run_sync(self.journal.write, entry)
+        try:
+            await self._put([stored])
+            if self.streams is not None:
+                await self.streams.take(entry)
+        except BaseException:
+            # No recall finds a vector without a file, and sync() removes it.
+            with anyio.CancelScope(shield=True):
+                await run_sync(self.journal.remove, stored)
+            raise
+        await self._drop([one.id for one in await run_sync(self.journal.archive_older, entry.agent)])
+        return await run_sync(self._lesson, stored)
 
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
@@ -103,7 +121,7 @@ class ReflectionLibrary:
         """
         k = checked_k(k)
         if self.index is None:
-            near = await run_sync(_relevant, (await self.journal.list(self.agent)).stored, task)
+            near = await run_sync(self._relevant, task)
         else:
             # A run has at most one reflection of its own for each earlier attempt.
             most = k + (attempt if skip_run else 0) + _SPARE
@@ -121,37 +139,17 @@ class ReflectionLibrary:
 
     # -- files and vectors -----------------------------------------------------------------------------------------
 
-    async def add(self, entry: Entry) -> Stored:
-        """Store an entry: its file, then its vector and what the streams take; removes the file if either fails."""
-        if why := await run_sync(flaw_of, entry):
-            raise LessonStoreError(f"the reflection is not stored, because it {why}: describe it generically")
-        # Shielded, because a cancellation here could leave a file that nobody knows of.
-        with anyio.CancelScope(shield=True):
-            stored = await self.journal.write(entry)
-        try:
-            await self._put([stored])
-            if self.streams is not None:
-                await self.streams.take(replace(stored.entry, id=stored.id))
-        except BaseException:
-            # No recall finds a vector without a file, and sync() removes it.
-            with anyio.CancelScope(shield=True):
-                await self.journal.remove(stored)
-            raise
-        await self._drop([one.id for one in await self.journal.archive_older(stored.entry.agent)])
-        return stored
-
     async def forget(self, id: str) -> bool:
         """Remove a reflection for good: its vector, its file, archived or not, and stream items from it alone.
 
         Returns False if it does not exist.
         """
-        stored = (*(await self.journal.list()).stored, *(await self.journal.list(archived=True)).stored)
-        files = [one for one in stored if one.id == id]
+        files = [one for one in await run_sync(self.journal.everything) if one.id == id]
         if self.streams is not None:
             await self.streams.forget(id)
         await self._drop([id])
         for one in files:
-            await self.journal.remove(one)
+            await run_sync(self.journal.remove, one)
         return bool(files)
 
     async def sync(self) -> tuple[Malformed, ...]:
@@ -161,9 +159,9 @@ class ReflectionLibrary:
         are archived. Vectors of an agent without any file stay too, for its folder may just be elsewhere; no recall
         finds them.
         """
-        for agent in {one.path.parent.name for one in (await self.journal.list()).stored}:
-            await self._drop([one.id for one in await self.journal.archive_older(agent)])
-        listing = await self.journal.list()
+        for agent in {one.path.parent.name for one in (await run_sync(self.journal.list)).stored}:
+            await self._drop([one.id for one in await run_sync(self.journal.archive_older, agent)])
+        listing = await run_sync(self.journal.list)
         if self.index is not None:
             await self._sync_index(self.index, listing)
         if self.streams is not None:
@@ -210,6 +208,18 @@ class ReflectionLibrary:
             async with store_errors("delete the vectors of reflections"):
                 await self.index.delete(ids)
 
+    def _relevant(self, task: Task) -> list[Near]:
+        """Return the reflections that matter for a task, without vectors, best first.
+
+        Those of the same task type come first, then those about the same tool or API; newer before older. Others are
+        not relevant, however recent.
+        """
+        stored = self.journal.list(self.agent).stored
+        reasons = relevances(task, [(one.entry, one.entry.body) for one in stored])
+        fit = [(one, why) for one, why in zip(stored, reasons, strict=True) if any(why)]
+        fit.sort(key=lambda each: (*map(bool, each[1]), *each[0].order), reverse=True)
+        return [(one, 0.0, " and ".join(filter(None, why))) for one, why in fit]
+
     def _read_files(self, hits: Iterable[SearchHit]) -> list[Near]:
         near: list[Near] = []
         for hit in hits:
@@ -232,7 +242,7 @@ class ReflectionLibrary:
                 provenance=Provenance("", 0, None, agent=item.agent),
                 task_kind=item.task_kind,
                 tools=item.tools,
-                outcome="failed" if rule_of(item.text) else "success",
+                outcome="failed" if item.text.startswith(PRINCIPLE) else "success",
                 state_reason=item.reason,
             )
             why = flaw(item.text)
@@ -262,18 +272,6 @@ class ReflectionLibrary:
             trust="own" if self.agent is None or entry.agent == agent_slug(self.agent) else "shared",
             evidence=entry.reflection.evidence,
         )
-
-
-def _relevant(stored: Sequence[Stored], task: Task) -> list[Near]:
-    """Return the reflections that matter for a task, without vectors, best first.
-
-    Those of the same task type come first, then those about the same tool or API; newer before older. Others are not
-    relevant, however recent.
-    """
-    reasons = relevances(task, [(one.entry, one.entry.body) for one in stored])
-    fit = [(one, why) for one, why in zip(stored, reasons, strict=True) if any(why)]
-    fit.sort(key=lambda each: (*map(bool, each[1]), *each[0].order), reverse=True)
-    return [(one, 0.0, " and ".join(filter(None, why))) for one, why in fit]
 
 
 # -- in a prompt. A retry sees all reflections on the earlier attempts of its run, in order. They do not compete for the

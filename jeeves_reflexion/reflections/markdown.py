@@ -39,9 +39,6 @@ from jeeves_reflexion.reflections.forms import (
     checked_form,
     clean_text,
     flat_text,
-    principle_of,
-    procedure_in,
-    steps_of,
 )
 from jeeves_reflexion.text import abridge, one_line
 from jeeves_reflexion.types import Outcome, Provenance, Reflection, Task
@@ -333,14 +330,7 @@ def _read_reflection(title: str, lines: Sequence[str], outcome: object) -> Refle
     rule, principle, steps = (parts.get(key, "") for key in ("tactical_rule", *_EXTRA))
     if "\n" in rule and not any(map(BULLET.match, rule.split("\n"))):
         fields["tactical_rule"] = one_line(rule)  # a person's editor breaks long lines
-    reflection = Reflection(
-        "",
-        form,
-        fields,
-        principle_of(principle) if principle else None,
-        (steps if steps_of(steps) else procedure_in(steps)) if steps else None,
-    )
     try:
-        return checked_form(reflection)
+        return checked_form(Reflection("", form, fields, principle or None, steps or None))
     except ReflectionFormError as error:
         raise MarkdownError(len(lines), f"{error}; write it below its heading in this file") from error

@@ -141,11 +141,13 @@ class ReflectionPolicy:
             raise ConfigurationError(f"outcome must be one of {', '.join(FORMS)}, not {outcome!r}")
         if FORMS[outcome].policy == "optional":
             return None
-        return self._noted(agent, task, outcome, run_id, attempt, await self._stored(agent))
+        return self._noted(
+            agent, task, outcome, run_id, attempt, await run_sync(self.journal.everything, agent)
+        )
 
     async def after(self, result: RunResult, agent: str) -> tuple[Duty, ...]:
         """Report a run; return the reflections that the agent owes now. Attempts without a verdict need none."""
-        stored = await self._stored(agent)
+        stored = await run_sync(self.journal.everything, agent)
         for each in result.trials:
             outcome = outcome_of(each.evaluation, passed=each.passed)
             if each.evaluation.scored and FORMS[outcome].policy == "mandatory":
@@ -167,7 +169,7 @@ class ReflectionPolicy:
                 logger.warning("agent %s went on without %s: it is recommended", duty.agent, duty)
                 self._duties.remove(duty)
         if owed := tuple(duty for duty in due if duty.required):
-            name, malformed = agent_slug(agent), (await self.journal.list(agent)).malformed
+            name, malformed = agent_slug(agent), (await run_sync(self.journal.list, agent)).malformed
             raise ReflectionOwedError(name, owed, self.journal.folder / name, malformed)
 
     def _noted(
@@ -186,12 +188,8 @@ class ReflectionPolicy:
         """Drop the duties of an agent that are done, and return the others."""
         name = agent_slug(agent)
         if any(duty.agent == name for duty in self._duties):
-            stored = await self._stored(name)
+            stored = await run_sync(self.journal.everything, name)
             self._duties = [
                 duty for duty in self._duties if duty.agent != name or not any(map(duty.is_paid_by, stored))
             ]
         return [duty for duty in self._duties if duty.agent == name]
-
-    async def _stored(self, agent: str) -> tuple[Stored, ...]:
-        archived = await self.journal.list(agent, archived=True)
-        return (*(await self.journal.list(agent)).stored, *archived.stored)

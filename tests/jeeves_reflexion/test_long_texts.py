@@ -31,7 +31,6 @@ from jeeves_reflexion.reflections.forms import (
     flat_text,
     principle_of,
     procedure_in,
-    steps_of,
 )
 from jeeves_reflexion.reflections.markdown import escaped, from_markdown, slug, summary_of
 from jeeves_reflexion.revisers import Edit, apply_edits, parse_edits
@@ -74,7 +73,6 @@ READERS = {
     "escaped": escaped,
     "principle_of": principle_of,
     "procedure_in": procedure_in,
-    "steps_of": steps_of,
     "cause_of": cause_of,
     "clean_text": clean_text,
     "flat_text": flat_text,

@@ -25,7 +25,6 @@ from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
 from jeeves_reflexion.lessons.credit.policies import (
     LoggedRecall,
     Policy,
-    PolicyOrder,
     policy_value,
     read_log,
 )
@@ -167,18 +166,9 @@ async def why(
     type=options.Number(-1, 1),
     help="The lowest similarity of a recalled lesson.",
 )
-@click.option(
-    "--order",
-    type=click.Choice(["nearest", "newest", "oldest"]),
-    default="nearest",
-    show_default=True,
-    help="Which lessons come first.",
-)
 @over_lessons()
-async def policy(
-    library: Library, namespaces: tuple[str, ...], k: int | None, floor: float | None, order: PolicyOrder
-) -> None:
-    """Estimate the score of another k, floor or order, from recalls that withheld lessons at random.
+async def policy(library: Library, namespaces: tuple[str, ...], k: int | None, floor: float | None) -> None:
+    """Estimate the score of a smaller k or a higher floor, from recalls that withheld lessons at random.
 
     Several namespaces are pooled. A run keeps one namespace for each arm and seed in its folder, for example:
     selective-0 selective-1 --lessons RUN/lessons. Too few logged attempts are an error.
@@ -187,14 +177,13 @@ async def policy(
     logs: dict[str, list[LoggedRecall]] = {}
     for namespace in named:
         async with replace(library, namespace=namespace).open() as store:
-            made_at = {each.id: each.provenance.created_at for each in await all_lessons(store)}
-            logs[namespace] = await read_log(store.records, made_at)
+            logs[namespace] = await read_log(store.records)
     if empty := [each for each, log in logs.items() if not log]:
         raise LessonStoreError(f"no recall has a scored attempt in the namespace {', '.join(empty)}")
-    found = policy_value([recall for log in logs.values() for recall in log], Policy(k, floor, order))
+    found = policy_value([recall for log in logs.values() for recall in log], Policy(k, floor))
     gain, low, high = (f"{100 * each:+.1f}" for each in (found.gain.value, found.gain.low, found.gain.high))
     library.give(
-        {"namespaces": named, "k": k, "floor": floor, "order": order, **asdict(found)},
+        {"namespaces": named, "k": k, "floor": floor, **asdict(found)},
         f"{found.value:.3f} an attempt, {found.observed:.3f} as logged: {gain} points ({low} to {high})",
         note=f"{found.changed} of {found.recalls} recalls would have changed; effective sample size"
         f" {found.effective:.0f}",

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias
@@ -56,7 +56,6 @@ _PRIOR_FROM: Final = 10
 _PRIOR_STEPS: Final = 4
 _LEAST_SPREAD: Final = 0.02
 _DAY: Final = 86400.0
-_NOTHING_KNOWN: Final[Mapping[str, int]] = {}
 
 Stratum: TypeAlias = tuple[float, ...]
 """Attempts with the same draw and about the same expected score: for a lesson, its share withheld and
@@ -173,31 +172,18 @@ class Withholding:
         halvings = int(math.log2(1 + scored / EARLY_ATTEMPTS))
         return max(self.share, math.ldexp(self.early, -halvings))
 
-    def draw(
-        self,
-        key: str,
-        lesson_ids: Sequence[str],
-        *,
-        scored: Mapping[str, int] = _NOTHING_KNOWN,
-        helpful: Collection[str] = (),
-    ) -> Draw:
+    def draw(self, key: str, shares: Mapping[str, float]) -> Draw:
         """Draw for one recall, named by its ``key`` (see :func:`recall_key`), over the lessons that it would offer.
 
-        ``scored`` says how much is known of each lesson (see :meth:`share_for`); ``helpful`` are those that are shown
-        to help (see :attr:`floor`).
+        ``shares`` has the probability of each to be withheld: :meth:`share_for`, or :attr:`floor` for one that is shown
+        to help.
         """
-        if not self.on:
-            return NO_DRAW
         whole_share = _WHOLE_PART * self.share if self.whole_share is None else self.whole_share
         # A lesson's id is a string, so that this draw can't be that of a lesson.
         none = self._uniform(key, None) < whole_share
-        shares = {
-            each: self.floor if each in helpful else self.share_for(scored.get(each, 0))
-            for each in lesson_ids
-        }
         drawn = (each for each, share in shares.items() if self._uniform(key, each) < share)
         own = {each: share for each, share in shares.items() if share != self.share}
-        return Draw(self.share, whole_share, none, frozenset(lesson_ids if none else drawn), shares=own)
+        return Draw(self.share, whole_share, none, frozenset(shares if none else drawn), shares=own)
 
     def _uniform(self, key: str, lesson_id: str | None) -> float:
         digest = blake2b(json.dumps([self.seed, key, lesson_id]).encode(), digest_size=8).digest()
@@ -229,14 +215,12 @@ def lift(cells: Cells, *, least: int = MIN_EACH) -> Lift:
     return Lift(gain.value, gain.low, gain.high, n_with, n_without)
 
 
-def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICAL_LIFT) -> Judgement:
+def judge(cells: Cells) -> Judgement:
     """Say whether to retire a lesson: whether an interval that holds at every look lies below zero.
 
-    A lesson of lift zero is ever retired with probability at most ``error``, and a helpful one less often. The same
-    holds for calling a lesson helpful. ``typical`` is the size of lift that is found soonest.
+    A lesson of lift zero is ever retired with probability at most :data:`RETIRE_ERROR`, and a helpful one less often.
+    The same holds for calling a lesson helpful.
     """
-    if not (0.0 < error < 0.5 and typical > 0.0):
-        raise ValueError(f"error must lie in (0, 0.5) and typical above 0, not {error} and {typical}")
     n_with, n_without = _counts(cells)
     of = f"{n_with} scored attempts with it, {n_without} without"
     means = _means(cells)
@@ -244,9 +228,9 @@ def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICA
         return Judgement("unknown", f"not enough data: {of}; {MIN_EACH} of each are needed")
     once = difference_of_means(*means)
     # How many standard errors a one-sided bound needs in order to hold at all times at once: Robbins' normal mixture
-    # N(0, typical²) over the effect. A two-sided bound at twice the error is nearly a one-sided bound at the error.
-    ratio = (typical / ((once.high - once.low) / (2 * Z95))) ** 2
-    z = math.sqrt((1 + 1 / ratio) * (2 * math.log(1 / (2 * ERROR_PART * error)) + math.log1p(ratio)))
+    # with spread _TYPICAL_LIFT over the effect. A two-sided bound at twice the error is nearly a one-sided bound at it.
+    ratio = (_TYPICAL_LIFT / ((once.high - once.low) / (2 * Z95))) ** 2
+    z = math.sqrt((1 + 1 / ratio) * (2 * math.log(1 / (2 * ERROR_PART * RETIRE_ERROR)) + math.log1p(ratio)))
     ever = difference_of_means(*means, z=z)
     # No interval for one look is given: after selection it would be too narrow.
     points, low, high = (f"{100 * each:+.0f} points" for each in (once.value, ever.low, ever.high))

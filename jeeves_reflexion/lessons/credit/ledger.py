@@ -5,7 +5,7 @@ append-only log of verdicts, so any number of processes may write, crash and rea
 Collections: ``recalls`` (by recall id), ``run <id>`` (the recalls of a run) and ``outcomes`` (verdicts: an attempt's
 first by its recall id, later ones by ``<recall id>:<n>``). A recall is noted in memory and written in one transaction
 with its outcome, so the attempt does not wait for it. A recall without an outcome is written before this process reads
-runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
+runs, when ``_MOST_UNWRITTEN`` younger ones wait, and when the store is closed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -30,7 +30,6 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     Verdict,
     counting_of,
     entry_of,
-    in_force,
 )
 from jeeves_reflexion.lessons.repository import FORGOTTEN, digest_of, store_errors
 from jeeves_reflexion.redaction import redact, redact_id
@@ -142,53 +141,40 @@ class Ledger:
             self._writing = True
             try:
                 async with store_errors("note a recall"):
-                    await self.write_recalls()
+                    await self.write_recalls(_MOST_UNWRITTEN)
             finally:
                 self._writing = False
 
-    def _noted_with(self, recall_id: str) -> dict[str, Sequence[RecordWrite]]:
-        """Return the unwritten notes of a recall and of the others of its run, in order; empty if there are none."""
-        waiting = dict(self._unwritten)
-        if (noted := waiting.get(recall_id)) is None:
-            return {}
-        return {
-            each: notes for each, notes in waiting.items() if notes[-1].collection == noted[-1].collection
-        }
+    async def write_recalls(self, most: int = 0) -> None:
+        """Write the unwritten notes of recalls, oldest first, until only ``most`` are left.
 
-    async def write_recalls(self) -> None:
-        """Write all unwritten notes of recalls; one that the store can't hold is dropped with a warning."""
-        waiting = dict(self._unwritten)
-        try:
-            await self._write(waiting)
-        except InvalidChunkError:
-            # A recall with an id that can't be stored must not keep the others from being written.
-            for recall_id, writes in waiting.items():
-                try:
-                    await self._write({recall_id: writes})
-                except InvalidChunkError as error:
-                    self._unwritten.pop(recall_id, None)
-                    logger.warning("a recall is not noted: %s", error)
+        One that the store can't hold is dropped with a warning.
+        """
+        waiting = tuple(self._unwritten)
+        for recall_id in waiting[: max(len(waiting) - most, 0)]:
+            try:
+                await self._write(recall_id)
+            except InvalidChunkError as error:
+                self._unwritten.pop(recall_id, None)
+                logger.warning("a recall is not noted: %s", error)
 
-    async def _write(self, noted: Mapping[str, Sequence[RecordWrite]], *more: RecordWrite) -> None:
-        """Write notes of recalls, and ``more``, in one transaction."""
-        writes = [*(each for writes in noted.values() for each in writes), *more]
-        if not writes:
+    async def _write(self, recall_id: str, *more: RecordWrite) -> None:
+        """Write the notes of a recall, unless they are written already, and ``more``, in one transaction."""
+        notes = self._unwritten.get(recall_id, ())
+        if not notes and not more:
             return
         # The record store of lessons is also their vector store.
-        await cast("VectorStore", self.records).add([], records=writes)
+        await cast("VectorStore", self.records).add([], records=[*notes, *more])
         # Another process may have forgotten a lesson, and struck it from the ledger, while these notes waited here.
-        if noted and (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # few stores have any
-            lists = [
-                cast("Mapping[str, Sequence[JSON]]", write.value).get(part, ())
-                for write in writes
-                for part in _NAMING.get(write.collection, ())
-            ]
-            for lesson_id in {str(_id_of(item)) for items in lists for item in items}:
+        if notes and (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # few stores have any
+            recall = cast("Mapping[str, Sequence[JSON]]", notes[0].value)
+            for lesson_id in {
+                str(_id_of(item)) for part in _NAMING[RECALLS] for item in recall.get(part, ())
+            }:
                 if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
                     await self._strike(lesson_id)
         # Last, so that after a cancellation the notes are written and checked again.
-        for recall_id in noted:
-            self._unwritten.pop(recall_id, None)
+        self._unwritten.pop(recall_id, None)
 
     async def note_outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
@@ -200,21 +186,15 @@ class Ledger:
         Raises :class:`LessonStoreError` for an unknown recall.
         """
         async with store_errors("note an outcome"):
-            noted = self._noted_with(recall_id)
-            entry = cast("Entry", noted[recall_id][0].value) if noted else await self._recall(recall_id)
+            notes = self._unwritten.get(recall_id)
+            recall = cast("Entry", notes[0].value) if notes else await self._recall(recall_id)
             if not evaluation.scored:
-                await self._write(noted)
+                await self._write(recall_id)
                 return False
             score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
             at, by, reason = self._clock(), one_line(redact(by)), one_line(redact(reason))
             verdict = Verdict("evaluator", score, passed=evaluation.passed, at=at, by=by, reason=reason)
-            try:
-                return await self._append(recall_id, entry, verdict) is not None
-            except InvalidChunkError:  # this recall, or another of its run, can't be stored
-                await self.write_recalls()
-                if await self.records.get(RECALLS, recall_id) is None:
-                    raise
-                return await self._append(recall_id, entry, verdict) is not None
+            return await self._append(recall_id, recall, verdict) is not None
 
     async def note_feedback(
         self,
@@ -248,14 +228,15 @@ class Ledger:
         )
 
     async def run(self, run_id: str) -> tuple[RunRecall, ...]:
-        """Return the recalls of a run in order; none for an unknown run."""
+        """Return the recalls of a run by their attempts; none for an unknown run."""
         run_id = redact_id(run_id)
         async with store_errors("read a run"):
             await self.write_recalls()
             rows = [cast("Entry", each.value) async for each in each_record(self.records, f"run {run_id}")]
-        return tuple(
+        found = [
             RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
-        )
+        ]
+        return tuple(sorted(found, key=lambda each: each.attempt))
 
     # -- what it adds up to --------------------------------------------------------------------------------------
 
@@ -279,7 +260,7 @@ class Ledger:
         async with store_errors("strike a lesson from the ledger"):
             await self.write_recalls()
             struck = await self._strike(lesson_id)
-            self._reader.tallies.drop(lesson_id)
+            self._reader.drop(lesson_id)
         self._credits = None
         return struck
 
@@ -310,10 +291,12 @@ class Ledger:
         before: float | None = None
         for n in range(_MOST_VERDICTS):
             slot = recall_id if n == 0 else f"{recall_id}:{n}"
-            noted = in_force(verdict, before)
+            # Feedback replaces what counted before, an evaluator's verdict does not.
+            replaces = before is None or verdict.kind == "feedback"
+            noted = replace(verdict, before=before, counts=verdict.score if replaces else before)
             write = RecordWrite(OUTCOMES, slot, entry_of(noted, counting), must_be_new=True)
             with contextlib.suppress(ConflictError):
-                await self._write(self._noted_with(recall_id), write)
+                await self._write(recall_id, write)
                 return noted
             record = await self.records.get(OUTCOMES, slot)
             if record is None:
@@ -347,19 +330,13 @@ def _pick(run_id: str, recalls: Sequence[RunRecall], attempt: int | None, task_i
             f"there is no run {run_id!r} in this store: check the id and the namespace (a run is known only if it has "
             "a lesson store, and one in another process only after its first outcome)"
         )
-    tasks = sorted({each.task_id for each in recalls})
-    if task_id is None and len(tasks) > 1:
-        raise LessonStoreError(f"run {run_id!r} did {len(tasks)} tasks: name one of {', '.join(tasks[:10])}")
     mine = [each for each in recalls if task_id in (None, each.task_id)]
+    if len({each.task_id for each in mine}) > 1:
+        tasks = sorted({each.task_id for each in mine})
+        raise LessonStoreError(f"run {run_id!r} did {len(tasks)} tasks: name one of {', '.join(tasks[:10])}")
+    mine = [each for each in mine if attempt in (None, each.attempt)]
     if not mine:
-        raise LessonStoreError(f"run {run_id!r} did not do task {task_id!r}, but {', '.join(tasks[:10])}")
-    if attempt is not None:
-        known = sorted({each.attempt for each in mine})
-        mine = [each for each in mine if each.attempt == attempt]
-        if not mine:
-            raise LessonStoreError(
-                f"run {run_id!r} has no attempt {attempt}, but {', '.join(map(str, known))}"
-            )
-    last = max(each.attempt for each in mine)
+        known = ", ".join(f"attempt {each.attempt} at task {each.task_id}" for each in recalls[:10])
+        raise LessonStoreError(f"run {run_id!r} has no such attempt; it has {known}")
     # If an attempt was repeated after a crash, take the later recall.
-    return [each for each in mine if each.attempt == last][-1]
+    return mine[-1]

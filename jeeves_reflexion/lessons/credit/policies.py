@@ -11,45 +11,39 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict, draw_of
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.statistics import Z95, Difference
+from jeeves_reflexion.values import check_whole
 from vectorstores.base import RecordStore
 
 LEAST_EFFECTIVE: Final = 30.0
 """The least effective number of attempts that an estimate needs."""
 
-PolicyOrder: TypeAlias = Literal["nearest", "newest", "oldest"]
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which of the lessons that were recalled are kept: the first ``k`` in an order, none below the ``floor``.
+    """Which of the lessons that were recalled are kept: the ``k`` nearest, none below the ``floor``.
 
     Withholding stays as logged. None leaves a setting as it was.
     """
 
     k: int | None = None
     floor: float | None = None
-    order: PolicyOrder = "nearest"
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedLesson:
-    """A lesson that a recall found: its similarity, its share in the draw, and whether it was withheld.
-
-    ``created_at`` is None if the lesson is no longer in the store.
-    """
+    """A lesson that a recall found: its similarity, its share in the draw, and whether it was withheld."""
 
     id: str
     similarity: float
     share: float
     withheld: bool
-    created_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +119,8 @@ def policy_value(log: Sequence[LoggedRecall], policy: Policy) -> PolicyValue:
     )
 
 
-async def read_log(records: RecordStore, created_at: Mapping[str, float]) -> list[LoggedRecall]:
-    """Read a ledger's recalls with a scored attempt; ``created_at`` has the times of the lessons, by id."""
+async def read_log(records: RecordStore) -> list[LoggedRecall]:
+    """Read a ledger's recalls with a scored attempt."""
     async with store_errors("read the ledger"):
         counts: dict[str, float] = {}
         async for record in each_record(records, OUTCOMES):
@@ -146,7 +140,6 @@ async def read_log(records: RecordStore, created_at: Mapping[str, float]) -> lis
                         item["similarity"],
                         0.0 if item["lesson_id"] in draw.exempt else draw.share_of(item["lesson_id"]),
                         withheld,
-                        created_at.get(item["lesson_id"]),
                     )
                     for part, withheld in (("offered", False), ("withheld", True))
                     for item in entry[part]
@@ -157,37 +150,19 @@ async def read_log(records: RecordStore, created_at: Mapping[str, float]) -> lis
 
 def _check_reach(log: Sequence[LoggedRecall], policy: Policy) -> None:
     """Raise if a policy would have offered lessons that were not recalled."""
+    k = 0 if policy.k is None else check_whole("k", policy.k)
     most = max(len(recall.found) for recall in log)
-    if policy.k is not None and policy.k < 1:
-        raise ConfigurationError(f"k must be at least 1, not {policy.k}")
-    if policy.k is not None and policy.k > most:
+    least = min((each.similarity for recall in log for each in recall.found), default=1.0)
+    if k > most or (policy.floor is not None and policy.floor < least):
         raise LessonStoreError(
-            f"it can't be said: no recall in the log found more than {most} lessons, so what {policy.k} would have done"
-            " was never tried"
-        )
-    least = min((each.similarity for recall in log for each in recall.found), default=math.inf)
-    if policy.floor is not None and policy.floor < least:
-        raise LessonStoreError(
-            f"it can't be said: nothing in the log is below {least:.2f}, so what a floor of {policy.floor:.2f} would"
-            " have let in was never tried"
+            f"it can't be said: no recall in the log found more than {most} lessons or one below {least:.2f}, so what"
+            " more would have done was never tried"
         )
 
 
 def _dropped(recall: LoggedRecall, policy: Policy) -> list[LoggedLesson]:
     """Return the lessons of a recall that the policy would have left out."""
-
-    def place(lesson: LoggedLesson) -> tuple[float, str]:
-        # Ties are broken by id: the log's own order, offered before withheld, depends on the draw.
-        if policy.order == "nearest":
-            return -lesson.similarity, lesson.id
-        if lesson.created_at is None:
-            raise LessonStoreError(
-                f"it can't be said: the lesson {lesson.id} is not in the store any more, so its age is not known"
-            )
-        return lesson.created_at if policy.order == "oldest" else -lesson.created_at, lesson.id
-
-    if policy.k is None and policy.floor is None:
-        return []
-    near = [each for each in recall.found if policy.floor is None or each.similarity >= policy.floor]
-    kept = {each.id for each in (near if policy.k is None else sorted(near, key=place)[: policy.k])}
-    return [each for each in recall.found if each.id not in kept]
+    # Ties are broken by id: the log's own order, offered before withheld, depends on the draw.
+    nearest = sorted(recall.found, key=lambda each: (-each.similarity, each.id))
+    kept = [each for each in nearest if policy.floor is None or each.similarity >= policy.floor][: policy.k]
+    return [each for each in recall.found if each not in kept]

@@ -45,12 +45,11 @@ _Tasks: TypeAlias = tuple[str, str | None]  # all tasks of a kind, or one task
 class Tally:
     """The scored attempts of one lesson, or of the library.
 
-    ``cells`` holds, by stratum, the attempts that a draw decided; only these are compared. ``offered`` counts all that
-    had the lesson. ``last`` is when an attempt last recalled it or was drawn not to (seconds since 1970; 0: never).
+    ``cells`` holds, by stratum, the attempts that a draw decided; only these are compared. ``last`` is when an attempt
+    last recalled it or was drawn not to (seconds since 1970; 0: never).
     """
 
     cells: Mapping[Stratum, Cell] = field(default_factory=dict)
-    offered: int = 0
     last: float = 0.0
 
 
@@ -112,90 +111,28 @@ class Credits:
         """Draw for one recall. Well-known lessons are withheld less, and those shown to help least."""
         if not drawing.on:
             return NO_DRAW
-        helpful = {each for each in lesson_ids if self.judge(each).kind == "helps"}
-        scored = {each: self.scored(each) for each in lesson_ids}
-        return drawing.draw(key, lesson_ids, scored=scored, helpful=helpful)
+        shares = {
+            each: drawing.floor if self.judge(each).kind == "helps" else drawing.share_for(self.scored(each))
+            for each in lesson_ids
+        }
+        return drawing.draw(key, shares)
 
     def utility(self, lesson_id: str, now: float) -> float:
         """Return the utility by which a lesson is ranked: its shrunken lift minus the library's mean.
 
         The longer it was not recalled, the less it weighs.
         """
-        idle = self.idle(lesson_id, now)
-        fresh = 1.0 if idle is None else freshness(idle)
-        return (utility(self._hint(lesson_id), self.prior) - self.prior.mean) * fresh
-
-    def idle(self, lesson_id: str, now: float) -> float | None:
-        """Return the seconds since a lesson was last recalled for a scored attempt; None if it never was."""
         last = self.tally(lesson_id).last
-        return max(now - last, 0.0) if last else None
+        fresh = freshness(now - last) if last else 1.0
+        return (utility(self._hint(lesson_id), self.prior) - self.prior.mean) * fresh
 
     def _hint(self, lesson_id: str) -> Lift:
         """Return the lift, even from fewer attempts than it takes to show it."""
         return lift(self.tally(lesson_id).cells, least=RANK_EACH)
 
 
-class Tallies:
-    """Adds up verdicts."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str | None, Tally] = {}
-        self._scores: dict[_Tasks, tuple[int, float]] = {}
-
-    def add(self, verdict: Verdict) -> None:
-        """Count a verdict, if a score counts after it."""
-        if verdict.counts is None:
-            return
-        n = 1 if verdict.before is None else 0
-        total = verdict.counts - (verdict.before or 0.0)
-        draw, fifth = verdict.draw, fifth_of(verdict.expected)
-        if verdict.task_id is not None:
-            for tasks in (("kind", verdict.task_kind), ("task", verdict.task_id)):
-                attempts, sum_of = self._scores.get(tasks, (0, 0.0))
-                self._scores[tasks] = (attempts + n, sum_of + total)
-        drawn = draw.share > 0.0 and not draw.whole
-        for lesson_id in verdict.had:
-            counted = Cell(n_with=n, sum_with=total) if drawn and lesson_id not in draw.exempt else None
-            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), counted, n, verdict.recalled_at)
-        for lesson_id in verdict.lacked:
-            counted = Cell(n_without=n, sum_without=total) if drawn else None
-            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), counted, 0, verdict.recalled_at)
-        if draw.whole_share > 0.0 and verdict.stake:
-            # Apart from the fifth, these decide how likely a recall is offered whole; within a stratum only chance is
-            # left.
-            alike = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *fifth)
-            counted = None if verdict.lacked else Cell(n_with=n, sum_with=total)
-            if draw.whole:
-                counted = Cell(n_without=n, sum_without=total)
-            stratum = (*alike, *sorted(draw.shares.values()))
-            self._put(_LIBRARY, stratum, counted, 0, verdict.recalled_at)
-
-    def drop(self, lesson_id: str) -> None:
-        """Forget a lesson."""
-        self._kept.pop(lesson_id, None)
-
-    def credits(self) -> Credits:
-        """Return what is known now."""
-        lessons = {key: tally for key, tally in self._kept.items() if key is not None}
-        return Credits(lessons, self._kept.get(_LIBRARY, NO_TALLY), scores=dict(self._scores))
-
-    def _put(self, key: str | None, stratum: Stratum, more: Cell | None, offered: int, last: float) -> None:
-        tally = self._kept.get(key, NO_TALLY)
-        cells = tally.cells
-        if more is not None:
-            old = cells.get(stratum, Cell())
-            new = Cell(
-                old.n_with + more.n_with,
-                old.sum_with + more.sum_with,
-                old.n_without + more.n_without,
-                old.sum_without + more.sum_without,
-            )
-            cells = {**cells, stratum: new}
-        self._kept[key] = Tally(cells, tally.offered + offered, max(tally.last, last))
-
-
 class VerdictReader:
-    """Reads new verdicts, each once, and adds them up; for one reader at a time.
+    """Reads new verdicts, each once, and adds them up in any order; for one reader at a time.
 
     A cursor marks the end of the last page whose verdicts are all old. Later records are read again each time, and
     counted if they were not yet. PostgreSQL numbers a record before its commit, so a record may appear before younger
@@ -209,7 +146,8 @@ class VerdictReader:
         self._records = records
         self._clock = clock
         self._settle = settle_seconds
-        self.tallies = Tallies()
+        self._tallies: dict[str | None, Tally] = {}
+        self._scores: dict[_Tasks, tuple[int, float]] = {}
         self._cursor: str | None = None
         self._counted: set[str] = set()  # keys of the counted records after the cursor
 
@@ -221,12 +159,13 @@ class VerdictReader:
             # A page at once, without awaiting, so that a cancelled reader leaves no page half counted.
             for record in page.records:
                 if record.key not in self._counted:
-                    self.tallies.add(Verdict.read(record))
+                    self.count(Verdict.read(record))
                     self._counted.add(record.key)
             if page.next is None:
-                known = self.tallies.credits()
+                lessons = {key: tally for key, tally in self._tallies.items() if key is not None}
+                known = Credits(lessons, self._tallies.get(_LIBRARY, NO_TALLY), scores=dict(self._scores))
                 # The lifts are computed in the thread too.
-                lifts = (lift(each.cells, least=RANK_EACH) for each in known.tallies.values())
+                lifts = (lift(each.cells, least=RANK_EACH) for each in lessons.values())
                 return replace(known, prior=await anyio.to_thread.run_sync(prior_of, lifts))
             old = self._clock() - self._settle
             for record in page.records:
@@ -237,3 +176,49 @@ class VerdictReader:
             if settled:
                 self._cursor = after
                 self._counted.difference_update(record.key for record in page.records)
+
+    def count(self, verdict: Verdict) -> None:
+        """Add a verdict to the sums, if a score counts after it."""
+        if verdict.counts is None:
+            return
+        n = 1 if verdict.before is None else 0
+        total = verdict.counts - (verdict.before or 0.0)
+        draw, fifth = verdict.draw, fifth_of(verdict.expected)
+        if verdict.task_id is not None:
+            for tasks in (("kind", verdict.task_kind), ("task", verdict.task_id)):
+                attempts, sum_of = self._scores.get(tasks, (0, 0.0))
+                self._scores[tasks] = (attempts + n, sum_of + total)
+        drawn = draw.share > 0.0 and not draw.whole
+        for lesson_id in verdict.had:
+            counted = Cell(n_with=n, sum_with=total) if drawn and lesson_id not in draw.exempt else None
+            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), counted, verdict.recalled_at)
+        for lesson_id in verdict.lacked:
+            counted = Cell(n_without=n, sum_without=total) if drawn else None
+            self._put(lesson_id, (draw.share_of(lesson_id), *fifth), counted, verdict.recalled_at)
+        if draw.whole_share > 0.0 and verdict.stake:
+            # Apart from the fifth, these decide how likely a recall is offered whole; within a stratum only chance is
+            # left.
+            alike = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *fifth)
+            counted = None if verdict.lacked else Cell(n_with=n, sum_with=total)
+            if draw.whole:
+                counted = Cell(n_without=n, sum_without=total)
+            stratum = (*alike, *sorted(draw.shares.values()))
+            self._put(_LIBRARY, stratum, counted, verdict.recalled_at)
+
+    def drop(self, lesson_id: str) -> None:
+        """Forget a lesson."""
+        self._tallies.pop(lesson_id, None)
+
+    def _put(self, key: str | None, stratum: Stratum, more: Cell | None, last: float) -> None:
+        tally = self._tallies.get(key, NO_TALLY)
+        cells = tally.cells
+        if more is not None:
+            old = cells.get(stratum, Cell())
+            new = Cell(
+                old.n_with + more.n_with,
+                old.sum_with + more.sum_with,
+                old.n_without + more.n_without,
+                old.sum_without + more.sum_without,
+            )
+            cells = {**cells, stratum: new}
+        self._tallies[key] = Tally(cells, max(tally.last, last))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
+
+from pydantic import TypeAdapter
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
+from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON
 from vectorstores.base import Record
 
@@ -51,30 +54,16 @@ class Verdict:
         """Read a verdict; raises :class:`LessonStoreError` if it can't be read."""
         try:
             entry: Mapping[str, Any] = record.value  # type: ignore[assignment] # other types raise below
-            known = {name: entry[name] for name in (*_GIVEN, *_TASK) if name in entry}
-            for name in ("before", "counts", "expected"):
-                known[name] = None if known.get(name) is None else float(known[name])
-            return cls(
-                **{"kind": "evaluator", **known},
-                score=float(entry["score"]),
-                passed=entry["passed"],
-                had=tuple(entry["with"]),
-                lacked=tuple(entry["without"]),
-                draw=draw_of(entry),
-                stake=entry["stake"],
-                recalled_at=float(entry["recalled_at"]),
-            )
+            counted = {"had": entry["with"], "lacked": entry["without"], "draw": draw_of(entry)}
+            return _VERDICT.validate_python({"kind": "evaluator", **entry, **counted})
         except (KeyError, TypeError, ValueError) as error:
             raise LessonStoreError(
-                f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written "
-                "by a newer version of this package, or by another program"
+                f"the verdict {record.key!r} can't be read ({type(error).__name__}: {one_line(str(error))}): it was"
+                " written by a newer version of this package, or by another program"
             ) from error
 
 
-def in_force(verdict: Verdict, before: float | None) -> Verdict:
-    """Return the verdict with the score that counts after it: feedback replaces ``before``, an evaluator doesn't."""
-    replaces = before is None or verdict.kind == "feedback"
-    return replace(verdict, before=before, counts=verdict.score if replaces else before)
+_VERDICT: Final = TypeAdapter(Verdict)
 
 
 def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import time
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -35,7 +36,11 @@ def used_once(tmp_path_factory):
             ids = []
             for task, text, days in (
                 (CLEAN, SINK, 2),
-                (CLEAN, "Carry the mug straight to the machine, without a look at the sink.", 2),
+                (
+                    replace(CLEAN, prompt=f"{CLEAN.prompt} Do it soon."),
+                    "Carry the mug straight to the machine, without a look at the sink.",
+                    2,
+                ),
                 (HEAT, OVEN, 400),
             ):
                 source = Provenance("run", 1, 0.0, created_at=time.time() - days * DAY)
@@ -87,8 +92,8 @@ def test_stats_of_a_used_library(cli, used):
 
 
 def test_policy_estimates_what_was_tried_by_chance_and_refuses_the_rest(cli, used):
-    # The older lesson is the good one; the other cost half a point where it was offered.
-    answer = json.loads(cli("lessons", "policy", "--k", "1", "--order", "oldest", "--json").stdout)
+    # The nearer lesson is the good one; the other cost half a point where it was offered.
+    answer = json.loads(cli("lessons", "policy", "--k", "1", "--json").stdout)
     # 0.5 * 0.6 * 0.8, by draws that differ from run to run; bounds at some five standard errors.
     assert 0.0 < answer["gain"]["low"] < answer["gain"]["value"] < 0.45
     assert (answer["recalls"], answer["observed"] + answer["gain"]["value"]) == (RECALLS - 2, answer["value"])

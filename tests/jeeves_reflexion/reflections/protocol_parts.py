@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import uuid
 
 from jeeves_reflexion import Attempt, Evaluation, Provenance, Reflection, Task, Trial
 from jeeves_reflexion.reflections.forms import make_reflection
+from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored
 from jeeves_reflexion.reflections.markdown import Entry, entry_of
 
 FAILED_FIELDS = {
@@ -75,6 +77,15 @@ def entry(
     **more,
 ) -> Entry:
     return entry_of(task, reflection or failed(), source(agent, when, **more), id=id or f"id-{when or 0:.0f}")
+
+
+def record(
+    journal: ReflectionJournal, task: Task, reflection: Reflection, *, provenance: Provenance
+) -> Stored:
+    """Write a reflection's file as a library does."""
+    stored = journal.write(entry_of(task, reflection, provenance, id=uuid.uuid4().hex))
+    journal.archive_older(stored.entry.agent)
+    return stored
 
 
 def trial(score: float | None = 0.0, *, passed: bool = False, number: int = 1, **more) -> Trial:

@@ -7,7 +7,7 @@ from protocol_parts import FAILED_FIELDS, TASK, entry, partial, reply, trial
 from tables import table
 
 from jeeves_reflexion import ScriptedModel, Task
-from jeeves_reflexion.reflections.forms import CAUSES, cause_of, make_reflection, rule_of, steps_of
+from jeeves_reflexion.reflections.forms import CAUSES, cause_of, make_reflection, principle_of, procedure_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflections.markdown import from_markdown, to_markdown
@@ -123,13 +123,13 @@ def test_the_other_forms_as_the_seed_shows_them():
 def test_principle_and_procedure_as_people_write_them(marks, principle, procedure):
     text = f"{by_hand()}\n{marks} Principle\n{principle}\n\n{marks} Procedure\n{procedure}\n"
     read = from_markdown(text).reflection
-    assert rule_of(read.principle or "") == "Look first."
-    assert steps_of(read.procedure or "") == ("Ask.", "Look.")
+    assert read.principle == principle_of("Look first.")
+    assert read.procedure == procedure_of(["Ask.", "Look."])
 
 
 def test_a_step_may_go_on_in_the_next_line():
     text = f"{by_hand()}\n## Procedure\nThese steps worked:\n1. Ask for\n   the page.\n2. Look.\n"
-    assert steps_of(from_markdown(text).reflection.procedure or "") == ("Ask for the page.", "Look.")
+    assert from_markdown(text).reflection.procedure == procedure_of(["Ask for the page.", "Look."])
 
 
 WHYS = [
@@ -137,10 +137,10 @@ WHYS = [
     ("- Bad input: the file was empty.", "input"),
     ("The upstream API was down (external failure).", "unclassified"),
     ("The API was down: an external failure.", "unclassified"),
-    ("The root cause was a wrong strategy.", "strategy"),
-    ("Root cause: **bad input**", "input"),
+    ("**Bad input**", "input"),
     ("WRONG STRATEGY", "strategy"),
     ("Wrong strategy, not bad input.", "strategy"),
+    ("The root cause was a wrong strategy.", "unclassified"),
     # What is not plain stays unclassified: nothing is better than the opposite.
     ("The body was parsed before its status was seen.", "unclassified"),
     ("It was not bad input, but a wrong strategy.", "unclassified"),

@@ -8,11 +8,11 @@ import sys
 from functools import partial as bound
 from pathlib import Path
 
-import anyio
+import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol_parts import at, decision, entry, failed, partial, source, success
+from protocol_parts import at, decision, entry, failed, partial, record, source, success
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Task
 from jeeves_reflexion.reflections import journal as files
@@ -29,30 +29,30 @@ def journal(tmp_path) -> ReflectionJournal:
     return ReflectionJournal(tmp_path / "reflections")
 
 
-async def write(
+def write(
     journal, title="Fetch the listings", *, agent="researcher-agent", when=None, reflection=None, **more
 ):
     task = Task(title, kind="web scraping")
     told = reflection or failed(tactical_rule=f"{title}.")
-    return await journal.record(task, told, provenance=source(agent, when, **more))
+    return record(journal, task, told, provenance=source(agent, when, **more))
 
 
 def tree(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.md"))
 
 
-async def test_x14_the_path(tmp_path, monkeypatch):
+def test_x14_the_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    stored = await write(ReflectionJournal(), "API timeout handling")
+    stored = write(ReflectionJournal(), "API timeout handling")
     expected = Path("memory/reflections/researcher-agent/2026-03-01-api-timeout-handling.md")
     assert stored.path == expected
     assert Path("memory/reflections") == DEFAULT_FOLDER
     assert from_markdown((tmp_path / expected).read_text("utf-8")) == stored.entry
 
 
-async def test_x14_the_date_is_that_of_utc(journal):
+def test_x14_the_date_is_that_of_utc(journal):
     for hour in (0, 23):
-        assert (await write(journal, when=at(1, hour=hour))).path.name.startswith("2026-03-01")
+        assert (write(journal, when=at(1, hour=hour))).path.name.startswith("2026-03-01")
 
 
 TITLES = [
@@ -112,22 +112,22 @@ def test_x15_agents_that_are_cut_stay_apart(one, other):
         assert agent_slug(f"{long} {one}") != agent_slug(f"{long} {other}")
 
 
-async def test_a_time_in_milliseconds_is_an_error_that_says_so(journal):
+def test_a_time_in_milliseconds_is_an_error_that_says_so(journal):
     with pytest.raises(ConfigurationError, match="seconds since 1970"):
-        await journal.record(Task("x"), failed(), provenance=source("a", 1.7e12))
+        record(journal, Task("x"), failed(), provenance=source("a", 1.7e12))
 
 
-async def test_x14_the_short_title_is_the_reflections_own_and_not_its_tasks(journal):
+def test_x14_the_short_title_is_the_reflections_own_and_not_its_tasks(journal):
     prompt = "You are a careful agent. Answer the question below. Question {}: who won?"
     rules = ("Always look at the date first.", "Never guess a name.", "Сначала проверь дату.")
     for number, rule in enumerate(rules):
         told = failed(tactical_rule=rule)
-        await journal.record(Task(prompt.format(number)), told, provenance=source("a", at(1) + number))
-    await journal.record(Task(prompt), partial(), provenance=source("a"))
-    await journal.record(Task(prompt), success(), provenance=source("a"))
-    await journal.record(Task(prompt), decision(), provenance=source("a"))
+        record(journal, Task(prompt.format(number)), told, provenance=source("a", at(1) + number))
+    record(journal, Task(prompt), partial(), provenance=source("a"))
+    record(journal, Task(prompt), success(), provenance=source("a"))
+    record(journal, Task(prompt), decision(), provenance=source("a"))
     wordless = make_reflection("partial", {**partial().fields, "do_differently": "…"})
-    await journal.record(Task(prompt), wordless, provenance=source("a"))
+    record(journal, Task(prompt), wordless, provenance=source("a"))
     assert tree(journal.folder) == [
         f"a/2026-03-01-{title}.md"
         for title in (
@@ -142,25 +142,25 @@ async def test_x14_the_short_title_is_the_reflections_own_and_not_its_tasks(jour
     ]
 
 
-async def test_x15_a_link_in_the_way_is_refused(journal, tmp_path):
+def test_x15_a_link_in_the_way_is_refused(journal, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     journal.folder.mkdir()
     (journal.folder / "researcher-agent").symlink_to(outside)
     with pytest.raises(LessonStoreError, match="is a link"):
-        await write(journal)
+        write(journal)
     with pytest.raises(LessonStoreError, match="is a link"):
-        await journal.list("researcher-agent")
+        journal.list("researcher-agent")
     assert list(outside.iterdir()) == []
     (journal.folder / "b").mkdir()
     (journal.folder / "b" / "2026-03-01-fetch-the-listings.md").symlink_to(outside / "new.md")
-    assert (await write(journal, agent="b")).path.name == "2026-03-01-fetch-the-listings-2.md"
+    assert (write(journal, agent="b")).path.name == "2026-03-01-fetch-the-listings-2.md"
     assert list(outside.iterdir()) == []
 
 
-async def test_x16_same_day_and_title_are_both_kept(journal):
-    first = await write(journal, reflection=failed(what_happened="the first"))
-    second = await write(journal, reflection=failed(what_happened="the second"))
+def test_x16_same_day_and_title_are_both_kept(journal):
+    first = write(journal, reflection=failed(what_happened="the first"))
+    second = write(journal, reflection=failed(what_happened="the second"))
     assert tree(journal.folder) == [
         "researcher-agent/2026-03-01-always-validate-api-response-status-2.md",
         "researcher-agent/2026-03-01-always-validate-api-response-status.md",
@@ -169,11 +169,11 @@ async def test_x16_same_day_and_title_are_both_kept(journal):
     assert "the second" in second.path.read_text("utf-8")
 
 
-async def test_x16_also_where_the_first_is_archived(tmp_path):
+def test_x16_also_where_the_first_is_archived(tmp_path):
     journal = ReflectionJournal(tmp_path, keep=1)
     for number in range(4):
-        await write(journal, when=at(1) + number, run_id=f"run-{number}")
-    listing = await journal.list(archived=True)
+        write(journal, when=at(1) + number, run_id=f"run-{number}")
+    listing = journal.list(archived=True)
     assert [one.entry.source.run_id for one in listing.stored] == ["run-0", "run-1", "run-2"]
     assert len({one.path.name for one in listing.stored}) == 3
 
@@ -183,7 +183,7 @@ def test_x16_x17_processes_at_once_lose_nothing(tmp_path):
     running = [subprocess.Popen([*command, name]) for name in ("a", "b")]
     assert [process.wait(60) for process in running] == [0, 0]
     journal = ReflectionJournal(tmp_path)
-    active, archived = journal.read("shared"), journal.read("shared", archived=True)
+    active, archived = journal.list("shared"), journal.list("shared", archived=True)
     assert (len(active.stored), len(archived.stored)) == (10, 14)
     runs = {one.entry.source.run_id for one in (*active.stored, *archived.stored)}
     assert runs == {f"{name}-{number}" for name in "ab" for number in range(12)}
@@ -193,30 +193,30 @@ def test_x16_x17_processes_at_once_lose_nothing(tmp_path):
 async def test_x16_tasks_at_once_lose_nothing(journal):
     async with anyio.create_task_group() as group:
         for number in range(8):
-            group.start_soon(bound(write, journal, run_id=f"run-{number}"))
-    assert len((await journal.list()).stored) == 8
+            group.start_soon(anyio.to_thread.run_sync, bound(write, journal, run_id=f"run-{number}"))
+    assert len(journal.list().stored) == 8
 
 
-async def test_x17_the_last_30_of_each_agent_are_active(journal):
+def test_x17_the_last_30_of_each_agent_are_active(journal):
     for number in range(34):
-        await write(journal, when=at(1) + 86400 * number, run_id=f"run-{number}")
-    active = (await journal.list("researcher-agent")).stored
+        write(journal, when=at(1) + 86400 * number, run_id=f"run-{number}")
+    active = journal.list("researcher-agent").stored
     assert [one.entry.source.run_id for one in active] == [f"run-{number}" for number in range(4, 34)]
-    assert len((await journal.list(archived=True)).stored) == 4
+    assert len(journal.list(archived=True).stored) == 4
 
 
-async def test_x17_limits_are_those_of_each_agent(tmp_path):
+def test_x17_limits_are_those_of_each_agent(tmp_path):
     journal = ReflectionJournal(tmp_path, keep=3)
     for number, agent in enumerate("aabbabb"):
-        await write(journal, agent=agent, when=at(1) + number)
-    assert len((await journal.list()).stored) == 6
-    assert [one.entry.agent for one in (await journal.list(archived=True)).stored] == ["b"]
+        write(journal, agent=agent, when=at(1) + number)
+    assert len(journal.list().stored) == 6
+    assert [one.entry.agent for one in journal.list(archived=True).stored] == ["b"]
 
 
-async def test_x18_older_ones_are_archived_by_year(tmp_path):
+def test_x18_older_ones_are_archived_by_year(tmp_path):
     journal = ReflectionJournal(tmp_path, keep=2)
     for number, year in enumerate((2023, 2024, 2024, 2025, 2026, 2026)):
-        await write(journal, f"Task {number}", when=at(1 + number, year=year))
+        write(journal, f"Task {number}", when=at(1 + number, year=year))
     assert tree(tmp_path) == [
         "researcher-agent/2026-03-05-task-4.md",
         "researcher-agent/2026-03-06-task-5.md",
@@ -225,16 +225,16 @@ async def test_x18_older_ones_are_archived_by_year(tmp_path):
         "researcher-agent/archive/2024/2024-03-03-task-2.md",
         "researcher-agent/archive/2025/2025-03-04-task-3.md",
     ]
-    late = await write(journal, "An old one", when=at(1, year=2020))  # the last 30 go by date, not by writing
+    late = write(journal, "An old one", when=at(1, year=2020))  # the last 30 go by date, not by writing
     assert not late.path.exists()
-    assert len((await journal.list(archived=True)).stored) == 5
-    assert len((await journal.list()).stored) == 2
+    assert len(journal.list(archived=True).stored) == 5
+    assert len(journal.list().stored) == 2
 
 
-async def test_x18_a_crash_while_archiving_loses_nothing(tmp_path, monkeypatch):
+def test_x18_a_crash_while_archiving_loses_nothing(tmp_path, monkeypatch):
     journal = ReflectionJournal(tmp_path, keep=1)
     for number in range(4):
-        await journal.write(entry(when=at(1) + number, id=f"id{number}"))
+        journal.write(entry(when=at(1) + number, id=f"id{number}"))
 
     def dies(path: Path, target: Path) -> Path:
         if monkeypatched.pop():
@@ -244,28 +244,28 @@ async def test_x18_a_crash_while_archiving_loses_nothing(tmp_path, monkeypatch):
     monkeypatched, renamed = [True, False], Path.rename
     monkeypatch.setattr(Path, "rename", dies)
     with pytest.raises(LessonStoreError, match="the disk is full"):
-        await journal.archive_older("researcher-agent")
+        journal.archive_older("researcher-agent")
     monkeypatch.undo()
-    both = (await journal.list()).stored + (await journal.list(archived=True)).stored
+    both = journal.list().stored + journal.list(archived=True).stored
     assert sorted(one.id for one in both) == ["id0", "id1", "id2", "id3"]
-    await journal.archive_older("researcher-agent")
-    assert [one.id for one in (await journal.list()).stored] == ["id3"]
+    journal.archive_older("researcher-agent")
+    assert [one.id for one in journal.list().stored] == ["id3"]
 
 
-async def test_what_a_killed_writer_left_is_no_reflection(journal):
-    await write(journal)
+def test_what_a_killed_writer_left_is_no_reflection(journal):
+    write(journal)
     left, own = (
         journal.folder / "researcher-agent" / name for name in ("2026-03-01-half.md.part", "my.part")
     )
     left.write_text("# Refl")
     own.write_text("mine")
-    assert len((await journal.list()).stored) == 1
-    await write(journal)
+    assert len(journal.list().stored) == 1
+    write(journal)
     assert (left.exists(), own.exists()) == (False, True)
 
 
-async def test_files_are_for_this_user(journal):
-    stored = await write(journal)
+def test_files_are_for_this_user(journal):
+    stored = write(journal)
     if os.name == "posix":
         assert (stored.path.stat().st_mode & 0o777, stored.path.parent.stat().st_mode & 0o777) == (
             0o600,
@@ -273,44 +273,44 @@ async def test_files_are_for_this_user(journal):
         )
 
 
-async def test_malformed_files_are_left_alone(journal):
+def test_malformed_files_are_left_alone(journal):
     folder = journal.folder / "a"
     folder.mkdir(parents=True)
     (folder / "2026-01-01-latin.md").write_bytes(b"\xe9t\xe9")
     (folder / "2026-01-01-large.md").write_bytes(b"x" * 200_001)
     (folder / "2026-01-01-empty.md").write_bytes(b"")
-    problems = {bad.path.name: bad.problem for bad in (await journal.list("a")).malformed}
+    problems = {bad.path.name: bad.problem for bad in journal.list("a").malformed}
     assert "save it as UTF-8" in problems["2026-01-01-latin.md"]
     assert "200000 bytes" in problems["2026-01-01-large.md"]
     assert "line 1" in problems["2026-01-01-empty.md"]
-    await write(journal, agent="a")
+    write(journal, agent="a")
     assert len(tree(journal.folder)) == 4
 
 
-async def test_a_place_that_can_not_be_used_is_an_error_of_the_store(tmp_path):
+def test_a_place_that_can_not_be_used_is_an_error_of_the_store(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(LessonStoreError, match="can't be"):
-        await write(ReflectionJournal(tmp_path / "file"))
+        write(ReflectionJournal(tmp_path / "file"))
     for keep in (0, True, 1.5):
         with pytest.raises(ConfigurationError, match="keep"):
             ReflectionJournal(tmp_path, keep=keep)
 
 
-async def test_a_busy_lock_is_an_error_that_says_so(journal, monkeypatch):
+def test_a_busy_lock_is_an_error_that_says_so(journal, monkeypatch):
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     with (
         files._locked(journal.folder / "researcher-agent"),
         pytest.raises(LessonStoreError, match="another writer"),
     ):
-        await write(journal)
+        write(journal)
 
 
-async def test_a_folder_that_may_not_be_looked_into_is_an_error_that_names_it(journal, monkeypatch):
-    await write(journal)
+def test_a_folder_that_may_not_be_looked_into_is_an_error_that_names_it(journal, monkeypatch):
+    write(journal)
 
     def refused(path):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "is_dir", refused)
     with pytest.raises(LessonStoreError, match=r"reflections can't be read: .*Permission denied"):
-        await journal.list()
+        journal.list()

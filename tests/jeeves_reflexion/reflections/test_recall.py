@@ -22,6 +22,7 @@ from protocol_parts import (
     failed,
     important,
     partial,
+    record,
     source,
     success,
 )
@@ -101,13 +102,13 @@ async def fill(journal: ReflectionJournal) -> None:
         ("neither, newest", Task("5", kind="billing", tools=("invoice",))),
     ]
     for day, (name, task) in enumerate(tasks, 1):
-        await journal.record(task, failed(what_happened=name), provenance=source("a", at(day)))
+        record(journal, task, failed(what_happened=name), provenance=source("a", at(day)))
 
 
 async def test_x19_the_system_prompt_has_the_last_3_relevant_reflections(journal):
     for day in range(1, 5):
         reflection = failed(what_happened=f"This happened on day {day}.")
-        await journal.record(TASK, reflection, provenance=source("react", at(day)))
+        record(journal, TASK, reflection, provenance=source("react", at(day)))
     model = ScriptedModel(["done"])
     loop = Reflexion(
         ReAct(model),
@@ -130,7 +131,7 @@ async def relevant(journal: ReflectionJournal, task: Task, agent: str | None = N
 
 
 async def test_x19_an_orchestrator_of_its_own_gets_the_block(journal):
-    await journal.record(TASK, failed(), provenance=source("a"))
+    record(journal, TASK, failed(), provenance=source("a"))
     block = recalled_block(await ReflectionLibrary(journal, agent="a").recall(TASK, k=3))
     assert block.startswith("# Reflection: 2026-03-01 - a - Fetch the listings\n")
     assert "jeeves-reflexion:" not in block  # the data are for programs
@@ -144,12 +145,12 @@ async def test_x20_same_type_then_same_tool_then_recency(journal):
 
 async def test_x20_a_tool_may_be_named_in_the_text(journal):
     told = failed(what_went_wrong="Step 2: the listings_api gave 503.")
-    await journal.record(Task("x", kind="billing"), told, provenance=source("a"))
+    record(journal, Task("x", kind="billing"), told, provenance=source("a"))
     assert await relevant(journal, Task("y", tools=("Listings_API",)), "a")
     assert not await relevant(journal, Task("y", tools=("tings_api",)), "a")  # a part of a word is no tool
     assert not await relevant(journal, Task("y", tools=("body",)), "a")  # nor is a plain word of the text
     called = failed(what_went_wrong="Step 2: search[key] found nothing; `grep` did.")
-    await journal.record(Task("z", tools=("http_get",)), called, provenance=source("b"))
+    record(journal, Task("z", tools=("http_get",)), called, provenance=source("b"))
     for task in (Task("y", tools=("search",)), Task("y", tools=("Grep",)), Task("fetch it with http_get")):
         assert len(await relevant(journal, task, "b")) == 1
 
@@ -190,13 +191,13 @@ async def test_x20_tasks_that_name_one_endpoint_or_api_are_related(journal):
             far = f"{'Work with care. ' * 20}{seen}{' Say so.' * 20}"
             # In turn: in the reflection, in its task, far into its task.
             asked, said = [("Do it", in_the_text), (seen, told), (far, told)][number % 3]
-            await journal.record(Task(asked), said, provenance=source(agent))
+            record(journal, Task(asked), said, provenance=source(agent))
             assert len(await relevant(journal, Task(task), agent)) == related, (task, seen)
 
 
 async def test_x20_small_letters_name_an_api_too_where_the_other_text_says_that_it_is_one(journal):
     told = failed(what_happened="We called the stripe api twice.")
-    await journal.record(Task("x"), told, provenance=source("a"))
+    record(journal, Task("x"), told, provenance=source("a"))
     assert len(await relevant(journal, Task("Pay with the Stripe API."), "a")) == 1
     assert not await relevant(journal, Task("Pay with the Strip API."), "a")
 
@@ -212,7 +213,7 @@ URLS = [
 async def test_x20_a_url_with_and_without_its_scheme_is_one_tool(journal):
     for ours, theirs in URLS:
         for agent, mine, its in ((f"{ours} a", ours, theirs), (f"{ours} b", theirs, ours)):
-            await journal.record(Task("x", tools=(its,)), failed(), provenance=source(agent))
+            record(journal, Task("x", tools=(its,)), failed(), provenance=source(agent))
             (found,) = await relevant(journal, Task("y", tools=(mine,)), agent)
             assert mine in found.reason
             assert not await relevant(journal, Task("y", tools=("other.example.net",)), agent)
@@ -220,8 +221,8 @@ async def test_x20_a_url_with_and_without_its_scheme_is_one_tool(journal):
 
 
 async def test_x21_fewer_than_3_relevant_means_only_those(journal):
-    await journal.record(TASK, failed(), provenance=source("a", at(1)))
-    await journal.record(Task("pay", kind="billing"), partial(), provenance=source("a", at(2)))
+    record(journal, TASK, failed(), provenance=source("a", at(1)))
+    record(journal, Task("pay", kind="billing"), partial(), provenance=source("a", at(2)))
     recall = await ReflectionLibrary(journal, agent="a").recall(Task("other", kind="web scraping"), k=3)
     assert [item.lesson.task_kind for item in recall.offered] == ["web scraping"]
     assert recall.offered[0].reason == "the same task type"
@@ -229,8 +230,8 @@ async def test_x21_fewer_than_3_relevant_means_only_those(journal):
 
 
 async def test_x22_what_is_injected_has_no_secrets_even_where_a_file_was_edited_by_hand(journal):
-    stored = await journal.record(
-        TASK, failed(what_happened=f"The key {KEY} was refused."), provenance=source("a")
+    stored = record(
+        journal, TASK, failed(what_happened=f"The key {KEY} was refused."), provenance=source("a")
     )
     text = stored.path.read_text("utf-8")
     assert KEY not in text
@@ -248,7 +249,7 @@ async def test_x22_a_reflection_that_commands_its_readers_is_neither_stored_nor_
         await library.record(TASK, failed(do_differently=order), provenance=source("a"))
     assert not journal.folder.exists()
     await library.record(TASK, failed(), provenance=source("a"))
-    stored = (await journal.list()).stored[0]
+    stored = journal.list().stored[0]
     stored.path.write_text(stored.path.read_text("utf-8").replace("Check the status first", order), "utf-8")
     recall = await library.recall(TASK, k=3)
     assert recall.offered == ()
@@ -281,7 +282,7 @@ async def test_x22_the_words_that_a_principle_begins_with_are_no_order(journal):
 
 async def test_x22_hidden_characters_are_gone_and_others_reflections_are_fenced(journal):
     told = failed(what_happened="It \u202efailed\u200b twice.")
-    await journal.record(TASK, told, provenance=source("b"))
+    record(journal, TASK, told, provenance=source("b"))
     recall = await ReflectionLibrary(journal, InMemoryVectorStore(HashingEmbedder(), namespace="x")).recall(
         TASK, k=1
     )
@@ -321,7 +322,7 @@ async def test_x28_a_failing_index_leaves_neither(journal, index, monkeypatch):
         with pytest.raises(LessonStoreError, match="the disk is full"):
             await put(library, 2)
         monkeypatch.undo()
-        assert len((await journal.list()).stored) == await chunks(library) == 1
+        assert len(journal.list().stored) == await chunks(library) == 1
 
 
 async def test_x28_a_cancellation_leaves_neither(journal, monkeypatch):
@@ -334,15 +335,15 @@ async def test_x28_a_cancellation_leaves_neither(journal, monkeypatch):
     with anyio.move_on_after(0.5) as scope:
         await put(library, 2)
     assert scope.cancelled_caught
-    assert (await journal.list()).stored == ()
+    assert journal.list().stored == ()
 
 
 async def test_x28_what_a_crash_left_is_repaired(tmp_path, journal, index):
     async with index:
         library = ReflectionLibrary(journal, index)
         first = await put(library, 10)
-        orphan = await journal.write(entry(pointing(20), agent="a", id="f" * 32))  # killed before its vector
-        old = (await journal.list()).stored[0].path
+        orphan = journal.write(entry(pointing(20), agent="a", id="f" * 32))  # killed before its vector
+        old = journal.list().stored[0].path
         assert str(old) == first.metadata["path"]
         (old.parent / "archive" / "2026").mkdir(parents=True)
         old.rename(old.parent / "archive" / "2026" / old.name)  # killed before its vector went
@@ -369,7 +370,7 @@ async def repaired(folder: Path, told: list[str]) -> None:
     async with FaissVectorStore(folder / "index", embedder=HashingEmbedder(), namespace="tests") as index:
         journal = ReflectionJournal(folder / "reflections", keep=3)
         async with ReflectionLibrary(journal, index) as library:
-            active, archived = await journal.list(), await journal.list(archived=True)
+            active, archived = journal.list(), journal.list(archived=True)
             assert (active.malformed, archived.malformed) == ((), ())
             ids = {one.id for one in active.stored}
             assert set(told) <= ids | {one.id for one in archived.stored}
@@ -398,7 +399,7 @@ async def test_x28_edits_by_hand_are_taken_over_when_the_library_is_opened(journ
     async with index:
         library = ReflectionLibrary(journal, index)
         kept, edited, removed, broken, moved = [await put(library, angle) for angle in (10, 20, 30, 40, 50)]
-        paths = {one.id: one.path for one in (await journal.list()).stored}
+        paths = {one.id: one.path for one in journal.list().stored}
         for id, old, new in ((edited.id, "angle:20", "angle:80"), (broken.id, "# Reflection", "# Oops")):
             paths[id].write_text(paths[id].read_text("utf-8").replace(old, new), "utf-8")
         paths[removed.id].unlink()
@@ -424,12 +425,12 @@ async def test_x28_a_file_that_a_person_copied_to_another_agent_is_a_reflection_
     async with index:
         library = ReflectionLibrary(journal, index)
         await put(library, 10)
-        (one,) = (await journal.list()).stored
+        (one,) = journal.list().stored
         copy = journal.folder / "another" / one.path.name
         copy.parent.mkdir()
         copy.write_bytes(one.path.read_bytes())
         assert await library.sync() == ()
-        assert len({each.id for each in (await journal.list()).stored}) == await chunks(library) == 2
+        assert len({each.id for each in journal.list().stored}) == await chunks(library) == 2
 
 
 async def test_x28_a_folder_that_is_elsewhere_today_costs_no_vector(tmp_path, journal, index):
@@ -486,7 +487,7 @@ async def test_x26_each_lands_in_its_own_stream(journal):
 
 async def test_x26_what_is_forgotten_leaves_the_streams_and_what_a_crash_left_out_is_noted(journal):
     streams = Streams(InMemoryVectorStore(Compass(), namespace="tests"))
-    await journal.write(entry(important(), id="1" * 32))  # killed before the streams
+    journal.write(entry(important(), id="1" * 32))  # killed before the streams
     async with ReflectionLibrary(journal, streams=streams) as library:
         lesson = await library.record(TASK, important(), provenance=source("a"))
         assert [item.sources for item in await streams.principles.list()] == [("1" * 32, lesson.id)]
@@ -505,7 +506,7 @@ async def test_nothing_is_stored_where_a_stream_fails(journal):
     library = ReflectionLibrary(journal, records, streams=Streams(records))
     with pytest.raises(LessonStoreError, match="the disk is full"):
         await library.record(TASK, important(), provenance=source("a"))
-    assert (await journal.list()).stored == ()
+    assert journal.list().stored == ()
     assert (await library.recall(TASK, k=5)).offered == ()
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 
 import pytest
-from protocol_parts import FAILED_FIELDS, STEPS, TASK, failed, reply, source
+from protocol_parts import FAILED_FIELDS, STEPS, TASK, failed, record, reply, source
 from tables import table
 
 from jeeves_reflexion import Evaluation, ReAct, Reflexion, ScriptedModel, Task
@@ -113,8 +113,8 @@ async def test_x35_x36_x37_nothing_secret_personal_or_internal_in_file_index_pro
 @table("text", BENIGN)
 async def test_x38_what_is_generic_and_useful_survives(tmp_path, text):
     journal = ReflectionJournal(tmp_path)
-    stored = await journal.record(TASK, failed(what_happened=text), provenance=source())
-    (read,) = [one for one in (await journal.list()).stored if one.id == stored.id]
+    stored = record(journal, TASK, failed(what_happened=text), provenance=source())
+    (read,) = [one for one in journal.list().stored if one.id == stored.id]
     assert read.entry.reflection.fields["what_happened"] == text
     assert read.entry == stored.entry
 
@@ -122,7 +122,7 @@ async def test_x38_what_is_generic_and_useful_survives(tmp_path, text):
 async def test_x38_a_secret_leaves_a_generic_word_and_the_rest_of_its_sentence(tmp_path):
     journal = ReflectionJournal(tmp_path)
     told = failed(what_happened=f"The login with {SECRETS[0]} failed with status 401.")
-    stored = await journal.record(TASK, told, provenance=source())
+    stored = record(journal, TASK, told, provenance=source())
     said = stored.entry.reflection.fields["what_happened"]
     assert said.startswith("The login with [REDACTED:")
     assert said.endswith("] failed with status 401.")
@@ -134,12 +134,12 @@ async def test_x39_the_bytes_on_disk_are_clean_before_anything_is_recalled(tmp_p
     reflection = make_reflection(
         "failed", fields, rule=f"Drop {SECRETS[1]}.", steps=[*STEPS, f"Ask {SECRETS[2]}."]
     )
-    entry = journal.entry(Task(f"Use {SECRETS[0]}"), reflection, source(f"agent {SECRETS[1]}"))
-    stored = await journal.write(entry)
+    asked = Task(f"Use {SECRETS[0]}")
+    stored = record(journal, asked, reflection, provenance=source(f"agent {SECRETS[1]}"))
     data = stored.path.read_bytes().decode("utf-8")
     assert not [secret for secret in SECRETS if secret in data or secret.lower() in str(stored.path).lower()]
     assert data.count("[REDACTED:") >= 8
-    assert (await journal.list()).malformed == ()  # and it is still a reflection
+    assert journal.list().malformed == ()  # and it is still a reflection
 
 
 async def test_a_secret_that_a_person_wrote_broken_up_gets_out_of_its_file_nowhere(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from protocol_parts import FAILED_FIELDS, TASK, entry, failed, partial, reply, source, success, trial
+from protocol_parts import FAILED_FIELDS, TASK, entry, failed, partial, record, reply, source, success, trial
 
 from jeeves_reflexion import (
     ConfigurationError,
@@ -80,7 +80,7 @@ async def test_a_task_of_odd_characters_is_reflected_on_all_the_same(tmp_path):
     task = Task(odd, id=odd, kind=odd, tools=(odd,))
     looped = loop(ScriptedModel(["wrong"] * 4), lesson_store=ReflectionLibrary(journal, agent="react"))
     assert (await looped.run(task)).stop_reason == "max_attempts"
-    assert len((await journal.list()).stored) == 4
+    assert len(journal.list().stored) == 4
     assert await ReflectionPolicy(journal).owed("react") == ()
     recall = await ReflectionLibrary(journal).recall(task, k=3)
     assert recall.offered[0].reason.startswith("the same task")
@@ -113,7 +113,7 @@ async def test_x33_the_chain_takes_no_place_of_what_is_recalled(tmp_path):
     journal = ReflectionJournal(tmp_path / "reflections")
     for day in range(1, 5):
         told = failed(what_happened=f"This happened on day {day}.", tactical_rule=f"Rule of day {day}.")
-        await journal.record(TASK, told, provenance=source("react", 1e9 + day, run_id=f"old-{day}"))
+        record(journal, TASK, told, provenance=source("react", 1e9 + day, run_id=f"old-{day}"))
     agent = ScriptedModel(["wrong"] * 4)
     heard = []
     looped = loop(agent, lesson_store=ReflectionLibrary(journal))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import anyio
-from protocol_parts import TASK, failed, source
+from protocol_parts import TASK, failed, record, source
 
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 
 
-async def main(folder: str, count: int, name: str) -> None:
+def main(folder: str, count: int, name: str) -> None:
     journal = ReflectionJournal(Path(folder), keep=10)
     for number in range(count):
         reflection = failed(what_happened=f"{name} {number}")
-        await journal.record(TASK, reflection, provenance=source("shared", run_id=f"{name}-{number}"))
+        record(journal, TASK, reflection, provenance=source("shared", run_id=f"{name}-{number}"))
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

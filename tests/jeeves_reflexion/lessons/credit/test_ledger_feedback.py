@@ -77,8 +77,8 @@ async def test_an_attempt_that_was_repeated_after_a_crash_is_judged_by_its_later
     [
         ("unknown", {}, "no run 'unknown'"),
         ("", {}, "no run ''"),
-        ("run", {"attempt": 7}, "no attempt 7, but 1, 2"),
-        ("run", {"task_id": "other"}, "did not do task 'other', but task"),
+        ("run", {"attempt": 7}, "no such attempt; it has attempt 1 at task task, attempt 2 at"),
+        ("run", {"task_id": "other"}, "no such attempt; it has attempt 1 at task"),
     ],
 )
 async def test_feedback_for_what_is_not_known_is_an_error(ledger, run_id, more, message):

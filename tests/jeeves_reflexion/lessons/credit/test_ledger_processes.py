@@ -15,7 +15,7 @@ from ledger_parts import DRAWN, figures, recall, verdicts
 from jeeves_reflexion import Evaluation
 from jeeves_reflexion.lessons.credit import tally
 from jeeves_reflexion.lessons.credit.ledger import Ledger
-from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict, counting_of, entry_of, in_force
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict, counting_of, entry_of
 from vectorstores import FaissVectorStore, HashingEmbedder
 
 PROCESSES, RECALLS = 4, 20
@@ -154,7 +154,7 @@ class LateRecord:
     def __enter__(self):
         share = {"share": DRAWN.share, "whole_share": DRAWN.whole_share, "whole": False}
         counting = counting_of({"offered": [{"lesson_id": "a"}], "withheld": [], "at": 1.0, "draw": share})
-        value = entry_of(in_force(Verdict("evaluator", 1.0), None), counting)
+        value = entry_of(Verdict("evaluator", 1.0, counts=1.0), counting)
         (table,) = self.connection.execute(
             "SELECT quote_ident(table_schema) || '.records' FROM information_schema.tables"
             " WHERE table_name = 'records'"
