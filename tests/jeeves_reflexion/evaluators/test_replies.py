@@ -136,6 +136,8 @@ EACH = [
     '{"clarity": {"score": 0.9, "issues": "x"}, "Edge Cases": 0.4}',
     '```json\n{"scores": {"clarity": {"score": 0.9, "issues": ["x"]}, "edge_cases": "0.4"}}\n```',
     "## clarity\nscore: 0.9\nissues:\n- x\n\n**Edge cases:**\nscore: 0.4\n",
+    "1. \U0001f3af **Clarity** = 0.9\nIssues:\n- x\n\n<edge_cases>0.4</edge_cases>",
+    "| Edge cases | 0.4 |\n| clarity | 0.9 |\n\nIssues:\n- x",
 ]
 
 
