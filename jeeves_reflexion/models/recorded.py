@@ -31,9 +31,9 @@ from jeeves_reflexion.models.cassette import (
 )
 from jeeves_reflexion.models.scripted import ScriptedModel
 from jeeves_reflexion.models.wrapped import WrappedModel
-from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import JSON, NO_USAGE, Usage
+from jeeves_reflexion.types import NO_USAGE, Usage
 from jeeves_reflexion.values import check_choice
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
@@ -135,17 +135,10 @@ class RecordedModel(WrappedModel):
         return self._counts
 
     @metered
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        schema: Mapping[str, JSON] | None = None,
-        sampling: Sampling | None = None,
-    ) -> Completion:
+    async def complete(self, /, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - of ``ChatModel``
         """Play the recorded answer, or ask the real model and record its answer."""
         at = _place.get()
-        request = request_of(self.name, messages, tools, schema, sampling)
+        request = request_of(self.name, messages, **settings)
         with self._lock:
             answers = self._answers.get((at, key_of(request)))
             found = answers.popleft() if answers else None
@@ -166,7 +159,7 @@ class RecordedModel(WrappedModel):
         exchange = Exchange(self.name, Completion(""), request, at, self._model.supports_tools)
         started = time.monotonic()
         try:
-            completion = await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+            completion = await self._model.complete(messages, **settings)
         except ModelError as error:
             if self.mode == "record" and not isinstance(error, ModelAuthError):
                 failed = recorded_error(error, native=self._model.supports_tools)
