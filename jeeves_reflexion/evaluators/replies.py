@@ -6,7 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from jeeves_reflexion.evaluators.scores import ParsedScore, Quotations, parse_fields, read_score
+from jeeves_reflexion.evaluators.scores import (
+    ParsedScore,
+    Quotations,
+    parse_fields,
+    read_amount,
+    read_score,
+)
 from jeeves_reflexion.models.fields import BULLET, Section, items, key_of, listed, sections
 from jeeves_reflexion.models.replies import Stated, agreed, prose, reading_of, unwrapped
 from jeeves_reflexion.models.thoughts import answer
@@ -23,9 +29,6 @@ _WORDS = {"low": 0.25, "medium": 0.5, "moderate": 0.5, "high": 0.9}
 _LISTS = ("issues", "suggestions")
 _NAMES = {name: name for name in ("score", "confidence", "rationale", *_LISTS)}
 _TO_NUMBER = re.compile(r"[^\d]{0,200}\d[\d.,]*")
-_AMOUNT = re.compile(
-    r"^\D{0,20}?(?P<value>-?(?:\d+(?:\.\d*)?|\.\d+))\s*(?:(?P<percent>%)|/\s*(?P<scale>[1-9]\d{0,2})\b)?"
-)
 
 
 def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) -> Evaluation:
@@ -119,12 +122,7 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
 def share(value: JSON) -> float | None:
     """Read a share such as a confidence from a number, ``80%`` or ``low``, clamped to [0, 1]; None if unreadable."""
     if isinstance(value, str):
-        if word := _WORDS.get(value.strip(" \t*_.\"'").lower()):
-            return word
-        match = _AMOUNT.match(value)
-        if match is None:
-            return None
-        value = float(match["value"]) / (100.0 if match["percent"] else float(match["scale"] or 1))
+        return _WORDS.get(value.strip(" \t*_.\"'").lower()) or read_amount(value).score
     return float(min(max(value, 0.0), 1.0)) if is_number(value) else None
 
 
