@@ -1,4 +1,3 @@
-from jeeves_reflexion.evaluators.compare import Compared as Compared
 from jeeves_reflexion.evaluators.compare import Comparison as Comparison
 from jeeves_reflexion.evaluators.criteria import CRITERIA_SETS as CRITERIA_SETS
 from jeeves_reflexion.evaluators.criteria import DESCRIPTIONS as DESCRIPTIONS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast
+from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from jeeves_reflexion.callables import side_by_side
 from jeeves_reflexion.evaluators.judge import (
@@ -24,15 +24,15 @@ from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.text import cut_middle, fence, read_prompt
-from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
+from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
 from jeeves_reflexion.values import check_choice
 
 Against: TypeAlias = Literal["reference", "prior"]
-Better: TypeAlias = Literal["new", "old", "same"]
 
 # Neither text may pose as the other: a fence escapes only its own name.
 _TAG = re.compile(r"<(?=\s*/?\s*text_[ab](?!\w))", re.IGNORECASE)
 _LETTERS = {"a": "A", "b": "B", "same": "same", "tie": "same", "equal": "same", "neither": "same"}
+_BETTER = {1.0: "new", 0.0: "old", 0.5: "same"}
 _SCHEMA: Mapping[str, JSON] = object_schema(
     {
         "rationale": {"type": "string"},
@@ -44,32 +44,16 @@ _SCHEMA: Mapping[str, JSON] = object_schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A judge's opinion which of two texts is better, in one order or in both.
-
-    ``better`` is ``None`` if an answer could not be read. ``issues`` are those of the new text. ``agreed`` is true if
-    the order made no difference.
-    """
-
-    better: Better | None
-    confidence: float = 0.0
-    issues: tuple[str, ...] = ()
-    rationale: str = ""
-    agreed: bool = True
-    usage: Usage = NO_USAGE
-
-
 class Comparison:
     """Compares the output with the task's reference, or with an earlier text (:meth:`with_prior`).
 
     The model is asked twice, once for each order of the texts, because judges prefer one position to the other (Zheng
     et al. 2023, "Judging LLM-as-a-Judge", section 3.4). An opinion counts only if both orders give it. If they
-    contradict each other the result is ``same`` at a quarter of the confidence; if one of them decides and the other
-    doesn't, it is ``same`` at half of it.
+    contradict each other, neither text is better, at a quarter of the confidence; if one of them decides and the other
+    doesn't, neither is, at half of it.
 
-    As an evaluator it scores 1.0 if the output is better, 0.0 if it is worse, and 0.5 if neither is, or if the orders
-    disagree. With nothing to compare with there is no score. Raises ``ModelError`` if the model can't be reached.
+    It scores 1.0 if the output is better, 0.0 if it is worse, and 0.5 if neither is, or if the orders disagree. With
+    nothing to compare with there is no score. Raises ``ModelError`` if the model can't be reached.
     """
 
     def __init__(self, model: ChatModel, *, against: Against = "reference", prior: str | None = None) -> None:
@@ -90,19 +74,14 @@ class Comparison:
         if old is None:
             lacking = "the task has no reference" if gold else "there is no earlier text"
             return Evaluation(None, rationale=f"nothing to compare with: {lacking}", confidence=0.0)
-        result = await self.compare(task, attempt.output, old)
-        score = {"new": 1.0, "old": 0.0, "same": 0.5, None: None}[result.better]
-        return Evaluation(
-            score,
-            rationale=result.rationale,
-            issues=result.issues,
-            confidence=result.confidence,
-            usage=result.usage,
-            quotes_gold=TEXTS if gold else frozenset(),
-        )
+        verdict = await self.compare(task, attempt.output, old)
+        return replace(verdict, quotes_gold=TEXTS if gold else frozenset())
 
-    async def compare(self, task: Task, new: str, old: str) -> Compared:
-        """Compare two texts; the model sees the reference only if it is one of them."""
+    async def compare(self, task: Task, new: str, old: str) -> Evaluation:
+        """Compare two texts and return the verdict on the new one.
+
+        The issues are those of the new text; the model sees the reference only if it is one of the texts.
+        """
         one, other = await side_by_side(
             [
                 lambda: self._ask(task, new, old, swapped=False),
@@ -110,19 +89,20 @@ class Comparison:
             ]
         )
         usage = one.usage + other.usage
-        if one.better is None or other.better is None:
-            problem = one.rationale if one.better is None else other.rationale
+        if one.score is None or other.score is None:
+            problem = one.rationale if one.score is None else other.rationale
             said = f"the judge's reply could not be read: {problem}"
-            return Compared(None, rationale=said, agreed=False, usage=usage)
+            return Evaluation(None, rationale=said, confidence=0.0, usage=usage)
+        score, rationale = one.score, one.rationale
+        confidence = ((one.confidence or 0.0) + (other.confidence or 0.0)) / 2
+        if one.score != other.score:
+            score, confidence = 0.5, confidence * (0.5 if 0.5 in {one.score, other.score} else 0.25)
+            first, second = _BETTER[one.score], _BETTER[other.score]
+            rationale = f"the order of the texts made a difference: {first} is better, or {second}"
         issues = tuple(dict.fromkeys(one.issues + other.issues))
-        confidence = (one.confidence + other.confidence) / 2
-        if one.better == other.better:
-            return Compared(one.better, confidence, issues, one.rationale, usage=usage)
-        factor = 0.5 if "same" in {one.better, other.better} else 0.25
-        rationale = f"the order of the texts made a difference: {one.better} is better, or {other.better}"
-        return Compared("same", confidence * factor, issues, rationale, agreed=False, usage=usage)
+        return Evaluation(score, rationale=rationale, issues=issues, confidence=confidence, usage=usage)
 
-    async def _ask(self, task: Task, first: str, second: str, *, swapped: bool) -> Compared:
+    async def _ask(self, task: Task, first: str, second: str, *, swapped: bool) -> Evaluation:
         texts = (("text_a", first), ("text_b", second))
         shown = [
             *task_parts(task, reference=False),
@@ -136,27 +116,27 @@ class Comparison:
         return replace(opinion, usage=usage)
 
 
-def _read(completion: Completion, shown: Sequence[str], *, swapped: bool) -> tuple[Compared, str]:
-    """Return the opinion in a reply, and the problem with a reply that can't be read."""
+def _read(completion: Completion, shown: Sequence[str], *, swapped: bool) -> tuple[Evaluation, str]:
+    """Return the verdict of a reply on the new text, and the problem with a reply that can't be read."""
     opinions = [each for each in reading_of(completion.text, shown).objects if "better" in each.value]
     one = agreed(opinions, lambda fields: _letter(fields["better"]))
     if one is None:
         problem = 'there is no JSON object with "better" in the reply, or several'
-        return Compared(None, rationale=problem), problem
+        return Evaluation(None, rationale=problem), problem
     fields = one.value
     said, letter = fields["better"], _letter(fields["better"])
     if letter is None:
         problem = f'better must be "A", "B" or "same", not {said!r}'
-        return Compared(None, rationale=problem), problem
+        return Evaluation(None, rationale=problem), problem
     new = "B" if swapped else "A"
     confidence = share(fields.get("confidence"))
-    opinion = Compared(
-        cast("Better", letter if letter == "same" else "new" if letter == new else "old"),
-        UNSTATED_CONFIDENCE if confidence is None else confidence,
-        field_list(fields, f"issues_{new.lower()}"),
-        f"{field_text(fields, 'rationale', 'reason')} (text {new} is the new one)".strip(),
+    verdict = Evaluation(
+        0.5 if letter == "same" else float(letter == new),
+        rationale=f"{field_text(fields, 'rationale', 'reason')} (text {new} is the new one)".strip(),
+        issues=field_list(fields, f"issues_{new.lower()}"),
+        confidence=UNSTATED_CONFIDENCE if confidence is None else confidence,
     )
-    return opinion, ""
+    return verdict, ""
 
 
 def _letter(said: JSON) -> str | None:

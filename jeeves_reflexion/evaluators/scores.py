@@ -47,6 +47,7 @@ _FOREIGN: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _BARE = re.compile(rf"^{_MARKS}{_AMOUNT}[\s\"'*_`.}}]*$")
+_BEHIND_WORDS: Final = re.compile(rf"\D{{0,20}}?{_AMOUNT}")
 _JUDGING = (
     r"\b(?:rat(?:e|ed|ing)|grad(?:e|ed)|mark|verdict|give|assign|award|deserves?|say|overall|total|result)\b"
 )
@@ -215,6 +216,12 @@ def parse_fields(fields: Mapping[str, JSON]) -> ParsedScore:
     else:
         parsed = ParsedScore(None, f"the score must be a number between 0 and 1, not {json.dumps(value)}")
     return replace(parsed, fields=fields)
+
+
+def read_amount(text: str) -> ParsedScore:
+    """Read the amount that begins a text, behind a few words at most."""
+    match = _BEHIND_WORDS.match(text)
+    return _NONE if match is None else _amount(match)
 
 
 def _amount(match: re.Match[str]) -> ParsedScore:

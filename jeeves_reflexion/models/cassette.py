@@ -99,9 +99,9 @@ _UNSET: Final[tuple[JSON, ...]] = (None, (), {})
 def request_of(
     model: str,
     messages: Sequence[Message],
-    tools: Sequence[ToolSpec],
-    schema: Mapping[str, JSON] | None,
-    sampling: Sampling | None,
+    tools: Sequence[ToolSpec] = (),
+    schema: Mapping[str, JSON] | None = None,
+    sampling: Sampling | None = None,
 ) -> dict[str, Any]:
     """Return a request as it is recorded and compared: as JSON, without secrets and without settings left unset."""
     settings = asdict(sampling or Sampling()).items()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import json
 import os
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -32,13 +31,12 @@ from jeeves_reflexion.models.cassette import (
 )
 from jeeves_reflexion.models.scripted import ScriptedModel
 from jeeves_reflexion.models.wrapped import WrappedModel
-from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import JSON, NO_USAGE, Usage
+from jeeves_reflexion.types import NO_USAGE, Usage
 from jeeves_reflexion.values import check_choice
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
-Match: TypeAlias = Literal["request", "position"]
 
 _LINES: Final = 12
 _WIDTH: Final = 160
@@ -79,17 +77,16 @@ class Counts:
 class RecordedModel(WrappedModel):
     """Records every exchange of a real model, and replays it offline.
 
-    ``tape`` is the path of a cassette, or exchanges to play. ``mode`` is
+    ``tape`` is the path of a cassette. ``mode`` is
 
     - ``"record"``: asks the real ``model`` each time and appends the answer or the error;
     - ``"replay"`` (the default without a model): plays the recording and asks nobody. A recorded error is raised again;
     - ``"auto"`` (the default with a model): plays what is recorded and asks for the rest, so that no answer is paid for
       twice. Failed calls are neither recorded nor played: they are made again.
 
-    ``match="request"`` plays what was recorded for the same request (messages, tools, schema, sampling, and the name
-    of the model) at the same place (:func:`recording_at`); its n-th call gets the n-th answer. A request that was not
-    recorded, or not this often, raises :class:`UnknownRequestError`, which ends a run. ``match="position"`` plays the
-    exchanges of a place in order, whatever is asked.
+    It plays what was recorded for the same request (messages, tools, schema, sampling, and the name of the model) at
+    the same place (:func:`recording_at`); its n-th call gets the n-th answer. A request that was not recorded, or not
+    this often, raises :class:`UnknownRequestError`, which ends a run.
 
     Secrets never reach the file: requests are compared, and completions are played, without them. A refused key
     (:class:`~jeeves_reflexion.errors.ModelAuthError`) is never recorded. ``name`` chooses among the models of a
@@ -99,31 +96,21 @@ class RecordedModel(WrappedModel):
 
     def __init__(
         self,
-        tape: str | os.PathLike[str] | Sequence[Exchange],
+        tape: str | os.PathLike[str],
         model: ChatModel | None = None,
         *,
         mode: Mode | None = None,
-        match: Match = "request",
         name: str | None = None,
     ) -> None:
         self.mode: Mode = mode or ("auto" if model else "replay")
         check_choice("mode", self.mode, Mode)
-        check_choice("match", match, Match)
-        self._match = match
-        if isinstance(tape, str | os.PathLike):
-            self._cassette: Cassette | None = Cassette(tape)
-            self._exchanges: Callable[[], Iterable[Exchange]] = self._cassette.exchanges
-            self._tape = f"the cassette {self._cassette.path}"
-        else:
-            self._cassette, self._tape = None, "the recording"
-            self._exchanges = functools.partial(iter, tape)
+        self._cassette = Cassette(tape)
+        self._tape = f"the cassette {self._cassette.path}"
         if model is None and self.mode != "replay":
             raise ConfigurationError(f"mode={self.mode!r} needs the real model: pass model=")
         if model is not None and name is not None:
             raise ConfigurationError("name chooses among recorded models: pass it without a model")
-        if self.mode != "replay" and self._cassette is None:
-            raise ConfigurationError(f"mode={self.mode!r} needs the path of a cassette to write to")
-        if self.mode == "replay" and self._cassette is not None and not self._cassette.path.exists():
+        if self.mode == "replay" and not self._cassette.path.exists():
             raise ConfigurationError(f"there is no cassette {self._cassette.path} to replay")
 
         # Without the requests, which are most of a recording: they are read again to explain an unknown one.
@@ -148,21 +135,12 @@ class RecordedModel(WrappedModel):
         return self._counts
 
     @metered
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        schema: Mapping[str, JSON] | None = None,
-        sampling: Sampling | None = None,
-    ) -> Completion:
+    async def complete(self, /, messages: Sequence[Message], **settings: Any) -> Completion:  # noqa: ANN401 - of ``ChatModel``
         """Play the recorded answer, or ask the real model and record its answer."""
         at = _place.get()
-        compared = self.mode != "replay" or self._match == "request"
-        request = request_of(self.name, messages, tools, schema, sampling) if compared else {}
-        track = self._track(at, request)
+        request = request_of(self.name, messages, **settings)
         with self._lock:
-            answers = self._answers.get(track)
+            answers = self._answers.get((at, key_of(request)))
             found = answers.popleft() if answers else None
         if found is not None:
             # Like a real call, this one lets cancellation and other tasks have their turn.
@@ -181,7 +159,7 @@ class RecordedModel(WrappedModel):
         exchange = Exchange(self.name, Completion(""), request, at, self._model.supports_tools)
         started = time.monotonic()
         try:
-            completion = await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+            completion = await self._model.complete(messages, **settings)
         except ModelError as error:
             if self.mode == "record" and not isinstance(error, ModelAuthError):
                 failed = recorded_error(error, native=self._model.supports_tools)
@@ -194,16 +172,6 @@ class RecordedModel(WrappedModel):
         await self._keep(replace(exchange, answer=completion, seconds=time.monotonic() - started))
         return completion
 
-    def _track(self, at: str, request: Request | None) -> tuple[str, str]:
-        """Return the key of the exchanges that are played one after the other."""
-        if self._match == "position":
-            return at, ""
-        if request is None:
-            raise ConfigurationError(
-                f"{self._tape} holds answers without their requests: play it with match='position'"
-            )
-        return at, key_of(request)
-
     def _load(self, name: str | None) -> str:
         """Read the exchanges of a model, by default of the only one, and return its name.
 
@@ -211,10 +179,14 @@ class RecordedModel(WrappedModel):
         """
         native: dict[str, bool] = {}
         replays = self.mode == "replay"
-        for exchange in self._exchanges():
+        for exchange in self._cassette.exchanges():
             native.setdefault(exchange.model, exchange.native)
             if name in (None, exchange.model) and (replays or isinstance(exchange.answer, Completion)):
-                self._answers[self._track(exchange.at, exchange.request)].append(exchange.answer)
+                if exchange.request is None:
+                    raise ConfigurationError(
+                        f"{self._tape} holds answers without their requests: give a ScriptedModel the answers"
+                    )
+                self._answers[exchange.at, key_of(exchange.request)].append(exchange.answer)
         known = ", ".join(sorted(native)) or "it is empty"
         if name is None and len(native) != 1:
             problem = f"has models {known}: choose one by name=" if native else "is empty"
@@ -227,34 +199,29 @@ class RecordedModel(WrappedModel):
 
     async def _keep(self, exchange: Exchange) -> None:
         """Record an exchange even if the caller is being cancelled, since it was paid for."""
-        assert self._cassette is not None  # noqa: S101 - checked when this was made
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._cassette.append, [replace(exchange, recorded=time.time())])
 
     def _unknown(self, at: str, request: Request) -> str:
         """Say that a request has no answer (any more), and which recorded request is most similar."""
-        here = f" at {at!r}" if at else ""
-        recorded = [each for each in self._exchanges() if each.model == self.name]
-        if self._match == "position":
-            times = sum(each.at == at for each in recorded)
-            return f"{self._tape} has {times} exchanges{here}, and one more was asked for"
+        here = f"at {at!r}" if at else "without a place"
+        recorded = [each for each in self._cassette.exchanges() if each.model == self.name]
         if not recorded:
             return f"{self._tape} has no request of {self.name!r}"
         asked, key = _lines(request), key_of(request)
-        equal = [each for each in recorded if key_of(each.request or {}) == key]
-        if times := sum(each.at == at for each in equal):
-            end = asked[-1][-200:]
-            return f"{self._tape} has this request{here} only {times} times. It ends with:\n{end}"
-        words = set(asked)
-        near = max(equal or recorded, key=lambda each: len(words.intersection(_lines(each.request or {}))))
-        there = f"at {near.at!r}" if near.at else "without a place"
+        equal = [each.at for each in recorded if key_of(each.request or {}) == key]
         if equal:
-            return f"{self._tape} has this request {there}, and not{here or ' without a place'}"
+            times, elsewhere = equal.count(at), sorted({place for place in equal if place != at})
+            also = f", and at {', '.join(map(repr, elsewhere[:3]))}" if elsewhere else ""
+            return f"{self._tape} has this request {here} only {times} times{also}. It ends with:\n{asked[-1][-200:]}"
+        words = set(asked)
+        near = max(recorded, key=lambda each: len(words.intersection(_lines(each.request or {}))))
+        there = f"at {near.at!r}" if near.at else "without a place"
         compared = [*difflib.unified_diff(_lines(near.request or {}), asked, n=0, lineterm="")][2:]
         lines = [f"{line[0]} {line[1:]}" for line in compared if line[0] in "-+"]
         more = [f"... and {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
         shown = "\n".join((*lines[:_LINES], *more))
-        return f"{self._tape} has no such request{here}. The nearest, {there}, differs (- recorded, + asked):\n{shown}"
+        return f"{self._tape} has no such request {here}. The nearest, {there}, differs (- recorded, + asked):\n{shown}"
 
 
 def _lines(request: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import anyio
 import pytest
@@ -40,7 +41,8 @@ def fair(better: str) -> ScriptedModel:
 async def test_e04_both_texts_are_shown_in_both_orders_and_the_better_one_named(better, score):
     judge = fair(better)
     compared = await Comparison(judge).compare(TASK, "new text", "old text")
-    assert (compared.better, compared.agreed, compared.confidence) == (better, True, 0.8)
+    assert (compared.score, compared.confidence) == (score, 0.8)
+    assert "order" not in compared.rationale
     assert compared.issues == ("of new",)
     assert compared.usage.calls == 2
     assert sorted(first_is_new(call.messages) for call in judge.calls) == [False, True]
@@ -68,16 +70,15 @@ async def test_a_judge_who_prefers_a_place_prefers_no_text(place):
     compared = await Comparison(ScriptedModel(lambda messages: opinion(place))).compare(
         TASK, "new text", "old"
     )
-    assert (compared.better, compared.agreed) == ("same", False)
-    assert compared.confidence == pytest.approx(0.2)
+    assert (compared.score, compared.confidence) == (0.5, pytest.approx(0.2))
     assert "order" in compared.rationale
 
 
 async def test_a_judge_who_decides_in_one_order_only_has_not_decided():
     judge = ScriptedModel(lambda messages: opinion("A" if first_is_new(messages) else "same"))
     compared = await Comparison(judge).compare(TASK, "new text", "old")
-    assert (compared.better, compared.agreed) == ("same", False)
-    assert compared.confidence == pytest.approx(0.4)
+    assert (compared.score, compared.confidence) == (0.5, pytest.approx(0.4))
+    assert re.search("made a difference: (new is better, or same|same is better, or new)", compared.rationale)
 
 
 async def test_e12_an_answer_that_cannot_be_read_twice_is_no_verdict():
@@ -97,13 +98,13 @@ async def test_an_answer_that_is_read_the_second_time_counts():
         )
 
     compared = await Comparison(ScriptedModel(reply)).compare(TASK, "new text", "old")
-    assert (compared.better, compared.confidence, compared.usage.calls) == ("new", 0.25, 4)
+    assert (compared.score, compared.confidence, compared.usage.calls) == (1.0, 0.25, 4)
 
 
 @table("said", ["C", None, 1, ["A"], ""])
 async def test_what_names_no_text_is_not_an_answer(said):
     judge = ScriptedModel(lambda messages: opinion(said))
-    assert (await Comparison(judge).compare(TASK, "new", "old")).better is None
+    assert (await Comparison(judge).compare(TASK, "new", "old")).score is None
 
 
 async def test_without_anything_to_compare_with_nothing_is_asked():

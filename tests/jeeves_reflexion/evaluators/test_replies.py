@@ -109,6 +109,9 @@ def test_e12_a_judge_beyond_the_scale_is_less_sure_than_it_says():
         (-3, 0.0),
         ("0.3", 0.3),
         ("80%", 0.8),
+        ("0,9", 0.9),
+        ("90 % sure", 0.9),
+        ("between 0 and 1", None),
         ("8/10", 0.8),
         ("about 0.5, I think", 0.5),
         ("Low", 0.25),
@@ -136,6 +139,8 @@ EACH = [
     '{"clarity": {"score": 0.9, "issues": "x"}, "Edge Cases": 0.4}',
     '```json\n{"scores": {"clarity": {"score": 0.9, "issues": ["x"]}, "edge_cases": "0.4"}}\n```',
     "## clarity\nscore: 0.9\nissues:\n- x\n\n**Edge cases:**\nscore: 0.4\n",
+    "1. \U0001f3af **Clarity** = 0.9\nIssues:\n- x\n\n<edge_cases>0.4</edge_cases>",
+    "| Edge cases | 0.4 |\n| clarity | 0.9 |\n\nIssues:\n- x",
 ]
 
 

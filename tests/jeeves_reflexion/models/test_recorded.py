@@ -175,14 +175,6 @@ async def test_auto_keeps_no_errors_and_no_mode_keeps_a_refused_key(tmp_path):
     assert [each.answer.text for each in Cassette(tape(tmp_path)).exchanges()] == ["fine", "fine"]
 
 
-async def test_by_position_the_request_does_not_matter(tmp_path):
-    await recorded(tmp_path, ["one", "two"], "q", "p")
-    model = RecordedModel(tape(tmp_path), match="position")
-    assert [(await model.complete(said(text))).text for text in ("q", "other")] == ["one", "two"]
-    with pytest.raises(UnknownRequestError, match="2 exchanges"):
-        await model.complete(said("q"))
-
-
 async def test_equal_requests_at_different_places_keep_their_own_answers(tmp_path):
     places = [f"task {n}" for n in range(4)]
 
@@ -201,9 +193,8 @@ async def test_equal_requests_at_different_places_keep_their_own_answers(tmp_pat
     script = ScriptedModel([str(n) for n in range(8)])
     live = await all_at_once(RecordedModel(tape(tmp_path), script, mode="record"), places)
     assert sorted(text for texts in live.values() for text in texts) == [str(n) for n in range(8)]
-    for match in ("request", "position"):
-        assert await all_at_once(RecordedModel(tape(tmp_path), match=match), places[::-1]) == live
-    with pytest.raises(UnknownRequestError, match=r"at 'task \d', and not without a place"):
+    assert await all_at_once(RecordedModel(tape(tmp_path)), places[::-1]) == live
+    with pytest.raises(UnknownRequestError, match=r"without a place only 0 times, and at 'task 0', 'task 1'"):
         await RecordedModel(tape(tmp_path)).complete(said("q"))
 
 
@@ -289,18 +280,13 @@ async def test_one_recording_may_hold_several_models(tmp_path):
         RecordedModel(tape(tmp_path), name="other")
 
 
-async def test_exchanges_made_elsewhere_are_played_by_position():
-    given = [
-        Exchange("m", Completion(text), at=place) for place, text in (("a", "1"), ("b", "2"), ("a", "3"))
-    ]
-    model = RecordedModel(given, match="position")
-    texts = []
-    for place in ("a", "a", "b"):
-        with recording_at(place):
-            texts.append((await model.complete(said("whatever"))).text)
-    assert texts == ["1", "3", "2"]
-    with pytest.raises(ConfigurationError, match="match='position'"):
-        RecordedModel(given)
+async def test_answers_without_their_requests_are_played_by_a_script(tmp_path):
+    cassette = Cassette(tape(tmp_path))
+    cassette.append([Exchange("m", Completion(text)) for text in ("1", "2")])
+    with pytest.raises(ConfigurationError, match="without their requests"):
+        RecordedModel(tape(tmp_path))
+    model = ScriptedModel([each.answer for each in cassette.exchanges()])
+    assert [(await model.complete(said("whatever"))).text for _ in range(2)] == ["1", "2"]
 
 
 @table(
@@ -308,7 +294,6 @@ async def test_exchanges_made_elsewhere_are_played_by_position():
     [
         ({"mode": "record"}, "needs the real model"),
         ({"mode": "play"}, "mode must be one of record, replay, auto"),
-        ({"match": "words"}, "match must be one of request, position"),
         ({}, "there is no cassette"),
         ({"model": ScriptedModel([]), "name": "x"}, "without a model"),
     ],
@@ -318,9 +303,7 @@ async def test_what_cannot_work_is_said_at_once(tmp_path, arguments, problem):
         RecordedModel(tape(tmp_path), **arguments)
 
 
-async def test_a_recording_without_a_file_cannot_be_recorded_to_and_an_empty_one_not_played(tmp_path):
-    with pytest.raises(ConfigurationError, match="path of a cassette"):
-        RecordedModel([], ScriptedModel([]))
+async def test_an_empty_recording_cannot_be_played(tmp_path):
     tape(tmp_path).touch()
     with pytest.raises(ConfigurationError, match="is empty"):
         RecordedModel(tape(tmp_path))
