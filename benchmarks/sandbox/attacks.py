@@ -12,8 +12,8 @@ from jeeves_reflexion.sandbox import SandboxLimits
 
 _ROOMY: Final = SandboxLimits(seconds=20, memory_mb=128, output_bytes=100_000, file_bytes=2_000_000)
 """For code that ends by itself or at another limit than time; generous, because the machine may be busy."""
-_LATE: Final = 0.7
-"""The seconds of an attack that must end at the limit of time."""
+_LATE: Final = 0.4
+"""The seconds of an attack that must end at the limit of time; they begin with its code, not with its process."""
 _PROLOG_MEMORY_MB: Final = 256
 
 

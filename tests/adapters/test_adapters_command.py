@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chat_server import chat_server
+from click.testing import CliRunner, Result
 
-import jeeves_reflexion
+from jeeves_reflexion.cli.program import program
 
 pytest.importorskip("pydantic_ai")
 
@@ -29,29 +27,25 @@ def reply(body: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def module(tmp_path: Path) -> str:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module in the working directory with an agent of pydantic-ai."""
-    (tmp_path / "clerk_module.py").write_text(AGENT, encoding="utf-8")
-    return "clerk_module:agent"
+    name = f"clerk_{abs(hash(str(tmp_path)))}"  # modules are imported once
+    (tmp_path / f"{name}.py").write_text(AGENT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "nothing-secret")
+    return f"{name}:agent"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from jeeves_reflexion.cli import main; main()", *arguments]
-    # The package is found where this process found it, also from another working directory.
-    found = os.pathsep.join(
-        [str(Path(jeeves_reflexion.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    )
-    environment = {**os.environ, "OPENAI_API_KEY": "nothing-secret", "PYTHONPATH": found}
-    return subprocess.run(
-        command, check=False, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-    )
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(program, arguments)
 
 
-def test_run_takes_the_agent(module: str, tmp_path: Path) -> None:
+def test_run_takes_the_agent(module: str) -> None:
     with chat_server(reply) as address:
         given = ("--agent", module, "--model", "gpt", "--base-url", address, "--no-lessons", "--json")
-        done = run(tmp_path, "run", "What is in row 3?", *given)
-    assert done.returncode == 0, done.stderr
+        done = run("run", "What is in row 3?", *given)
+    assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["output"] == "It is 40."
 
 
@@ -70,6 +64,6 @@ def test_bench_takes_the_agent(module: str, tmp_path: Path) -> None:
         "--out",
         "runs",
     )
-    done = run(tmp_path, "bench", "tasks.jsonl", *given)
-    assert done.returncode == 0, done.stderr
-    assert "3 tasks" in done.stdout + done.stderr
+    done = run("bench", "tasks.jsonl", *given)
+    assert done.exit_code == 0, done.output
+    assert "3 tasks" in done.output
