@@ -253,7 +253,7 @@ def tables(part: Part, report: Report) -> Iterator[Table]:
 def clusters_note(results: Results, split: Split = "learning") -> str:
     """Say what the unit of the intervals is."""
     if results.cluster == "task":
-        return "clustered by task: its seeds are not independent"
+        return "clustered by task"
     tasks = results.tasks_of(split)
     return f"clustered by opening: the {len(tasks)} tasks have {len(set(map(results.cluster_of, tasks)))}"
 
