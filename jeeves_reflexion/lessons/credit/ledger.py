@@ -5,12 +5,13 @@ append-only log of verdicts, so any number of processes may write, crash and rea
 Collections: ``recalls`` (by recall id), ``run <id>`` (the recalls of a run) and ``outcomes`` (verdicts: an attempt's
 first by its recall id, later ones by ``<recall id>:<n>``). A recall is noted in memory and written in one transaction
 with its outcome, so the attempt does not wait for it. A recall without an outcome is written before this process reads
-runs, when ``_MOST_UNWRITTEN`` younger ones wait, and when the store is closed.
+runs, when ``_MOST_UNWRITTEN`` wait, and when the store is closed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -141,40 +142,42 @@ class Ledger:
             self._writing = True
             try:
                 async with store_errors("note a recall"):
-                    await self.write_recalls(_MOST_UNWRITTEN)
+                    await self.write_recalls()
             finally:
                 self._writing = False
 
-    async def write_recalls(self, most: int = 0) -> None:
-        """Write the unwritten notes of recalls, oldest first, until only ``most`` are left.
-
-        One that the store can't hold is dropped with a warning.
-        """
+    async def write_recalls(self) -> None:
+        """Write all unwritten notes of recalls; one that the store can't hold is dropped with a warning."""
         waiting = tuple(self._unwritten)
-        for recall_id in waiting[: max(len(waiting) - most, 0)]:
-            try:
-                await self._write(recall_id)
-            except InvalidChunkError as error:
-                self._unwritten.pop(recall_id, None)
-                logger.warning("a recall is not noted: %s", error)
+        try:
+            await self._write(waiting)
+        except InvalidChunkError:
+            # A recall with an id that can't be stored must not keep the others from being written.
+            for recall_id in waiting:
+                try:
+                    await self._write([recall_id])
+                except InvalidChunkError as error:
+                    self._unwritten.pop(recall_id, None)
+                    logger.warning("a recall is not noted: %s", error)
 
-    async def _write(self, recall_id: str, *more: RecordWrite) -> None:
-        """Write the notes of a recall, unless they are written already, and ``more``, in one transaction."""
-        notes = self._unwritten.get(recall_id, ())
-        if not notes and not more:
+    async def _write(self, recall_ids: Sequence[str], *more: RecordWrite) -> None:
+        """Write the notes of recalls that are not written yet, and ``more``, in one transaction."""
+        noted = {each: self._unwritten[each] for each in recall_ids if each in self._unwritten}
+        writes = [*itertools.chain(*noted.values()), *more]
+        if not writes:
             return
         # The record store of lessons is also their vector store.
-        await cast("VectorStore", self.records).add([], records=[*notes, *more])
+        await cast("VectorStore", self.records).add([], records=writes)
         # Another process may have forgotten a lesson, and struck it from the ledger, while these notes waited here.
-        if notes and (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # few stores have any
-            recall = cast("Mapping[str, Sequence[JSON]]", notes[0].value)
-            for lesson_id in {
-                str(_id_of(item)) for part in _NAMING[RECALLS] for item in recall.get(part, ())
-            }:
+        if noted and (await self.records.scan_records(FORGOTTEN, limit=1)).records:  # few stores have any
+            recalls = [cast("Mapping[str, Sequence[JSON]]", notes[0].value) for notes in noted.values()]
+            items = [item for recall in recalls for part in _NAMING[RECALLS] for item in recall.get(part, ())]
+            for lesson_id in {str(_id_of(item)) for item in items}:
                 if await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None:
                     await self._strike(lesson_id)
         # Last, so that after a cancellation the notes are written and checked again.
-        self._unwritten.pop(recall_id, None)
+        for recall_id in noted:
+            self._unwritten.pop(recall_id, None)
 
     async def note_outcome(
         self, recall_id: str, evaluation: Evaluation, *, by: str = "", reason: str = ""
@@ -189,7 +192,7 @@ class Ledger:
             notes = self._unwritten.get(recall_id)
             recall = cast("Entry", notes[0].value) if notes else await self._recall(recall_id)
             if not evaluation.scored:
-                await self._write(recall_id)
+                await self._write([recall_id])
                 return False
             score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
             at, by, reason = self._clock(), one_line(redact(by)), one_line(redact(reason))
@@ -296,7 +299,7 @@ class Ledger:
             noted = replace(verdict, before=before, counts=verdict.score if replaces else before)
             write = RecordWrite(OUTCOMES, slot, entry_of(noted, counting), must_be_new=True)
             with contextlib.suppress(ConflictError):
-                await self._write(recall_id, write)
+                await self._write([recall_id], write)
                 return noted
             record = await self.records.get(OUTCOMES, slot)
             if record is None:
