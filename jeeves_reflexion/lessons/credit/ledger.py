@@ -146,7 +146,8 @@ class Ledger:
             self._writing = True
             try:
                 async with store_errors("note a recall"):
-                    await self.write_recalls(_MOST_UNWRITTEN)
+                    while len(self._unwritten) > _MOST_UNWRITTEN:  # others came while it wrote
+                        await self.write_recalls(_MOST_UNWRITTEN)
             finally:
                 self._writing = False
 
