@@ -235,9 +235,14 @@ def _check_fields(form: Form, fields: Mapping[str, str]) -> None:
             )
 
 
+_MARKS: Final = (
+    " \t\n-*_`\"'(["  # what may stand before the name of a cause: the prompt has the names in quotes
+)
+
+
 def cause_of(text: str) -> Cause:
     """Return the class of root cause whose name a "why" begins with, else ``unclassified``."""
-    begin = text.lstrip(" \t\n-*_").casefold()
+    begin = text.lstrip(_MARKS).casefold()
     return next(
         (cause for cause, name in CAUSES.items() if begin.startswith(name.casefold())), "unclassified"
     )
@@ -245,7 +250,7 @@ def cause_of(text: str) -> Cause:
 
 def with_cause(text: str, cause: str) -> str:
     """Put the class of root cause that ``cause`` names, if it names one, before a "why" that begins with none."""
-    given = cause.strip().casefold()
+    given = cause.lstrip(_MARKS).casefold()
     names = [name for key, name in CAUSES.items() if given.startswith((key, name.casefold()))]
     return f"{names[0]}: {text.strip()}" if names and cause_of(text) == "unclassified" else text
 

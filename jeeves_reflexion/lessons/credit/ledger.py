@@ -134,7 +134,12 @@ class Ledger:
             entry["expected"] = expected
         if draw.shares:
             entry["shares"] = [{"lesson_id": each, "share": share} for each, share in draw.shares.items()]
-        mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}
+        mine: JSON = {
+            "recall_id": recall.id,
+            "attempt": attempt,
+            "task_id": recall.task_id,
+            "at": entry["at"],
+        }
         index = (RecordWrite(f"run {run_id}", recall.id, mine),) if run_id else ()
         self._unwritten.setdefault(recall.id, (RecordWrite(RECALLS, recall.id, entry), *index))
         # Of many concurrent recalls one writes what waits; the others go on.
@@ -142,7 +147,8 @@ class Ledger:
             self._writing = True
             try:
                 async with store_errors("note a recall"):
-                    await self.write_recalls()
+                    while len(self._unwritten) > _MOST_UNWRITTEN:  # others came while it wrote
+                        await self.write_recalls()
             finally:
                 self._writing = False
 
@@ -231,15 +237,16 @@ class Ledger:
         )
 
     async def run(self, run_id: str) -> tuple[RunRecall, ...]:
-        """Return the recalls of a run by their attempts; none for an unknown run."""
+        """Return the recalls of a run by their attempts, then by their times; none for an unknown run."""
         run_id = redact_id(run_id)
         async with store_errors("read a run"):
             await self.write_recalls()
             rows = [cast("Entry", each.value) async for each in each_record(self.records, f"run {run_id}")]
-        found = [
+        # Notes are written with their outcomes, in any order. Earlier versions noted no time here.
+        rows.sort(key=lambda row: (cast("int", row["attempt"]), cast("float", row.get("at", 0.0))))
+        return tuple(
             RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
-        ]
-        return tuple(sorted(found, key=lambda each: each.attempt))
+        )
 
     # -- what it adds up to --------------------------------------------------------------------------------------
 

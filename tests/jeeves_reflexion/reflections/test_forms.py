@@ -202,7 +202,17 @@ def test_x11_a_cause_is_one_of_four_classes_or_unclassified():
 
 
 def test_x11_the_class_is_written_in_the_forms_own_words():
-    assert with_cause("it guessed", "strategy") == "Wrong strategy: it guessed"
+    for said in (
+        "strategy",
+        '"strategy"',
+        "`strategy`",
+        "**Wrong strategy**",
+        "- wrong strategy",
+        "[strategy]",
+    ):
+        assert with_cause("it guessed", said) == "Wrong strategy: it guessed"
+    for why in ('"Wrong strategy": it guessed', "[Wrong strategy] it guessed", "(wrong strategy) it guessed"):
+        assert with_cause(why, "input") == why
     assert with_cause("bad input - it was empty", "strategy") == "bad input - it was empty"
     assert with_cause("it rained", "the weather") == "it rained"
 

@@ -148,7 +148,7 @@ async def test_many_recalls_at_once_write_each_note_once(ledger, records, monkey
     async with anyio.create_task_group() as group:
         for number in range(100):
             group.start_soon(note, ledger, f"r{number}", ["a"])
-    assert len(written) == len(set(written)) > 0
+    assert len(written) == len(set(written)) >= 100 - 32  # no more than 32 wait
 
 
 async def test_who_reports_an_outcome_and_why_is_kept(ledger):

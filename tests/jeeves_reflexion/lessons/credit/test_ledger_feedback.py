@@ -72,6 +72,18 @@ async def test_an_attempt_that_was_repeated_after_a_crash_is_judged_by_its_later
     assert (await ledger.note_feedback("run", 1.0, by="user")).recall_id == "r2"
 
 
+async def test_the_recall_of_a_repeated_attempt_is_the_later_one_though_it_is_written_first(ledger):
+    clock = iter(range(1000, 2000))
+    ledger = Ledger(ledger.records, lambda: next(clock))
+    await note(ledger, "r1", ["b"], run_id="run", attempt=1)  # broken off: its note waits
+    await note(ledger, "r2", ["a"], run_id="run", attempt=1)
+    await ledger.note_outcome("r2", Evaluation(1.0))
+    noted = await ledger.note_feedback("run", 0.0, by="user")
+    assert (noted.recall_id, noted.before) == ("r2", 1.0)
+    assert await of(ledger, "a") == (1, 0.0, 0, 0)
+    assert await of(ledger, "b") == (0, 0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("run_id", "more", "message"),
     [
