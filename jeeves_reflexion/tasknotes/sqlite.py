@@ -91,7 +91,7 @@ class SqliteReflectionStore(VersionedReflectionStore):
             rows = connection.execute(
                 "SELECT key, value FROM records WHERE namespace = ? AND collection = ? ORDER BY place",
                 (self._namespace, COLLECTION),
-            )
+            ).fetchall()  # an error below would keep an unfinished query, and with it the file's lock
             return tuple(history_of(key, json.loads(text)) for key, text in rows)
 
         return await run_sync(partial(self._transact, read, reads=True))

@@ -1,5 +1,6 @@
 """What the stores of task notes hold to: versions, many writers, real files and processes, damage."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -359,3 +360,18 @@ async def test_a_postgres_store_wants_an_address_and_shows_no_password(monkeypat
     with pytest.raises(ReflectionStoreError) as caught:
         await store.retrieve("key")
     assert "hunter2secret" not in str(caught.value)
+
+
+async def test_a_list_that_meets_damaged_notes_leaves_no_lock_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("jeeves_reflexion.tasknotes.sqlite.LOCK_SECONDS", 0.1)
+    path = tmp_path / "notes.sqlite"
+    store = SqliteReflectionStore(path)
+    for key in ("damaged", "whole"):
+        await store.score(key, 0, 1.0)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE records SET value = '{}' WHERE key = 'damaged'")
+    with pytest.raises(ReflectionStoreError, match="can't be read") as caught:
+        await store.list()
+    assert caught.tb is not None  # whoever keeps the error keeps no lock with it
+    await store.score("whole", 0, 0.5)
+    assert (await store.history("whole")).baseline == (1.0, 0.5)
