@@ -42,13 +42,14 @@ _LOOK_EVERY: Final = 0.1
 class Write:
     """What a call changes: ``rows`` to put and ``ids`` to delete, ``records`` to write and ``dropped`` ones to delete.
 
-    ``dropped`` has their keys by collection.
+    ``dropped`` has their keys by collection. Of a ``counted`` write the caller is told how many records it wrote.
     """
 
     rows: Sequence[Row] = ()
     ids: Sequence[str] = ()
     records: Sequence[RecordRow] = ()
     dropped: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    counted: bool = False
 
     @property
     def size(self) -> int:
@@ -58,7 +59,8 @@ class Write:
     @property
     def is_repeatable(self) -> bool:
         """Whether a second one has the same effect and the same answer."""
-        return not (self.ids or self.dropped) and all(record.expected is None for record in self.records)
+        answers = self.ids or self.dropped or self.counted
+        return not answers and all(record.expected is None for record in self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,8 @@ class Engine(Protocol):
     async def write(self, namespace: str, write: Write) -> int:
         """Make all changes of a write; return how many of the rows and records that it deletes existed.
 
-        Raises :class:`ConflictError` for a record that does not have its expected version.
+        Of a ``counted`` write, return how many records it wrote. Raises :class:`ConflictError` for a record that does
+        not have its expected version.
         """
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:

@@ -165,7 +165,7 @@ class _MemoryEngine(EmbeddingCache, Engine):
     @_locked()
     def write(self, namespace: str, write: Write) -> int:
         space = self._space(namespace)
-        self._write_records(space, write.records)
+        written = self._write_records(space, write.records)
         placed: list[tuple[int, FloatArray]] = []
         for row in write.rows:
             number = space.rows.get(row.id)
@@ -193,10 +193,10 @@ class _MemoryEngine(EmbeddingCache, Engine):
             kept = space.records.get(collection, {})
             dropped += sum(kept.pop(key, None) is not None for key in keys)
         self._writes += 1
-        return len(deleted) + dropped
+        return written if write.counted else len(deleted) + dropped
 
-    def _write_records(self, space: _Space, records: Sequence[RecordRow]) -> None:
-        """Write the records: all of them, or none if one does not have its expected version."""
+    def _write_records(self, space: _Space, records: Sequence[RecordRow]) -> int:
+        """Write the records, or none if one does not have its expected version, and return how many were written."""
         new: dict[tuple[str, str], _Kept] = {}
         for record in records:
             place = (record.collection, record.key)
@@ -209,6 +209,7 @@ class _MemoryEngine(EmbeddingCache, Engine):
                 new[place] = _Kept(row, record.value, version + 1)
         for (collection, key), kept in new.items():
             space.records.setdefault(collection, {})[key] = kept
+        return len(new)
 
     @_locked(whole=True)
     def search(self, namespace: str, query: Query) -> list[SearchHit]:

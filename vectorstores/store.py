@@ -27,7 +27,6 @@ from vectorstores._json import is_heavy
 from vectorstores.base import (
     JSON,
     Chunk,
-    ConflictError,
     Filter,
     Page,
     Record,
@@ -168,11 +167,10 @@ class Store:
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
         """Write a record unless the key exists. Returns whether it was written."""
-        try:
-            await self.compare_and_swap(collection, key, value, version=None)
-        except ConflictError:
-            return False
-        return True
+        row = await _checked(partial(record_row, collection, key, value, None), value)
+        await self._open()
+        # No conflict, for which the writes of other tasks would have to be made again, one by one.
+        return await self._engine.write(self._namespace, Write(records=[row], counted=True)) == 1
 
     async def get(self, collection: str, key: str) -> Record | None:
         """Return a record, or None if it does not exist."""

@@ -19,6 +19,7 @@ from vectorstores import (
     HashingEmbedder,
     InMemoryVectorStore,
     StoreClosedError,
+    StoreCorruptError,
     StoreUnavailableError,
     open_store,
 )
@@ -366,3 +367,35 @@ def test_every_public_name_exists():
     assert all(getattr(vectorstores, name) is not None for name in vectorstores.__all__)
     with pytest.raises(AttributeError, match="Nonsense"):
         _ = vectorstores.Nonsense
+
+
+async def test_records_that_exist_make_no_other_write_of_their_batch_again(tmp_path, monkeypatch):
+    transactions: list[object] = []
+    write = Database.write
+
+    def counted(self, work):
+        transactions.append(work)
+        return write(self, work)
+
+    found: list[bool] = []
+
+    async def append(number: int) -> None:
+        found.append(await store.append_once("c", f"k{number % 50}", number))
+
+    monkeypatch.setattr(Database, "write", counted)
+    async with open_at(tmp_path) as store, anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(append, number)
+    assert sum(found) == 50
+    assert len(transactions) < 20
+
+
+async def test_a_damaged_record_exists_and_is_not_overwritten(tmp_path):
+    async with open_at(tmp_path) as store:
+        await store.append_once("notes", "1", "text")
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
+            connection.execute("UPDATE records SET value = '{'")
+        assert not await store.append_once("notes", "1", "new")
+        for version in (None, 1):
+            with pytest.raises(StoreCorruptError, match="the record notes/1 is damaged"):
+                await store.compare_and_swap("notes", "1", "new", version=version)

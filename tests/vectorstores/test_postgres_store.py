@@ -371,6 +371,7 @@ async def test_a_damaged_record_is_reported_and_not_overwritten(postgres_databas
         for version in (None, 1):
             with pytest.raises(StoreCorruptError, match="the record notes/1 is damaged"):
                 await store.compare_and_swap("notes", "1", "new", version=version)
+        assert not await store.append_once("notes", "1", "new")
 
 
 async def test_what_an_index_cannot_hold_is_refused_by_name(postgres_database):

@@ -67,8 +67,8 @@ class PostgresEngine(Database, Engine):
                 if "\0" not in collection:
                     wanted = [key for key in keys if "\0" not in key]
                     gone += await _delete_records(connection, namespace, collection, wanted, about)
-            await _write_records(connection, namespace, write.records)
-            return gone
+            written = await _write_records(connection, namespace, write.records)
+            return written if write.counted else gone
 
         return await self.pool.write(
             work, channel=self.channel(namespace), size=len(rows), repeatable=write.is_repeatable
@@ -130,8 +130,12 @@ class PostgresEngine(Database, Engine):
         return RecordPage(records, str(found[limit - 1][0]) if len(found) > limit else None)
 
 
-async def _write_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
-    """Write the records. Raises :class:`ConflictError` for one that does not have its expected version."""
+async def _write_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> int:
+    """Write the records and return how many were written.
+
+    Raises :class:`ConflictError` for one that does not have its expected version.
+    """
+    written = 0
     insert = (
         b"INSERT INTO records (namespace, collection, key, value, version) VALUES (%b, %b, %b, %b::text::json, 1)"
         b" ON CONFLICT (namespace, collection, key) DO NOTHING RETURNING 1"
@@ -140,6 +144,7 @@ async def _write_records(connection: Connection, namespace: str, records: Sequen
         place = (namespace, record.collection, record.key)
         if not record.expected:
             made = await rows_of(connection, insert, (*place, record.value))
+            written += len(made)
             if made or record.expected is None:
                 continue
         statement = b"SELECT key, value, version FROM records" + _RECORD + b" FOR UPDATE"
@@ -150,6 +155,8 @@ async def _write_records(connection: Connection, namespace: str, records: Sequen
             raise conflict(record, version)
         statement = b"UPDATE records SET value = %b::text::json, version = version + 1" + _RECORD
         await connection.execute(statement, (record.value, *place), prepare=True)
+        written += 1
+    return written
 
 
 async def _delete_records(

@@ -24,8 +24,12 @@ CAPACITY: Final = 50_000
 _CHECKSUM: Final = struct.Struct("<I")
 
 
-def write_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> None:
-    """Write the records. Raises :class:`ConflictError` for one that does not have its expected version."""
+def write_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> int:
+    """Write the records and return how many were written.
+
+    Raises :class:`ConflictError` for one that does not have its expected version.
+    """
+    written = 0
     for record in records:
         action = "NOTHING"
         if record.expected is not None:
@@ -34,11 +38,12 @@ def write_records(connection: sqlite3.Connection, namespace: str, records: Seque
             version = 0 if known is None else known.version
             if version != record.expected:
                 raise conflict(record, version)
-        connection.execute(
+        written += connection.execute(
             "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"  # noqa: S608 - constants
             f" ON CONFLICT (namespace, collection, key) DO {action}",
             (namespace, record.collection, record.key, record.value),
-        )
+        ).rowcount
+    return written
 
 
 def get_record(connection: sqlite3.Connection, namespace: str, collection: str, key: str) -> Record | None:

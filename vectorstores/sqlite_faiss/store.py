@@ -180,7 +180,7 @@ class _FaissEngine:
         def work(connection: sqlite3.Connection) -> int:
             existed, old_texts = rows.write_chunks(connection, namespace, write.rows)
             deleted = rows.delete_chunks(connection, namespace, write.ids)
-            records.write_records(connection, namespace, write.records)
+            written = records.write_records(connection, namespace, write.records)
             dropped = sum(
                 records.delete_records(connection, namespace, collection, keys)
                 for collection, keys in write.dropped.items()
@@ -188,7 +188,7 @@ class _FaissEngine:
             _forget(connection, state, namespace, [*old_texts, *deleted])
             if existed or write.ids or write.dropped or any(record.expected for record in write.records):
                 state.writer.scrub_soon()
-            return len(deleted) + dropped
+            return written if write.counted else len(deleted) + dropped
 
         return await state.writer(work)
 
