@@ -120,7 +120,7 @@ class Batch:
             raise SpendingLimitError(str(self.run.budget))
         if rows and all(row.error for row in rows):
             trials = await anyio.to_thread.run_sync(lambda: [row.trial for row in rows])
-            if not any(trial.attempt.steps for trial in trials):
+            if all(trial.attempt.error and not trial.attempt.steps for trial in trials):
                 await self.run.log.keep(void_line([self._position(task) for task in self.todo]))
                 raise ExperimentError(
                     f"no task could be begun in trial {self.number} of arm {self.arm.name}:"

@@ -139,7 +139,7 @@ class LessonPages:
                     case _:
                         await getattr(curator, operation)(lesson_id, reason=reason)
         except (ConflictError, ConfigurationError, LessonStoreError) as error:
-            if isinstance(error, UnknownLessonError) or await self._library.lost(error):
+            if await self._library.lost(error):
                 raise
             draft = _one(fields, "text") or None
             status = 409 if isinstance(error, ConflictError) else 422

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
 import secrets
 import shutil
 import socket
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -102,8 +105,7 @@ async def _connect(options: RayOptions) -> Path | None:
 
     try:
         if address is not None:
-            with anyio.fail_after(CONNECT_SECONDS):
-                await anyio.to_thread.run_sync(join, address, abandon_on_cancel=True)
+            await in_time(partial(join, address), CONNECT_SECONDS)
             return None
         # Else Ray would leave a token in ~/.ray/auth_token, where everybody on the machine could read it.
         if not os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
@@ -115,7 +117,7 @@ async def _connect(options: RayOptions) -> Path | None:
             partial(init, address="local", object_store_memory=OBJECT_BYTES, include_dashboard=False)
         )
     except (ValueError, RuntimeError, OSError, OverflowError, ray.exceptions.RayError) as error:
-        reason = redact(str(error)) or f"there was no answer within {CONNECT_SECONDS:.0f} s"
+        reason = redact(str(error))
         told = f"no Ray node can be started on this machine: {reason}"
         if address is not None:
             told = (
@@ -125,6 +127,29 @@ async def _connect(options: RayOptions) -> Path | None:
         raise ConfigurationError(told) from error
     session = context.address_info.get("session_dir")
     return Path(session) if session else None
+
+
+async def in_time(work: Callable[[], object], seconds: float) -> None:
+    """Call a function that can't be stopped, in a daemon thread, which does not keep the program from ending.
+
+    Raises what the function raises, and :class:`TimeoutError`.
+    """
+    done: Future[object] = Future()
+
+    def run() -> None:
+        with contextlib.suppress(InvalidStateError):  # nobody is waiting any more
+            try:
+                done.set_result(work())
+            except Exception as error:  # noqa: BLE001 - raised again by wait_for
+                done.set_exception(error)
+
+    threading.Thread(target=run, name="ray-connect", daemon=True).start()
+    try:
+        await asyncio.wait_for(asyncio.wrap_future(done), seconds)
+    except TimeoutError:
+        if done.cancelled():
+            raise TimeoutError(f"there was no answer within {seconds:.0f} s") from None
+        raise
 
 
 def load_ray() -> Any:  # noqa: ANN401 - a module without types

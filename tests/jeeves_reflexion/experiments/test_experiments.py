@@ -457,3 +457,14 @@ async def test_plain_progress_has_a_line_for_each_trial(tmp_path):
     )
     assert f", {counted(written, 'lesson')} written, " in lines[2]
     assert ", no lessons written, " in lines[0]
+
+
+async def test_a_run_goes_on_where_every_agent_gives_an_empty_error_with_its_answer(tmp_path):
+    def answering(seed, delay):
+        return lambda task: Attempt("red", error="", metadata={"won": False})
+
+    log = RunLog(tmp_path / "run")
+    await log.open({})
+    plan = Plan(arms=("retry",), trials=2, seeds=(0,))
+    results = await run_experiment(plan, TASKS[:2], loops(a_store(), agent=answering), log=log)
+    assert [row.number for row in results.rows] == [1, 1, 2, 2]

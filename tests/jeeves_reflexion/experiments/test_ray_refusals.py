@@ -4,8 +4,8 @@ import socket
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
+import anyio
 import pytest
 from click.testing import CliRunner
 
@@ -75,21 +75,37 @@ async def test_a_port_that_nobody_listens_at_is_an_error_at_once():
 
 
 @pytest.mark.anyio
-async def test_a_cluster_that_does_not_answer_is_given_up(monkeypatch):
-    silent = threading.Event()
-    ray = SimpleNamespace(
-        is_initialized=lambda: False,
-        init=lambda **options: silent.wait(30),
-        exceptions=SimpleNamespace(RayError=RuntimeError),
+async def test_a_cluster_that_does_not_answer_is_given_up():
+    answered = threading.Event()
+    with pytest.raises(TimeoutError, match=r"no answer within 0 s"):
+        await ray_connection.in_time(lambda: answered.wait(30), 0.05)
+    with anyio.move_on_after(0.05) as scope:
+        await ray_connection.in_time(lambda: answered.wait(30), 30)
+    assert scope.cancelled_caught
+    answered.set()
+    await ray_connection.in_time(lambda: None, 30)
+    for error in (ConnectionError("no"), TimeoutError("its own")):
+
+        def refuse(error=error):
+            raise error
+
+        with pytest.raises(type(error), match=str(error)):
+            await ray_connection.in_time(refuse, 30)
+
+
+def test_a_program_ends_though_a_cluster_still_does_not_answer():
+    code = """
+import anyio, threading
+from jeeves_reflexion.experiments.ray.connection import in_time
+try:
+    anyio.run(in_time, lambda: threading.Event().wait(60), 0.05)
+except TimeoutError as error:
+    print(error)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
     )
-    monkeypatch.setattr(ray_connection, "load_ray", lambda: ray)
-    monkeypatch.setattr(ray_connection, "CONNECT_SECONDS", 0.05)
-    with socket.create_server(("127.0.0.1", 0)) as head:
-        options = RayOptions(f"127.0.0.1:{head.getsockname()[1]}")
-        with pytest.raises(ConfigurationError, match=r"can't be reached: there was no answer within 0 s"):
-            async with ray_connection.connected(options):
-                pass
-    silent.set()
+    assert told.stdout == "there was no answer within 0 s\n"
 
 
 def test_why_a_process_died_is_said_in_a_line():

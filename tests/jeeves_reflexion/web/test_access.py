@@ -99,6 +99,20 @@ def test_a_change_needs_a_form_of_this_page(client, server):
     assert form_of(client) == asked  # nothing was changed
 
 
+def test_a_merge_of_an_unknown_lesson_is_refused_on_the_page_of_the_one_that_stays(client, server):
+    at = next(each for each in re.findall(r'"(/lesson\?id=\w+)', client.get("/").text))
+    text = client.get(at).text
+    fields = {name: re.search(rf'name="{name}" value="(\w+)"', text)[1] for name in ("form", "mark")}
+    for address, status, head in ((at, 422, fields["mark"]), ("/lesson?id=nobody", 404, "Not found")):
+        answer = client.post(
+            address.replace("?", "/merge?"),
+            headers={"origin": server.base},
+            data=fields | {"others": "nobody"},
+        )
+        assert (answer.status_code, head in answer.text) == (status, True)
+        assert "there is no lesson &#39;nobody&#39;" in answer.text
+
+
 def test_an_odd_address_and_a_damaged_run_are_answered_in_words(client, server):
     first = server.folder / "runs" / "first"
     config = json.loads((first / "config.json").read_text())
