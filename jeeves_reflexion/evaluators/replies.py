@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from jeeves_reflexion.evaluators.scores import (
     ParsedScore,
@@ -13,7 +12,7 @@ from jeeves_reflexion.evaluators.scores import (
     read_amount,
     read_score,
 )
-from jeeves_reflexion.models.fields import BULLET, Section, items, key_of, listed, sections
+from jeeves_reflexion.models.fields import BULLET, items, listed
 from jeeves_reflexion.models.replies import Stated, agreed, prose, reading_of, unwrapped
 from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON, Evaluation
@@ -26,8 +25,12 @@ CLAMPED_CONFIDENCE = 0.5
 """The highest confidence of a score outside of 0 to 1: its judge did not keep to the scale."""
 
 _WORDS = {"low": 0.25, "medium": 0.5, "moderate": 0.5, "high": 0.9}
-_LISTS = ("issues", "suggestions")
-_NAMES = {name: name for name in ("score", "confidence", "rationale", *_LISTS)}
+_HEADING = re.compile(
+    r"^[ \t>#*_-]*(?P<name>score|confidence|rationale|issues|suggestions)[ \t*_]*(?:[:=][ \t*_]*(?P<rest>.*)|)$",
+    re.IGNORECASE,
+)
+_NAMES = ("score", "confidence", "rationale", "issues", "suggestions")
+_LISTS = _NAMES[3:]
 _TO_NUMBER = re.compile(r"[^\d]{0,200}\d[\d.,]*")
 
 
@@ -38,21 +41,13 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
     don't count. ``in_json`` says which form was requested; it takes precedence if the reply has both.
     """
     text = unwrapped(answer(text))
-    said: list[str] = []
-    reasons: list[str] = []
-    for part in sections(text, _NAMES, every=True):
-        is_list = part.key in _LISTS
-        said += [part.heading, *(line for line in part.lines if not (is_list and BULLET.match(line)))]
-        if not is_list:
-            reasons += [part.rest if part.key == "rationale" else "", *part.lines]
-    parsed = read_score("\n".join(said), shown=shown, in_json=in_json)
+    whole, own = _sections(text), _sections(prose(text, inline=True))
+    parsed = read_score("\n".join(whole["said"]), shown=shown, in_json=in_json)
     if parsed.fields is not None:
         return _verdict(parsed, parsed.fields)
-    own: defaultdict[str, list[str]] = defaultdict(list)
-    for part in sections(prose(text, inline=True), _NAMES, every=True):
-        own[part.key] += (part.rest, *part.lines)
+    rationale = [*whole["rationale"], *whole[""], *whole["score"], *whole["confidence"][1:]]
     fields: dict[str, JSON] = {
-        "rationale": "\n".join(line.strip() for line in reasons if line.strip()),
+        "rationale": "\n".join(line.strip() for line in rationale if line.strip()),
         "issues": items(own["issues"]),
         "suggestions": items(own["suggestions"]),
         "confidence": "".join(own["confidence"][:1]),
@@ -79,9 +74,31 @@ def _verdict(parsed: ParsedScore, fields: Mapping[str, JSON]) -> Evaluation:
     )
 
 
+def _sections(text: str) -> dict[str, list[str]]:
+    """Split prose at its headings; the first line of a section is the rest of the heading's line.
+
+    An issue that begins like a heading is still an issue. ``said`` holds all lines except the items of lists.
+    """
+    sections: dict[str, list[str]] = {name: [] for name in ("", "said", *_NAMES)}
+    current = ""
+    for line in text.splitlines():
+        match = _HEADING.match(line)
+        name = match["name"].lower() if match else ""
+        is_item = current in _LISTS and name not in _LISTS and BULLET.match(line)
+        if match and not is_item:
+            current = name
+        if not is_item:
+            sections["said"].append(line)
+        if not match or is_item:
+            sections[current].append(line)
+        elif name != "score":
+            sections[name].append(match["rest"] or "")
+    return sections
+
+
 def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) -> dict[str, Evaluation]:
     """Read a judge's reply on several criteria; those of ``names`` without a readable verdict are unscored."""
-    keys = {key_of(name) for name in names}
+    keys = {_key(name) for name in names}
     reading = reading_of(text, shown)
     parts: list[Stated[dict[str, Evaluation]]] = []
     for each in reading.objects:
@@ -95,7 +112,7 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
         for name, part in inner.items() if isinstance(inner, Mapping) else ():
             fields = part if isinstance(part, Mapping) else {"score": part}
             parsed = parse_fields({key.strip().lower(): value for key, value in fields.items()})
-            verdicts[key_of(name)] = _verdict(parsed, parsed.fields or {})
+            verdicts[_key(name)] = _verdict(parsed, parsed.fields or {})
         if keys & verdicts.keys():
             parts.append(each.read_as(verdicts))
     if any(one.plain for one in parts):
@@ -105,18 +122,35 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
         said = {} if one is None else one.value
     else:
         own = prose(reading.text)
-        below: list[Stated[Section]] = []
-        for section in sections(own, {name: name for name in names}, every=True)[1:]:
-            number = _TO_NUMBER.match(own, section.start)
-            end = number.end() if number else section.start
-            below.append(Stated(section, section.start, end, plain=True))
-        texts: defaultdict[str, list[str]] = defaultdict(list)
-        for section in (each.value for each in Quotations(shown).left_out(below, own)):
-            scored = [f"score: {section.rest}"] if section.rest.strip(" *_`") else []
-            texts[key_of(section.key)] += [*scored, *section.lines]
-        said = {key: read_reply("\n".join(lines), in_json=False) for key, lines in texts.items()}
+        by_heading: dict[str, list[str]] = {}
+        for stated in Quotations(shown).left_out(_by_heading(own, keys), own):
+            by_heading.setdefault(stated.value[0], []).append(stated.value[1])
+        said = {name: read_reply("\n".join(each), in_json=False) for name, each in by_heading.items()}
     unread = Evaluation(None, rationale="the reply says nothing of it", confidence=0.0)
-    return {name: said.get(key_of(name), unread) for name in names}
+    return {name: said.get(_key(name), unread) for name in names}
+
+
+def _by_heading(text: str, keys: Collection[str]) -> list[Stated[tuple[str, str]]]:
+    """Return the text below each heading that names a criterion; the statement spans heading and first number."""
+    found: list[tuple[str, int, list[str]]] = []
+    at = 0
+    for line in text.splitlines(keepends=True):
+        name, _, rest = line.strip(" |\n").partition("|" if line.lstrip().startswith("|") else ":")
+        if (key := _key(name)) in keys:
+            found.append((key, at, [f"score:{rest}\n"] if rest.strip(" *_`") else []))
+        elif found:
+            found[-1][2].append(line)
+        at += len(line)
+    ends = [number.end() if (number := _TO_NUMBER.match(text, start)) else start for _, start, _ in found]
+    return [
+        Stated((key, "".join(lines)), start, end, plain=True)
+        for (key, start, lines), end in zip(found, ends, strict=True)
+    ]
+
+
+def _key(name: str) -> str:
+    """Return a key that the spellings of a name share: ``Edge cases:`` and ``## edge_cases`` have one key."""
+    return " ".join(re.findall(r"[^\W_]+", name)).casefold() or name
 
 
 def share(value: JSON) -> float | None:

@@ -10,34 +10,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from jeeves_reflexion.models.replies import Stated, after_label, agreed, opened, reading_of
 from jeeves_reflexion.types import JSON
 
-_MARKS: Final = r"[^\w\n({,./|]{0,30}+"  # possessive: no reply makes reading slow
+_MARKS: Final = r"[\s>#*_`~\[\]|\"'\u201c\u201d<-]{0,30}+"  # possessive: no reply makes reading slow
 _HEADING: Final = re.compile(
-    rf"^(?P<bullet>\s{{0,30}}+[-+*\u2022]\s++)?+{_MARKS}(?P<cell>\|)?{_MARKS}(?P<number>\(?\d{{1,2}}[.)]\s*)?{_MARKS}"
-    r"(?P<name>\w[^\n:?>=|\uff1a]{0,60}?)[\s*_`~\]\"'\u201d]*"
-    r"(?(cell)\||(?:[:?>=\uff1a]|$))[?:*_`~|\s]*(?P<rest>.*?)(?(cell)[\s|*_]*)$"
+    rf"^(?P<bullet>\s{{0,30}}+[-+*\u2022]\s++)?+{_MARKS}(?P<number>\(?\d{{1,2}}[.)]\s*)?{_MARKS}"
+    r"(?P<name>[A-Za-z][A-Za-z _-]{1,40}?)[\s*_`~\]\"'\u201d]*(?:[:?>\uff1a]|$)[?:*_`~|\s]*(?P<rest>.*)$"
 )
 _MEMBER: Final = re.compile(r"[\s{,]*+([\"'])[A-Za-z _-]+\1\s*:")  # of a JSON object, which may be cut off
 _CLOSING_TAG: Final = re.compile(r"</(?P<name>[A-Za-z _-]{2,40})>[ \t]*$")
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The line of a heading, its key and the rest of it, and the lines below; ``start`` is where the heading begins.
-
-    The lines before the first heading are a section without a key.
-    """
-
-    key: str = ""
-    heading: str = ""
-    rest: str = ""
-    start: int = 0
-    lines: list[str] = field(default_factory=list)
 
 
 def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
@@ -46,61 +30,50 @@ def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
     ``names`` maps each name of a field to its key; case, blanks and underscores make no difference. JSON counts if it
     holds more fields than the headings outside it. Otherwise it is a quotation below a heading.
     """
-    keys = {key_of(name): key for name, key in names.items()}
+    keys = {_letters(name): key for name, key in names.items()}
     reading = reading_of(text)
+    reply = reading.text
     found: list[Stated[dict[str, JSON]]] = []
     for stated in reading.objects:
-        named = [(key_of(name), value) for name, value in opened(stated.value).items()]
+        named = [(_letters(name), value) for name, value in opened(stated.value).items()]
         if fields := {keys[name]: value for name, value in named if name in keys}:
             found.append(stated.read_as(fields))
     one = agreed(found, lambda value: json.dumps(value, sort_keys=True))
-    outside = reading.text
+    outside = reply
     for each in reversed(found):
         outside = f"{outside[: each.start]}\n{outside[each.end :]}"
-    if one is not None and len(one.value) > len(sections(outside, names)) - 1:
+    if one is not None and len(one.value) > len(_headings(outside.splitlines(), keys)):
         return one.value
-    parts = sections(reading.text, names)[1:]
-    return {each.key: "\n".join((each.rest, *each.lines)).strip() for each in parts}
+
+    lines = reply.splitlines()
+    headings = _headings(lines, keys)
+    parts: dict[str, list[str]] = {}
+    current: list[str] = []
+    for number, line in enumerate(lines):
+        key, rest = headings.get(number, ("", line))
+        current = parts.setdefault(key, []) if key else current
+        closing = _CLOSING_TAG.search(rest)
+        current.append(rest[: closing.start()] if closing and _letters(closing["name"]) in keys else rest)
+    return {key: "\n".join(part).strip() for key, part in parts.items()}
 
 
-def sections(text: str, names: Mapping[str, str], *, every: bool = False) -> list[Section]:
-    """Split a text at the headings with one of ``names``, each mapped to its key; the first part has no heading.
-
-    An item of the list below a heading is no heading. ``every`` takes each of several headings with one key.
-    """
-    keys = {key_of(name): key for name, key in names.items()}
-    lines = text.splitlines()
-    found: list[tuple[tuple[bool, ...], int, str, str]] = []
-    above_list = False
+def _headings(lines: Sequence[str], keys: Mapping[str, str]) -> dict[int, tuple[str, str]]:
+    """Return each field's heading by the number of its line: the field's key and the rest of the line."""
+    best: dict[str, tuple[tuple[bool, ...], int, str]] = {}
     for number, line in enumerate(lines):
         match = None if _MEMBER.match(line) else _HEADING.match(line)
-        key = None if match is None else keys.get(key_of(match["name"]))
-        if match is None or key is None or (above_list and match["bullet"]):
+        key = None if match is None else keys.get(_letters(match["name"]))
+        if match is None or key is None:
             continue
-        above_list = not (match["bullet"] or match["rest"])
         plain = match["name"].isupper() and not re.search(r"[ -]", match["name"])
         rank = (not match["bullet"], plain, not match["number"], not match["rest"])
-        found.append((rank, number, key, after_label(line[: match.start("rest")], match["rest"])))
-    best = found if every else {each[2]: each for each in sorted(found)}.values()
-    headings = {number: (key, rest) for _, number, key, rest in best}
-
-    parts, start = [Section()], 0
-    for number, (line, whole) in enumerate(zip(lines, text.splitlines(keepends=True), strict=True)):
-        key, said = headings.get(number, ("", line))
-        closing = _CLOSING_TAG.search(said)
-        if closing and key_of(closing["name"]) in keys:
-            said = said[: closing.start()]
-        if key:
-            parts.append(Section(key, line, said, start))
-        else:
-            parts[-1].lines.append(said)
-        start += len(whole)
-    return parts
+        if key not in best or rank >= best[key][0]:
+            best[key] = (rank, number, after_label(line[: match.start("rest")], match["rest"]))
+    return {number: (key, rest) for key, (_, number, rest) in best.items()}
 
 
-def key_of(name: str) -> str:
-    """Return what the spellings of a name share: ``Edge cases``, ``edge_cases`` and ``EDGE-CASES`` have one key."""
-    return re.sub(r"[\W_]+", "", name).casefold() or name
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z]+", "", name.casefold())
 
 
 # -- lists below a heading, and replies such as "none" ----------------------------------------------------------------

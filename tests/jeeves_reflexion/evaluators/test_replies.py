@@ -139,8 +139,6 @@ EACH = [
     '{"clarity": {"score": 0.9, "issues": "x"}, "Edge Cases": 0.4}',
     '```json\n{"scores": {"clarity": {"score": 0.9, "issues": ["x"]}, "edge_cases": "0.4"}}\n```',
     "## clarity\nscore: 0.9\nissues:\n- x\n\n**Edge cases:**\nscore: 0.4\n",
-    "1. \U0001f3af **Clarity** = 0.9\nIssues:\n- x\n\n<edge_cases>0.4</edge_cases>",
-    "| Edge cases | 0.4 |\n| clarity | 0.9 |\n\nIssues:\n- x",
 ]
 
 
@@ -169,3 +167,25 @@ def test_no_text_breaks_the_reader(text):
 @table("text", ["{" * 50_000, '{"a":' * 10_000, "```json {" * 5_000, "- x\n" * 10_000])
 def test_no_text_takes_long_to_read(text):
     assert read_reply(text).score is None
+
+
+def test_an_issue_that_begins_like_a_heading_stays_an_issue():
+    issues = "Issues:\n1. too long\n2. Confidence: too sure\n3. Score: the table's 5 is wrong"
+    read = read_reply(f"score: 0.4\n{issues}", in_json=False)
+    assert read.issues == ("too long", "Confidence: too sure", "Score: the table's 5 is wrong")
+    read = read_reply("score: 0.4\nIssues:\n- too long\n- Suggestions: cut it", in_json=False)
+    assert (read.issues, read.suggestions) == (("too long",), ("cut it",))
+
+
+@table(
+    "name",
+    [
+        "3.1 accuracy",
+        "a > b",
+        "(clarity)",
+        "each claim names the source that it is taken from, with the page of that source",
+    ],
+)
+def test_a_criterion_may_have_any_name(name):
+    verdict = read_replies(f"{name}: 0.9\nissues:\n- late", [name])[name]
+    assert (verdict.score, verdict.issues) == (0.9, ("late",))
