@@ -101,7 +101,7 @@ class EvaluationError:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        return f"{self.path}: {self.message}" if self.path else f"{self.message}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from jeeves_reflexion import (
     Convergence,
     CriteriaEvaluator,
     Evaluation,
+    EvaluationError,
     LoopOptions,
     Message,
     QualityCriterion,
@@ -206,3 +207,9 @@ def test_an_agent_that_makes_such_an_attempt_ends_the_run_with_the_fields_name(m
         Reflexion(agent, evaluator=lambda output: 0.0, reflector=lambda task, trials: "look left").run_sync(
             "x"
         )
+
+
+def test_an_error_without_a_path_may_hold_what_was_raised():
+    raised = ValueError("odd")
+    verdict = Evaluation(0.0, issues=("odd", "late"), errors=(EvaluationError("", raised),))
+    assert verdict.faults == ("odd", "late")
