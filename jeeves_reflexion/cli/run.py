@@ -164,8 +164,11 @@ def run(
             agent = None if given["agent"] is None else load("--agent", given["agent"])
             result = anyio.run(_run, given, endpoint, address, agent, trace)
     except KeyboardInterrupt:
-        kept = f"; what it learned is kept ({counted(trace.kept, 'lesson')} in {shown})" if shown else ""
-        raise Interrupted(f"the run was stopped{kept}") from None
+        said = "the run was stopped"
+        if shown is not None:
+            kept = f"; what it learned is kept ({counted(trace.kept, 'lesson')} in {shown})"
+            said += kept if trace.kept else " before it learned anything"
+        raise Interrupted(said) from None
     if shown is not None:
         # "lessons outcome" takes this id, to correct the verdict later.
         screen.note(f"run: {result.run_id}", "dim")

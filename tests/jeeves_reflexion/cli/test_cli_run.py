@@ -471,15 +471,17 @@ def test_one_interrupt_ends_a_run_whose_agent_hangs(process, server, tmp_path, m
         "tiny",
         "--base-url",
         server.url,
-        "--no-lessons",
+        "--embedder",
+        "hashing",
     ]
     running: subprocess.Popen[str] = process("run", "Say something.", *arguments)
     assert running.stderr is not None
     while "begun" not in running.stderr.readline():
         pass
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=60)
+    _, err = running.communicate(timeout=60)
     assert running.returncode == 130
+    assert err.splitlines()[-1] == "interrupted: the run was stopped before it learned anything"
 
 
 def test_what_the_draw_withheld_is_said(capsys):
